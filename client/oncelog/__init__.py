@@ -7,6 +7,7 @@
   admin/                      topics, configuration, offsets, groups, transactions
   metadata/                   cluster metadata; requests to leaders and coordinators
   connection/                 one broker connection, version negotiation, the pool
+  serialization/              serializers, deserializers, the client of a schema registry
   group_offsets.py            values for committed offsets and group membership
   tracing/                    OpenTelemetry: spans, and the context in record headers
   prepared_transaction.py     a prepared transaction that another process completes

@@ -18,7 +18,9 @@ from oncelog_console.console import Console
 from oncelog_console.guard import Guard
 from oncelog_console.link import Link
 from oncelog_console.pages import (
+    access,
     brokers,
+    changes,
     ends,
     groups,
     partition,
@@ -57,6 +59,7 @@ def application(
             sampling.cancel()
             await asyncio.gather(sampling, return_exceptions=True)
             await console.shared.close()
+            await console.workers.close()
             await link.close()
 
     app = Starlette(
@@ -67,6 +70,7 @@ def application(
             Route("/partition", partition.partition),
             Route("/records", records.records),
             Route("/record", records.record),
+            Route("/download", records.download),
             Route("/tail", tail.tail_events),
             Route("/groups", groups.groups),
             Route("/group", groups.group),
@@ -79,6 +83,11 @@ def application(
             Route("/transaction/abort", ends.abort, methods=["POST"]),
             Route("/transaction/fence", ends.ask_fence, methods=["GET"]),
             Route("/transaction/fence", ends.fence, methods=["POST"]),
+            Route("/acls", access.acls),
+            Route("/users", access.users),
+            Route("/quotas", access.quotas),
+            Route("/change/{kind}", changes.ask, methods=["GET"]),
+            Route("/change/{kind}", changes.submit, methods=["POST"]),
             Mount("/static", Assets(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, hosts=tuple(hosts), allows_changes=allows_changes)],

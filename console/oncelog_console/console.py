@@ -13,6 +13,7 @@ from oncelog_console.limits import MAX_PAGES
 from oncelog_console.link import Link, Shared
 from oncelog_console.lookups.lag_history import LagHistory
 from oncelog_console.lookups.query_history import QueryHistories
+from oncelog_console.values.workers import Workers
 
 MAX_NOTICES: Final = 32
 
@@ -44,6 +45,7 @@ class Console:
     token: Token = field(default_factory=Token)
     notices: Notices = field(default_factory=Notices)
     shared: Shared[Any] = field(default_factory=Shared)
+    workers: Workers = field(default_factory=Workers)
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
     tails: int = 0
     query_addresses: tuple[str, ...] = ()

@@ -71,6 +71,24 @@ TAIL_BYTES: Final = 256 * 1024
 TAIL_RECORDS: Final = 100
 """Records sent to the browser at once; further ones are only counted."""
 
+# --- reading values
+
+MAX_WORKERS: Final = 2
+"""Processes that read values."""
+TASK_SECONDS: Final = 5.0
+"""How long one task of such a process may take."""
+TASK_BYTES: Final = 1024 * 1024
+"""Bytes of the values of one task; a single value may be larger."""
+WORKER_BYTES: Final = 1024 * 1024 * 1024
+"""Address space of such a process."""
+
+# --- downloads
+
+DOWNLOAD_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of keys, values and headers of all records of a download."""
+
+# --- sizes of what is shown
+
 KEY_BYTES: Final = 200
 VALUE_BYTES: Final = 600
 """Bytes of a value in a table."""

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import oncelog
 import oncelog.admin
 import oncelog.errors
+import oncelog.serialization
+import oncelog.serialization.errors
 import oncelog_testing.plugin
 from docs_site.reference.markdown import cell, code, table
 from oncelog.admin.acls import AclAdmin
@@ -68,6 +70,12 @@ def chapters() -> list[Chapter]:
             "Parts of Admin",
             "`admin.groups`, `admin.transactions` and `admin.acls`",
             {"GroupAdmin": GroupAdmin, "TransactionAdmin": TransactionAdmin, "AclAdmin": AclAdmin},
+        ),
+        Chapter(
+            "Serializers",
+            "`from oncelog.serialization import ...` (formats with a schema, MessagePack and the registry: the extra"
+            " `serializers`)",
+            _named(oncelog.serialization, oncelog.serialization.__all__),
         ),
         Chapter("Traces", "`from oncelog.tracing import Tracing` (the extra `otel`)", {"Tracing": Tracing}),
         Chapter("What Admin takes and gives", "`from oncelog.admin import ...`", _named(oncelog.admin, of_admin)),

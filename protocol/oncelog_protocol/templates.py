@@ -1,4 +1,4 @@
-"""Byte templates of messages that are encoded often and differ only in their records or in some int64 fields.
+"""Byte templates of messages that are encoded often and differ only in their records or in fields of fixed size.
 
 No message is hard-coded: a field is located by encoding the declared message (`codec`) with two different values. If a
 declaration changes, its templates change, too, or there is none any more.
@@ -7,20 +7,23 @@ declaration changes, its templates change, too, or there is none any more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
+from struct import calcsize
 from typing import Any, Final, NamedTuple
 
 from oncelog_protocol.codec import MessageCodec, wire_type
-from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import FieldSchema, Records, fields_of, schema_of
 from oncelog_protocol.wire import Sized
+from oncelog_protocol.wire_writers import Buffer
 
 ReadRecords = Callable[[memoryview, int, int], tuple[memoryview | None, int]]
 """(buffer, position, end) -> (records as a slice of the buffer, next position); see `wire_readers`."""
+WriteRecords = Callable[[list[Buffer], Records], None]
+"""(parts of a message, records): appends the length of the records, and the records; see `wire_writers`."""
 
-_INT64: Final = Struct(">q")
-_PROBES: Final = (0x5555_5555_5555_5555, 0x2AAA_AAAA_AAAA_AAAA)
-"""Two int64 that differ in each of their bytes."""
+_FIXED: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+"""The code of each type of fixed size in a format of the module struct."""
+_PROBES: Final = (0x55, 0x2A)
+"""Two numbers that are made of one of these bytes each differ in each of their bytes."""
 
 
 class NoTemplate(ValueError):
@@ -34,6 +37,21 @@ class Around(NamedTuple):
     tail: bytes
 
 
+class Pattern(NamedTuple):
+    """The bytes of a message of which some fields change: kept bytes and changing fields in turn, kept bytes (perhaps
+    none) first, last and between two fields."""
+
+    format: str
+    """For `struct.Struct`, without its first character, which says the order of bytes."""
+    kept: tuple[bytes, ...]
+
+    def behind(self, head: bytes) -> Pattern:
+        """The pattern with `head` in front of it."""
+        first, *others = self.kept
+        _, fields = self.format.split("s", 1)
+        return Pattern(f"{len(head) + len(first)}s{fields}", (head + first, *others))
+
+
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
     """What surrounds `records`, the value of a field of `message`: the head ends before their length. NoTemplate."""
     parts = codec.encode_parts(message)
@@ -45,13 +63,23 @@ def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> 
 
 def records_reader(cls: type, version: int) -> ReadRecords:
     """The reader of the only field of records that a message has in this version. NoTemplate."""
+    reader: ReadRecords = _records_type(cls, version).reader
+    return reader
+
+
+def records_writer(cls: type, version: int) -> WriteRecords:
+    """The writer of that field. NoTemplate."""
+    writer: WriteRecords = _records_type(cls, version).writer
+    return writer
+
+
+def _records_type(cls: type, version: int) -> Sized:
     found = list(_record_fields(cls, version))
     if len(found) != 1:
         raise NoTemplate(f"{cls.__name__} v{version} has {len(found)} fields of records")
     kind = wire_type(found[0], version, schema_of(cls).flexible)
     assert isinstance(kind, Sized)
-    reader: ReadRecords = kind.reader
-    return reader
+    return kind
 
 
 def _record_fields(cls: type, version: int) -> list[FieldSchema]:
@@ -66,35 +94,42 @@ def _record_fields(cls: type, version: int) -> list[FieldSchema]:
     return found
 
 
-def around_int64s(codec: MessageCodec[Any], message: Any, owner: Any, names: tuple[str, ...]) -> Around:
-    """What surrounds the int64 fields `names` of `owner`, a part of `message`, one behind the other. NoTemplate: this
-    version does not have them all, or has something in between."""
-    whole = codec.encode(message)
-    begin = end = -1
-    for name in names:
-        place = _place_of_int64(codec, message, owner, name)
-        if end not in (-1, place):
-            raise NoTemplate(f"{codec.cls.__name__} v{codec.version}: {name} is not right behind the field before it")
-        begin = place if begin < 0 else begin
-        end = place + _INT64.size
-    return Around(whole[:begin], whole[end:])
+def changing(encode: Callable[[], bytes], *places: tuple[Any, str]) -> Pattern:
+    """The pattern of what `encode` returns, in which the fields of `places` change: owners (parts of the message) and
+    names, in the order of the bytes. NoTemplate: a field is not of fixed size, or not there in this version, or not
+    behind the one before it."""
+    whole, kept, formats, end = encode(), list[bytes](), list[str](), 0
+    for owner, name in places:
+        code = _FIXED.get(_type_of(owner, name))
+        if code is None:
+            raise NoTemplate(f"{type(owner).__name__}.{name} is not of fixed size")
+        begin = _place_of(encode, owner, name, code, len(whole))
+        if begin < end:
+            raise NoTemplate(f"{type(owner).__name__}.{name} is not behind the field before it")
+        kept.append(whole[end:begin])
+        formats.append(f"{begin - end}s{code}")
+        end = begin + calcsize(code)
+    kept.append(whole[end:])
+    return Pattern("".join([*formats, f"{len(whole) - end}s"]), tuple(kept))
 
 
-def _place_of_int64(codec: MessageCodec[Any], message: Any, owner: Any, name: str) -> int:
-    """Where the field lies: where two encodings differ that have other values in it."""
-    kept, probes = getattr(owner, name), list[bytes]()
+def _type_of(owner: Any, name: str) -> str:
+    return next((field.type_name for field in fields_of(type(owner)) if field.name == name), "none")
+
+
+def _place_of(encode: Callable[[], bytes], owner: Any, name: str, code: str, whole_bytes: int) -> int:
+    """The position of the field in a message of `whole_bytes`: that of the bytes which differ in two encodings with
+    other values of the field."""
+    kept, probes, size = getattr(owner, name), list[bytes](), calcsize(code)
     try:
         for probe in _PROBES:
-            setattr(owner, name, probe)
-            probes.append(codec.encode(message))
-    except UnencodableMessage as error:
-        raise NoTemplate(f"{name} is no int64: {error}") from error
+            setattr(owner, name, int.from_bytes(bytes([probe]) * size, "big"))
+            probes.append(encode())
     finally:
         setattr(owner, name, kept)
     first, second = probes
-    if len(first) != len(second):
-        raise NoTemplate(f"{codec.cls.__name__} v{codec.version}: {name} is not of fixed size")
-    differing = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
-    if len(differing) != _INT64.size or differing[-1] - differing[0] != _INT64.size - 1:
-        raise NoTemplate(f"{codec.cls.__name__} v{codec.version}: {name} is no int64 in this version")
-    return differing[0]
+    if len(first) == len(second) == whole_bytes:
+        differing = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
+        if len(differing) == size and differing[-1] - differing[0] == size - 1:
+            return differing[0]
+    raise NoTemplate(f"{type(owner).__name__}.{name} is not there in this version, or not of {size} bytes")

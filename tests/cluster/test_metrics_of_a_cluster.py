@@ -14,6 +14,7 @@ from broker_process import BrokerProcess
 from prometheus_client.parser import text_string_to_metric_families
 from raw_client import RawClient, produce_request
 from replicated_cluster import BROKERS, ReplicatedCluster
+from tests.support.prometheus import OF_THE_MACHINE, firing
 from tests.support.storage import make_batch
 
 from oncelog_protocol.api import ApiKey
@@ -21,6 +22,8 @@ from oncelog_protocol.api import ApiKey
 Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
 UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 LAG = "oncelog_follower_lag_records"
+CONTROLLERS = "kafka_controller_kafkacontroller_activecontrollercount"
+OFFLINE = "kafka_controller_kafkacontroller_offlinepartitionscount"
 
 
 def read(broker: BrokerProcess, path: str) -> tuple[int, str]:
@@ -56,6 +59,8 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
         cluster.create_topic(topic)
         leader = cluster.until_led(topic).leader
         follower = next(each for each in BROKERS if each != leader)
+        cluster.create_topic(f"{topic}-on-one", [follower])
+        cluster.create_topic(f"{topic}-on-all", BROKERS, min_insync_replicas="3")
         at = cluster.brokers[leader]
         with RawClient(at.port) as client:
             assert client.call(produce_request(topic, 0, make_batch()), ApiKey.PRODUCE, 9).responses
@@ -68,6 +73,7 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
         cluster.until(lambda: total(told(at), UNDER_REPLICATED) > 0, "the leader tells of it")
         assert read(at, "/health/live")[0] == 200
         cluster.until(lambda: read(at, "/health/ready")[0] == 200, "with one replica less it is ready")
+        check_alerts(cluster, tmp_path)
 
         cluster.start(follower)
         found = cluster.until(lambda: is_whole(told(at)), "all are in sync again")
@@ -76,10 +82,36 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
         cluster.check_logs()
 
 
+def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
+    """One broker is dead, which had the only replica of a partition, and one of three that must be in sync."""
+    texts = cluster.until(lambda: texts_with_a_controller(cluster), "a controller tells of the offline partition")
+    expected = ["OncelogBrokerDown", "OncelogUnderReplicated", "OncelogUnderMinIsr", "OncelogPartitionsOffline"]
+    down = {f"broker-{node_id}": [] for node_id in BROKERS if node_id not in texts}
+    scrapes = directory / "scrapes"
+    scrapes.mkdir()
+    brokers = {f"broker-{node_id}": [text] for node_id, text in texts.items()} | down
+    assert firing(brokers, expected, scrapes, apart_from=OF_THE_MACHINE) == ""
+    # The same, as if the controller did not answer either.
+    without = {name: texts if not has_controller(texts) else [] for name, texts in brokers.items()}
+    expected = ["OncelogBrokerDown", "OncelogNoController"]
+    also = [*OF_THE_MACHINE, "OncelogUnderReplicated", "OncelogUnderMinIsr"]
+    assert firing(without, expected, scrapes, apart_from=also) == ""
+
+
+def has_controller(texts: list[str]) -> bool:
+    return any(f"{CONTROLLERS} 1.0" in text for text in texts)
+
+
+def texts_with_a_controller(cluster: ReplicatedCluster) -> dict[int, str] | None:
+    """The metrics of the live brokers once one of them counts offline partitions; None before."""
+    texts = {node_id: read(cluster.brokers[node_id], "/metrics")[1] for node_id in cluster.up}
+    is_complete = sum(has_controller([text]) for text in texts.values()) == 1
+    return texts if is_complete and any(f"{OFFLINE} 1.0" in text for text in texts.values()) else None
+
+
 def is_whole(found: Told) -> Told | None:
     return found if total(found, UNDER_REPLICATED) == 0 else None
 
 
 def controllers(cluster: ReplicatedCluster) -> int:
-    name = "kafka_controller_kafkacontroller_activecontrollercount"
-    return sum(int(total(told(broker), name)) for broker in cluster.brokers.values())
+    return sum(int(total(told(broker), CONTROLLERS)) for broker in cluster.brokers.values())

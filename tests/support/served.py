@@ -97,6 +97,9 @@ class Wire(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
+    def close(self) -> None:
+        """What was written has left already."""
+
 
 class Coordinator:
     """In the place of a transaction coordinator: it says at once that a transaction is open, or what `code` says."""

@@ -12,6 +12,7 @@ import yaml
 
 from oncelog_broker.config import broker_keys, topic_defaults
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.http_keys import HTTP_LISTENER, http_address
 from oncelog_broker.config.listeners import advertised_listeners, inter_broker_listener, listeners
 from oncelog_broker.config.load import load_broker_config
 
@@ -49,8 +50,28 @@ def test_each_broker_of_a_compose_file_is_found_from_inside_and_from_outside(fil
         assert advertised["INTERNAL"] == (name, bound["INTERNAL"])
         assert inter_broker_listener(config) == "INTERNAL"
         host, port = advertised["HOST"]
-        assert (host, service["ports"]) == ("localhost", [f"127.0.0.1:{port}:{bound['HOST']}"])
+        assert host == "localhost"
+        assert service["ports"][0] == f"127.0.0.1:{port}:{bound['HOST']}"
     assert len(ids) == len(brokers), "each has an id of its own"
+
+
+@pytest.mark.parametrize("file", ["docker-compose.yml", "docker-compose.single.yml"])
+def test_metrics_and_health_of_each_broker_of_a_compose_file_are_at_a_port_of_its_own(file: str) -> None:
+    seen = set()
+    for service in brokers_of(file).values():
+        inside = listening(started_with(service["environment"]))
+        (published,) = [port.rsplit(":", 1) for port in service["ports"][1:]]
+        assert published[0].startswith("127.0.0.1:"), "nobody logs in there"
+        assert int(published[1]) == inside
+        seen.add(published[0])
+    assert len(seen) == FILES[file]
+
+
+def listening(config: BrokerConfig) -> int:
+    """The port of the HTTP listener, on every interface of the container."""
+    address = http_address(config[HTTP_LISTENER] or "")
+    assert address.host == "0.0.0.0"
+    return address.port
 
 
 @pytest.mark.parametrize(("file", "brokers"), FILES.items())
@@ -87,8 +108,25 @@ def test_each_broker_of_the_stateful_set_is_found_by_its_own_name() -> None:
     name = f"oncelog-2.{stateful['spec']['serviceName']}.streams.svc"
     assert advertised == {listener: (name, port) for listener, port in bound.items()}
     published = {port["port"] for port in services[stateful["spec"]["serviceName"]]["ports"]}
-    assert published == set(bound.values())
+    assert published == {*bound.values(), listening(started_with(given))}
     assert {port["port"] for port in services["oncelog"]["ports"]} == {bound["HOST"]}
+
+
+def test_kubernetes_probes_and_prometheus_ask_the_port_of_the_http_listener() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
+    stateful = next(each for each in documents if each["kind"] == "StatefulSet")
+    template = stateful["spec"]["template"]
+    container = template["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["metrics"] == listening(started_with({}))
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(ports["metrics"])
+    for probe, path in (("startupProbe", "/health/ready"), ("livenessProbe", "/health/live")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
+    monitor = yaml.safe_load((ROOT / "deploy" / "prometheus" / "podmonitor.yaml").read_text())
+    assert monitor["spec"]["selector"] == stateful["spec"]["selector"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "oncelog"}]
 
 
 def test_images_are_pinned() -> None:

@@ -44,6 +44,7 @@ ALLOWED = {
         1,
         "how old a transaction is, by its start timestamp",
     ),
+    "broker/oncelog_broker/metrics/cluster_families.py": (1, "transactions that are silent for long, by their records"),
     "broker/oncelog_broker/upkeep/maintenance.py": (2, "retention of records; producers expire by both clocks (S56)"),
     "broker/oncelog_broker/upkeep/cleaning.py": (2, "compaction lag and delete horizons, by timestamps of records"),
     "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
@@ -66,6 +67,8 @@ ALLOWED = {
     "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),
     "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
     "client/oncelog/cli/top_snapshot.py": (1, "shows ages"),
+    "client/oncelog/serialization/avro_json.py": (3, "the types of Avro's dates and times"),
+    "client/oncelog/serialization/json_values.py": (3, "the types of decoded dates and times"),
     "client/oncelog/cli/txns.py": (2, "shows ages"),
 }
 

@@ -4,12 +4,17 @@ KafkaServer."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from oncelog_broker.config.broker_keys import TRANSACTION_MAX_TIMEOUT_MS
 from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
-from oncelog_broker.metrics.source import CONTROLLED_SHUTDOWN, RUNNING, ClusterCounts, Source
+from oncelog_broker.metrics.source import CONTROLLED_SHUTDOWN, RUNNING, ClusterCounts, Source, in_steps
 from oncelog_broker.replication.partition import Partition
 
 families = Families()
+
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""How long above transaction.max.timeout.ms a transaction is silent before it counts as late, as in Kafka."""
 
 
 def _of_replicas(name: str, text: str, value: Callable[[Source], float]) -> None:
@@ -57,6 +62,22 @@ _of_led(
     "Partitions led here whose ISR equals min.insync.replicas.",
     lambda partition: len(partition.isr) == partition.needed_in_sync,
 )
+
+
+@families.gauge(
+    "kafka_server_replicamanager_partitionswithlatetransactionscount",
+    "Partitions led here whose oldest open transaction wrote nothing for transaction.max.timeout.ms and five minutes:"
+    " its coordinator should have aborted it, so it hangs and holds readers back.",
+)
+def late_transactions(source: Source) -> Samples:
+    config, count = source.services.config, 0
+    late_ms = source.services.clock.now_ms() - config[TRANSACTION_MAX_TIMEOUT_MS] - LATE_TRANSACTION_BUFFER_MS
+    for partition, ends_step in in_steps(source.led):
+        oldest = partition.log.producer_state.oldest_open if partition.leads else None
+        count += oldest is not None and 0 < oldest.timestamp < late_ms
+        if ends_step:
+            yield None
+    yield Sample(NO_LABELS, count)
 
 
 @families.counter("kafka_server_replicamanager_isrshrinks_total", "ISR shrinks of partitions led here.")

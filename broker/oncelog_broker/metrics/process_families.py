@@ -1,4 +1,4 @@
-"""The process: CPU, memory, files, disk, and the idle share of its event loop.
+"""The process: CPU, memory, files, disks, free space, and the idle share of its event loop.
 
 Linux provides these in /proc; elsewhere unknown ones are left out.
 """
@@ -73,6 +73,24 @@ _of_process(
     "Bytes written to disks.",
     lambda: _io_bytes("write_bytes"),
 )
+
+
+@families.gauge(
+    "oncelog_data_directory_total_bytes", "Size of the file system that a data directory is on, in bytes.", "directory"
+)
+def data_directory_total(source: Source) -> Samples:
+    for directory, (total, _) in source.rooms.items():
+        yield Sample({"directory": directory}, total)
+
+
+@families.gauge(
+    "oncelog_data_directory_free_bytes",
+    "Bytes that the broker may still write to the file system of a data directory.",
+    "directory",
+)
+def data_directory_free(source: Source) -> Samples:
+    for directory, (_, free) in source.rooms.items():
+        yield Sample({"directory": directory}, free)
 
 
 @families.gauge("kafka_network_socketserver_networkprocessoravgidle_percent", IDLE)

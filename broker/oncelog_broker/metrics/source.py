@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import listeners
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.observability.loop_watch import LoopWatch
@@ -44,6 +47,7 @@ class Observed(Protocol):
 
     config: BrokerConfig
     clock: Clock
+    logs: LogManager
     replicas: Replicas
     groups: GroupCoordinator
     share_partitions: SharePartitions
@@ -124,6 +128,9 @@ class Source:
         """Listener -> connections."""
         self.open_files: int | None = None
         """Open file descriptors; None if unknown."""
+        self.rooms: dict[str, tuple[int, int]] = {}
+        """Data directory -> (bytes of its file system, bytes that the broker may still write). A directory whose file
+        system does not answer is left out."""
 
     @property
     def replicas(self) -> Replicas:
@@ -137,6 +144,7 @@ class Source:
     def look(self) -> Steps[None]:
         """Copy the collections to iterate over, and compute the counts that several metrics use."""
         self.open_files = yield LightJob(_open_files)
+        self.rooms = yield LightJob(partial(_rooms, self.services.logs))
         replicas = self.replicas
         self.hosted = list(replicas.partitions())
         self.led = [partition for partition in self.hosted if partition.leads]
@@ -198,6 +206,14 @@ def _open_files() -> int | None:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
         return None
+
+
+def _rooms(logs: LogManager) -> dict[str, tuple[int, int]]:
+    rooms = {}
+    for directory in logs.data_directories():
+        with suppress(OSError):
+            rooms[directory] = logs.room_in(directory)
+    return rooms
 
 
 def in_steps(things: Iterable[Partition]) -> Iterable[tuple[Partition, bool]]:

@@ -325,6 +325,11 @@ class Partition(Replica):
 
     # --- appending
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether another broker may have been elected meanwhile, since this broker's session may have expired."""
+        return self._may_lead is not None and not self._may_lead()
+
     def _check_may_append(self) -> None:
         """Raises KafkaError NOT_LEADER_OR_FOLLOWER: this broker no longer leads, or another may have been elected."""
         if self.is_resigned:
@@ -424,8 +429,11 @@ class Partition(Replica):
             self.purgatory.on_appended(new_bytes)
         if not self.has_enough_in_sync:
             return
-        ends = (self.followers[other].log_end_offset if other in self.followers else None
-                for other in self.in_sync.maximal if other != self.broker_id)  # fmt: skip
+        ends = [
+            self.followers[other].log_end_offset if other in self.followers else None
+            for other in self.in_sync.maximal
+            if other != self.broker_id
+        ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
             # Counts all hidden bytes, though fewer may be readable now: a waiting fetch then only ends early.

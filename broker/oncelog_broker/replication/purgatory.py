@@ -88,22 +88,29 @@ class Purgatory:
         ended = []
         while self.appends and self.appends[0][0] <= high_watermark:
             ended.append(heappop(self.appends)[3])
-        _end_all(ended, ErrorCode.NONE)
+        if len(ended) == 1:
+            _end(ended[0], ErrorCode.NONE)
+        else:
+            _end_all(ended, ErrorCode.NONE)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
         """Count newly readable bytes for the waiting fetches: `new_bytes` for read_uncommitted, `stable_bytes` for
         read_committed."""
         if self.fetches:
-            _finish_all(
-                fetch
-                for fetch in tuple(self.fetches)
-                if fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
-            )
+            ended = list[DelayedFetch]()
+            for fetch in self.fetches:
+                if fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes):
+                    ended.append(fetch)
+            _finish_all(ended)
 
     def on_appended(self, new_bytes: int) -> None:
         """Count `new_bytes` that followers can fetch now."""
         if self.replica_fetches:
-            _finish_all(fetch for fetch in tuple(self.replica_fetches) if fetch.on_readable(new_bytes))
+            ended = list[DelayedFetch]()
+            for fetch in self.replica_fetches:
+                if fetch.on_readable(new_bytes):
+                    ended.append(fetch)
+            _finish_all(ended)
 
     def on_news(self) -> None:
         """Hurry the followers' fetches: the high watermark or log start offset has moved, without new records."""
@@ -137,8 +144,12 @@ def _end_all(answers: Iterable[asyncio.Future[ErrorCode]], code: ErrorCode) -> N
     _in_turns(iter([partial(_end, answer, code) for answer in answers]))
 
 
-def _finish_all(fetches: Iterable[DelayedFetch]) -> None:
-    _in_turns(iter([fetch.finish for fetch in fetches]))
+def _finish_all(fetches: list[DelayedFetch]) -> None:
+    if len(fetches) <= WOKEN_PER_TURN:
+        for fetch in fetches:
+            fetch.finish()
+    else:
+        _in_turns(iter([fetch.finish for fetch in fetches]))
 
 
 def _in_turns(calls: Iterator[Callable[[], None]]) -> None:

@@ -66,7 +66,7 @@ SERVED: Final[dict[int, Served]] = {
     for served in (
         # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
         _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
-        _served("records", ApiKey.FETCH, 4, 18),
+        _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),
         # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
@@ -113,6 +113,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
         _served("access", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
         _served("access", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+        _served("cluster", ApiKey.UPDATE_FEATURES, 0, 2),
         _served("dispatch", ApiKey.ENVELOPE, 0, 0, is_for_brokers=True),
         _served("cluster", ApiKey.DESCRIBE_CLUSTER, 0, 2),
         _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
@@ -120,6 +121,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
         # Version 0 of the share APIs was an early access of Kafka 4.0.
         _served("groups", ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, first_level=feature_levels.SHARE_GROUPS),

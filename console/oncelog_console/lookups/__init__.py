@@ -5,7 +5,9 @@ brokers.py       brokers, their led and hosted partitions, their data directorie
 topics.py        topics, and one topic: partitions, settings, sizes
 batch_outcomes.py (pure) the outcome of each batch: committed, aborted, open, held back
 log_reading.py   a range of a partition, with the outcome of each batch
-records.py       a page of records: from a position, by key, committed only
+record_view.py   one record
+wanted.py        which records are shown: by key, header, time, value
+records.py       a page of records: from a position, those that are wanted
 tailing.py       new records as they arrive
 producers.py     a partition: its ends, producers, and blocking transaction
 transactions.py  open transactions, and the groups that they hold back

@@ -1,12 +1,17 @@
-"""A page of a topic's records: from a position on, in timestamp order as far as the order within partitions allows."""
+"""A page of a topic's records: from a position on, in timestamp order as far as the order within partitions allows.
+
+Batches are decoded in a thread; an expression looks at values in worker processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
@@ -18,19 +23,21 @@ from oncelog.cli.offsets import AtTime, Earliest, Position, resolve
 from oncelog.cli.reset_plan import Bounds
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.limits import (
-    KEY_BYTES,
+    DOWNLOAD_BYTES,
     MAX_BATCH_BYTES,
     MAX_BATCH_RECORDS,
     PAGE_BYTES,
-    PAGE_RECORDS,
     SCAN_BYTES,
     SCAN_SECONDS,
-    VALUE_BYTES,
+    TASK_BYTES,
 )
-from oncelog_console.lookups.batch_outcomes import JudgedBatch, Outcome
+from oncelog_console.lookups.batch_outcomes import JudgedBatch
 from oncelog_console.lookups.log_reading import Stretch, read_stretch
+from oncelog_console.lookups.record_view import RecordView
+from oncelog_console.lookups.wanted import Wanted, by_expression
+from oncelog_console.values.workers import Workers
 from oncelog_protocol.records.batch import CorruptBatch
-from oncelog_protocol.records.columns import Headers, read_columns
+from oncelog_protocol.records.columns import read_columns
 
 T = TypeVar("T")
 
@@ -46,54 +53,16 @@ async def decoded(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(_DECODER, work)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The search. `key`: only records with it."""
-
-    committed_only: bool = False
-    key: bytes | None = None
-    limit: int = PAGE_RECORDS
-
-    def takes(self, record: RecordView) -> bool:
-        if self.committed_only and not record.fate.is_readable:
-            return False
-        return self.key is None or (record.key == self.key and not record.fate.is_control)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordView:
-    """One record; a control record has no key and value. `error`: why its batch is unreadable. `key_size` and
-    `value_size`: the full sizes, if only the beginnings are kept."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    fate: Outcome
-    producer_id: int
-    producer_epoch: int
-    error: str | None = None
-    key_size: int = 0
-    value_size: int = 0
-
-    def for_a_table(self) -> RecordView:
-        """The row of a table, with the beginning of the value: a few kilobytes of a batch may contain megabytes of a
-        value."""
-        key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
-        return replace(self, key=key, value=value, headers=())
-
-
 @dataclass(slots=True)
 class RecordPage:
-    """`cursor`: partition -> start of the next page. `looked_at`: records read to find these. `has_more`: there may be
-    more, at the cursor."""
+    """`cursor`: partition -> start of the next page. `looked_at`: records read to find these. `unread`: how many of
+    their values an expression could not read. `has_more`: there may be more, at the cursor."""
 
     records: list[RecordView] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
     bounds: dict[int, Bounds] = field(default_factory=dict)
     looked_at: int = 0
+    unread: int = 0
     has_more: bool = False
 
 
@@ -119,13 +88,17 @@ async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[
     return bounds
 
 
-async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted) -> RecordPage:
-    """The records from the cursor on. Raises KafkaError."""
+async def page(
+    admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted, workers: Workers, *, is_whole: bool = False
+) -> RecordPage:
+    """The records from the cursor on; with `is_whole` their whole values, else what a table shows of them. Raises
+    KafkaError, TaskFailed."""
     made = RecordPage(cursor=dict(cursor))
     bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
     made.bounds = {key.partition: held for key, held in bounds.items()}
-    budget = _Budget(PAGE_BYTES if wanted.key is None else SCAN_BYTES)
-    pages = [_PartitionPage(admin, TopicPartition(topic, index), cursor[index], wanted) for index in sorted(cursor)]
+    budget = _Budget(SCAN_BYTES if wanted.is_search else PAGE_BYTES)
+    reading_with = _Reading(admin, workers, wanted, is_whole)
+    pages = [_PartitionPage(reading_with, TopicPartition(topic, index), cursor[index]) for index in sorted(cursor)]
     share = max(MIN_FETCH_BYTES, budget.bytes_left // max(1, len(pages) * 8))
     reading = [each for each in pages if each.position < made.bounds[each.partition.partition].end]
     while reading and budget.is_left:
@@ -135,6 +108,7 @@ async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Want
             break
     made.records = _merged(pages, wanted.limit)
     made.looked_at = sum(each.looked_at for each in pages)
+    made.unread = sum(each.unread for each in pages)
     for each in pages:
         index = each.partition.partition
         made.cursor[index] = _next_offset(each, made.records)
@@ -178,29 +152,58 @@ class _Budget:
         return monotonic() < self.until
 
 
+class TooLarge(Exception):
+    """The records of a page are too large to be kept whole. The message says so to the user."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What the partitions of a page have in common. `is_whole`: records are kept whole, of `room` bytes together."""
+
+    admin: Admin
+    workers: Workers
+    wanted: Wanted
+    is_whole: bool
+    room: int = DOWNLOAD_BYTES
+
+    def kept(self, record: RecordView) -> RecordView:
+        """What is kept of a record. Raises TooLarge."""
+        if not self.is_whole:
+            return record.for_a_table()
+        self.room -= record.size
+        if self.room < 0:
+            raise TooLarge(f"these records have more than {DOWNLOAD_BYTES // 2**20} MiB: oncelog consume reads them")
+        return record
+
+    def turn(self) -> AbstractAsyncContextManager[object]:
+        """Few partitions at a time hold the whole values that an expression looks at."""
+        return nullcontext() if self.wanted.expression is None else self.workers.turns
+
+
 class _PartitionPage:
     """Reads one partition on."""
 
-    def __init__(self, admin: Admin, partition: TopicPartition, start: int, wanted: Wanted) -> None:
-        self._admin = admin
-        self._wanted = wanted
+    def __init__(self, reading: _Reading, partition: TopicPartition, start: int) -> None:
+        self._reading = reading
+        self._wanted = reading.wanted
         self.partition = partition
         self.start = start
         self.position = start
         self.found: list[RecordView] = []
         self.looked_at = 0
+        self.unread = 0
         self.is_done = False
         self._stable_end: int | None = None
 
     async def read_on(self, max_bytes: int, budget: _Budget) -> None:
-        """Raises KafkaError."""
+        """Raises KafkaError, TaskFailed."""
         try:
-            stretch = await read_stretch(self._admin, self.partition, self.position, max_bytes)
+            stretch = await read_stretch(self._reading.admin, self.partition, self.position, max_bytes)
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             # Deleted by retention or DeleteRecords meanwhile: continue at the new start.
-            first = (await starts(self._admin, [self.partition], Earliest()))[self.partition.partition]
+            first = (await starts(self._reading.admin, [self.partition], Earliest()))[self.partition.partition]
             self.is_done = first <= self.position
             self.start = self.position = max(first, self.position)
             return
@@ -209,22 +212,47 @@ class _PartitionPage:
         if stretch.is_end or (self._wanted.committed_only and self.position >= stretch.last_stable_offset):
             self.is_done = True
             return
-        await decoded(partial(self._take, stretch, budget))
+        await self._take(stretch, budget)
 
-    def _take(self, stretch: Stretch, budget: _Budget) -> None:
+    async def _take(self, stretch: Stretch, budget: _Budget) -> None:
         """Take the records of at least one batch, and of more while there is time."""
-        for judged in stretch.batches:
+        batches = deque(stretch.batches)
+        while batches and not self.is_done:
+            async with self._reading.turn():
+                records = await decoded(partial(self._part, batches, budget))
+                expression = self._wanted.expression
+                if expression is not None:
+                    records, unread = await by_expression(self._reading.workers, records, expression)
+                    self.unread += unread
+                room = self._wanted.limit - len(self.found)
+                self.found += map(self._reading.kept, records[:room])
+                if len(records) >= room:
+                    self.position = records[room - 1].offset + 1
+                    self.is_done = True
+            if not budget.is_left_of_time:
+                return
+
+    def _part(self, batches: deque[JudgedBatch], budget: _Budget) -> list[RecordView]:
+        """The next records that match but for an expression: of whole batches, with TASK_BYTES or little more, while
+        there is time. Without an expression no more than are wanted."""
+        taken: list[RecordView] = []
+        size = 0
+        is_final = self._wanted.expression is None
+        while batches and size < TASK_BYTES:
+            judged = batches.popleft()
             for record in records_of(self.partition.partition, judged, self.position):
                 self.position = record.offset + 1
                 self.looked_at += 1
                 if self._wanted.takes(record):
-                    self.found.append(record.for_a_table())
-                    if len(self.found) >= self._wanted.limit:
-                        self.is_done = True
-                        return
+                    taken.append(record.for_a_table() if is_final and not self._reading.is_whole else record)
+                    size += record.value_size
+                    if is_final and len(self.found) + len(taken) >= self._wanted.limit:
+                        return taken
             self.position = max(self.position, judged.batch.next_offset)
+            size += judged.batch.size
             if not budget.is_left_of_time:
-                return
+                break
+        return taken
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
         """Whether nothing more is readable, although the log goes on."""

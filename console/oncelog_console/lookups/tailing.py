@@ -14,7 +14,10 @@ from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
 from oncelog_console.lookups.batch_outcomes import JudgedBatch, judged_fresh, judged_stable
-from oncelog_console.lookups.records import RecordView, Wanted, decoded, records_of
+from oncelog_console.lookups.record_view import RecordView
+from oncelog_console.lookups.records import decoded, records_of
+from oncelog_console.lookups.wanted import Wanted, by_expression
+from oncelog_console.values.workers import Workers
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 WAIT_MS: Final = 1_000
@@ -28,8 +31,10 @@ class TailPart:
     left_out: int
 
 
-async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) -> AsyncGenerator[TailPart]:
-    """Yields a part for each query, also an empty one, for ever. Raises KafkaError."""
+async def tail(
+    admin: Admin, topic: str, partitions: list[int], wanted: Wanted, workers: Workers
+) -> AsyncGenerator[TailPart]:
+    """Yields a part for each query, also an empty one, for ever. Raises KafkaError, TaskFailed."""
     committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
@@ -44,7 +49,7 @@ async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) 
         left_out = 0
         for where, part in parts.items():
             judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
-            newest, count = await decoded(partial(_newest, where.partition, judged, offsets[where], wanted))
+            newest, count = await _newest_of(where, judged, offsets[where], wanted, workers)
             records += newest
             left_out += count - len(newest)
             if part.batches:
@@ -69,6 +74,27 @@ async def _moved_on(
         raise others[0]
     await asyncio.sleep(WAIT_MS / 1000)
     return offsets | await _ends(admin, list(errors), level)
+
+
+async def _newest_of(
+    where: TopicPartition, judged: list[JudgedBatch], from_offset: int, wanted: Wanted, workers: Workers
+) -> tuple[deque[RecordView], int]:
+    """As `_newest`, with the expression as well: batch after batch, so that few whole values are held at a time."""
+    if wanted.expression is None:
+        return await decoded(partial(_newest, where.partition, judged, from_offset, wanted))
+    kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
+    count = 0
+    for each in judged:
+        async with workers.turns:
+            matching = await decoded(partial(_matching, where.partition, each, from_offset, wanted))
+            found = (await by_expression(workers, matching, wanted.expression)).records
+        kept += (record.for_a_table() for record in found)
+        count += len(found)
+    return kept, count
+
+
+def _matching(partition: int, judged: JudgedBatch, from_offset: int, wanted: Wanted) -> list[RecordView]:
+    return [record for record in records_of(partition, judged, from_offset) if wanted.takes(record)]
 
 
 def _newest(

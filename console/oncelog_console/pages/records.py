@@ -1,91 +1,39 @@
-"""/records and /record: a page of records from a position on, by key, committed only or all; and one of them."""
+"""/records, /record, /download: a page of records from a position on, those that match a search, and one of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from oncelog import TopicPartition
+from oncelog.admin import Admin
 from oncelog.cli.offsets import parse_position
 from oncelog.clock import now_ms
-from oncelog.cluster import NO_NODE, Topic
-from oncelog_console.limits import (
-    KEY_BYTES,
-    MAX_HEADERS,
-    MAX_PAGE_PARTITIONS,
-    PAGE_RECORDS,
-    RECORD_BYTES,
-    VALUE_BYTES,
-)
+from oncelog_console import downloads
+from oncelog_console.limits import KEY_BYTES, MAX_HEADERS, MAX_PAGE_PARTITIONS, RECORD_BYTES, VALUE_BYTES
 from oncelog_console.lookups import records as look_at
 from oncelog_console.pages.page_request import (
-    MAX_PARTITION,
     admin_of,
+    console_of,
     known_partition,
-    number_of,
     page,
-    partition_in,
     place_of,
-    text_of,
 )
+from oncelog_console.pages.record_search import NEWEST, Asked, asked_by, cursor_text, parse_cursor, partitions_read
 from oncelog_console.rendering import Refused, render
+from oncelog_console.values.workers import TaskFailed
 
-NEWEST: Final = f"-{PAGE_RECORDS}"
-ALL, COMMITTED = "all", "committed"
-MAX_KEY_CHARACTERS: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The values of the form above the records. `partition` is None for all."""
-
-    topic: str
-    partition: int | None
-    at: str
-    show: str
-    key: str
-    cursor: str | None
-
-    @property
-    def committed_only(self) -> bool:
-        return self.show == COMMITTED
-
-    @property
-    def wanted(self) -> look_at.Wanted:
-        return look_at.Wanted(self.committed_only, self.key.encode(errors="replace") if self.key else None)
-
-    @property
-    def query(self) -> dict[str, object]:
-        """The parameters of a link to this view, without the position."""
-        return {"topic": self.topic, "partition": self.partition, "show": self.show, "key": self.key or None}
+FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def asked_by(request: Request) -> Asked:
-    """Raises Refused."""
-    given = request.query_params
-    partition = given.get("partition") or None
-    key = given.get("key", "")
-    if len(key) > MAX_KEY_CHARACTERS:
-        raise Refused(f"a key that is looked for has {MAX_KEY_CHARACTERS} characters at most")
-    return Asked(
-        text_of(given.get("topic"), "topic"),
-        None if partition is None else number_of(partition, "partition", MAX_PARTITION),
-        given.get("at", "").strip() or ("earliest" if key else NEWEST),
-        COMMITTED if given.get("show") == COMMITTED else ALL,
-        key,
-        given.get("cursor") or None,
-    )
+class Start(NamedTuple):
+    """`cursor`: the offset in each partition. `problem`: why the position in the form could not be used."""
 
-
-def partitions_read(asked: Asked, topic: Topic) -> list[int]:
-    """One, or the first ones of all that have leaders. Raises Refused."""
-    if asked.partition is None:
-        led = [index for index, known in sorted(topic.partitions.items()) if known.leader != NO_NODE]
-        return led[:MAX_PAGE_PARTITIONS]
-    return [partition_in(topic, asked.partition).index]
+    cursor: dict[int, int]
+    problem: str | None
 
 
 @page
@@ -94,15 +42,12 @@ async def records(request: Request) -> Response:
     admin = await admin_of(request)
     topic = (await admin.describe_topics([asked.topic]))[asked.topic]
     indexes = partitions_read(asked, topic)
-    problem = None
-    cursor = _cursor(asked.cursor, indexes)
-    if cursor is None:
-        try:
-            position = parse_position(asked.at, now_ms())
-        except ValueError as error:
-            problem, position = str(error), parse_position(NEWEST, 0)
-        cursor = await look_at.starts(admin, [TopicPartition(asked.topic, index) for index in indexes], position)
-    found = await look_at.page(admin, asked.topic, cursor, asked.wanted)
+    start = await _start(admin, asked, indexes)
+    problem = start.problem
+    try:
+        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, console_of(request).workers)
+    except TaskFailed as failed:
+        problem, found = str(failed), look_at.RecordPage()
     return render(
         request,
         "records.html",
@@ -113,10 +58,34 @@ async def records(request: Request) -> Response:
         partitions=len(topic.partitions),
         read=indexes,
         most=MAX_PAGE_PARTITIONS,
-        next_cursor=_cursor_text(found.cursor) if found.has_more else None,
+        here=cursor_text(start.cursor),
+        next_cursor=cursor_text(found.cursor) if found.has_more else None,
         key_bytes=KEY_BYTES,
         value_bytes=VALUE_BYTES,
     )
+
+
+@page
+async def download(request: Request) -> Response:
+    """The records of a page with their whole values, as a file."""
+    asked = asked_by(request)
+    kind = downloads.KINDS.get(request.query_params.get("as", ""))
+    if kind is None:
+        raise Refused(f"a download is one of: {', '.join(downloads.KINDS)}")
+    admin = await admin_of(request)
+    topic = (await admin.describe_topics([asked.topic]))[asked.topic]
+    start = await _start(admin, asked, partitions_read(asked, topic))
+    if start.problem is not None:
+        raise Refused(start.problem)
+    workers = console_of(request).workers
+    try:
+        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, workers, is_whole=True)
+    except (TaskFailed, look_at.TooLarge) as error:
+        raise Refused(str(error)) from error
+    content = await look_at.decoded(lambda: kind.written(asked.topic, found.records))
+    name = FILE_NAME.sub("_", asked.topic)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{kind.ending}"'}
+    return Response(content, media_type=kind.media_type, headers=headers)
 
 
 @page
@@ -138,18 +107,16 @@ async def record(request: Request) -> Response:
     )
 
 
-def _cursor(text: str | None, indexes: list[int]) -> dict[int, int] | None:
-    """Parse `0:17,1:4` for the partitions being read. Raises Refused."""
-    if text is None:
-        return None
-    cursor: dict[int, int] = {}
-    for part in text.split(",")[:MAX_PAGE_PARTITIONS]:
-        index, _, offset = part.partition(":")
-        cursor[number_of(index, "cursor", MAX_PARTITION)] = number_of(offset, "cursor")
-    if not set(cursor) <= set(indexes):
-        raise Refused("the cursor is of other partitions")
-    return cursor
-
-
-def _cursor_text(cursor: dict[int, int]) -> str:
-    return ",".join(f"{index}:{offset}" for index, offset in sorted(cursor.items()))
+async def _start(admin: Admin, asked: Asked, indexes: list[int]) -> Start:
+    """Where a page begins: at its cursor, at the position in the form, else at the newest records. Raises Refused,
+    KafkaError."""
+    cursor = parse_cursor(asked.cursor, indexes)
+    if cursor is not None:
+        return Start(cursor, None)
+    problem = None
+    try:
+        position = parse_position(asked.at, now_ms())
+    except ValueError as error:
+        problem, position = str(error), parse_position(NEWEST, 0)
+    partitions = [TopicPartition(asked.topic, index) for index in indexes]
+    return Start(await look_at.starts(admin, partitions, position), problem)

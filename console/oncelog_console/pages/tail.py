@@ -16,11 +16,12 @@ from oncelog.cli.running import describe
 from oncelog.errors import KafkaError
 from oncelog_console.console import Console
 from oncelog_console.limits import KEY_BYTES, MAX_TAILS, PAGE_SECONDS, TAIL_SECONDS, VALUE_BYTES
-from oncelog_console.lookups.records import RecordView
+from oncelog_console.lookups.record_view import RecordView
 from oncelog_console.lookups.tailing import TailPart, tail
 from oncelog_console.pages.page_request import console_of
-from oncelog_console.pages.records import Asked, asked_by, partitions_read
+from oncelog_console.pages.record_search import Asked, asked_by, partitions_read
 from oncelog_console.rendering import Refused, moment, url
+from oncelog_console.values.workers import TaskFailed
 from oncelog_console.visible_text import bytes_shown
 
 
@@ -90,12 +91,14 @@ async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGe
     try:
         async with console.link.new_admin() as admin:
             yield _event("ready", {})
-            parts = tail(admin, asked.topic, indexes, asked.wanted)
+            parts = tail(admin, asked.topic, indexes, asked.wanted, console.workers)
             async with aclosing(parts):
                 async for part in parts:
                     yield _event("records", _as_json(asked.topic, part))
     except KafkaError as error:
         yield _event("problem", {"message": describe(error, console.link.bootstrap)})
+    except TaskFailed as failed:
+        yield _event("problem", {"message": str(failed)})
 
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:

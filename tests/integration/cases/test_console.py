@@ -11,7 +11,7 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from broker_process import BrokerFactory, BrokerProcess
+from console_browser import OURS, PATIENT, Browser, as_text, opened
 from foreign_clients import eventually
 from hanging import hung
 from raw_client import RawClient
@@ -31,20 +32,13 @@ from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
 from oncelog_console.link import Link
+from oncelog_console.lookups.records import TooLarge
 from oncelog_console.pages.tail import EventStream
 from oncelog_console.serving import Serving, listening_socket
 from oncelog_protocol.errors import ErrorCode
 
-HOME = "http://127.0.0.1:8080"
-OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
-PATIENT = {
-    "default_api_timeout_ms": 60_000,
-    "request_timeout_ms": 60_000,
-    "socket_connection_setup_timeout_ms": 60_000,
-}
-"""What a busy machine may take; people would not wait so long."""
 HASTY = dict.fromkeys(PATIENT, 1_000)
 """Where there is nobody who could answer."""
 
@@ -59,51 +53,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def raw(unguarded: BrokerProcess) -> Iterator[RawClient]:
     with RawClient(unguarded.port) as client:
         yield client
-
-
-class Browser:
-    """Asks for pages as a browser would, and shows what they say."""
-
-    def __init__(self, client: httpx.AsyncClient, app: Any, address: str = "") -> None:
-        self.client = client
-        self.address = address
-        """The address of the broker that the console shows."""
-        self.console = app.state.console
-
-    async def page(self, path: str, status: int = 200, **query: Any) -> str:
-        answer = await self.client.get(path, params=query or None)
-        assert answer.status_code == status, answer.text
-        assert "\\u202f" not in answer.text, "what stands between thousands is no escape"
-        return answer.text
-
-    async def text(self, path: str, status: int = 200, **query: Any) -> str:
-        return as_text(await self.page(path, status, **query))
-
-    async def submit(self, page: str, **changed: str) -> httpx.Response:
-        """The form of a page that changes something."""
-        form = re.search(r'<form class="decide" method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL)
-        assert form, page
-        fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
-        fields = {name: html.unescape(value) for name, value in fields.items()} | changed
-        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # as browsers do
-        return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
-
-
-def as_text(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
-@asynccontextmanager
-async def opened(
-    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT
-) -> AsyncIterator[Browser]:
-    app = application(Link(address, settings), allows_changes=changes)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url=HOME, timeout=100) as client,
-    ):
-        yield Browser(client, app, address)
 
 
 @pytest_asyncio.fixture
@@ -182,6 +131,63 @@ async def test_records_are_found_by_position_key_and_page(
     assert "No records from here on" in await browser.text("/records", topic=topic, at="2040-01-01")
     assert "is none of" in await browser.text("/records", topic=topic, at="soon")
     assert "value-017" in await browser.text("/record", topic=topic, partition=0, offset=17)
+
+
+async def test_records_are_found_by_value_header_and_time(browser: Browser, raw: RawClient, topic: str) -> None:
+    raw.create_topic(topic, 2)
+    async with Producer(browser.address) as producer:
+        for n in range(20):
+            headers = [("trace", b"%d" % n)] if n % 5 == 0 else []
+            value = json.dumps({"amount": n, "item": "tea"}).encode()
+            await producer.send(
+                topic, value, partition=n % 2, headers=headers, timestamp_ms=1_700_000_000_000 + n * 1000
+            )
+        await producer.send(topic, b"no json", partition=0)
+        await producer.flush()
+    found = await browser.text("/records", topic=topic, value="$.amount > 17")
+    assert "2 records with this search among 21" in found
+    assert "1 value could not be read" in found
+    assert '{"amount": 18, "item": "tea"}' in found
+    assert '{"amount": 17, "item": "tea"}' not in found
+    assert "1 record with this" in await browser.text("/records", topic=topic, value="$.amount > 17", partition=0)
+    assert "11 records with this search" in await browser.text("/records", topic=topic, value='"amount": 1')
+    assert "4 records with this" in await browser.text("/records", topic=topic, header="trace")
+    assert "1 record with this" in await browser.text("/records", topic=topic, header="trace=15")
+    early = await browser.text("/records", topic=topic, until="2023-11-14T22:13:22")
+    assert "3 records with this" in early
+    assert "is no expression such as" in await browser.text("/records", topic=topic, value="$.amount >")
+    assert "until is a time" in await browser.text("/records", 400, topic=topic, until="soon")
+    nothing = await browser.text("/records", topic=topic, value="$.amount > 1000")
+    assert "No record matches" in nothing
+
+
+async def test_shown_records_are_downloaded_with_their_whole_values(
+    browser: Browser, raw: RawClient, topic: str
+) -> None:
+    raw.create_topic(topic)
+    await write(browser.address, topic, b"=1+1", b"x" * 2000, b"\xff", key=b"k")
+    page = await browser.page("/records", topic=topic, at="earliest")
+    links = [html.unescape(each) for each in re.findall(r'href="(/download[^"]+)"', page)]
+    lines, sheet = [await browser.client.get(each) for each in links]
+    assert lines.headers["content-disposition"] == f'attachment; filename="{topic}.jsonl"'
+    assert [len(json.loads(each)["value"]) for each in lines.text.splitlines()] == [4, 2000, 4]
+    assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "'=1+1" in sheet.text
+    assert "x" * 2000 in sheet.text
+    assert "a download is one of: jsonl, csv" in await browser.text("/download", 400, topic=topic)
+
+
+async def test_a_download_has_a_largest_size(
+    browser: Browser, raw: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw.create_topic(topic)
+    await write(browser.address, topic, b"x" * 2000)
+    monkeypatch.setattr("oncelog_console.lookups.records._Reading.kept", too_large)
+    assert "more than 32 MiB" in await browser.text("/download", 400, topic=topic, **{"as": "csv"})
+
+
+def too_large(*_: object) -> None:
+    raise TooLarge("these records have more than 32 MiB: oncelog consume reads them")
 
 
 async def test_records_say_what_has_become_of_them(browser: Browser, raw: RawClient, topic: str) -> None:

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from spark_sink_process import Abort, Commit, Task, die, run
+from spark_sink_process import Abort, Commit, Task, run
 from test_spark_sink import Sink, batches
 
 from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
@@ -59,7 +59,7 @@ async def test_what_was_decided_is_shown_and_reset(sink: Sink, address: str) -> 
 async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> None:
     orphan = Batch(Query(f"{UNNAMED_PREFIX}{uuid.uuid4().hex}"), "00000001-run", 0)
     messages = await sink.tasks(orphan)
-    die(sink.address, sink.topic, Commit(orphan, messages), "one ended")
+    sink.dies(Commit(orphan, messages), "one ended")
     done = oncelog(address, "finish")
     assert f"{orphan.query.name}: committed\n" in done.stdout
     assert await sink.seen() == batches(0)

@@ -22,6 +22,7 @@ from spark_sink_process import (
     die,
     rows_of,
     run,
+    start_process,
 )
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -88,7 +89,7 @@ class Sink:
         return messages
 
     def dies(self, step: Task | Commit | Abort, point: str) -> None:
-        die(self.address, self.topic, step, point)
+        die(start_process(self.address, self.topic), step, point)
 
     async def state(self) -> State | None:
         async with Admin(self.address) as admin:

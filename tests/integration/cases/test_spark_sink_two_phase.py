@@ -1,7 +1,7 @@
 """The sink's steps against a broker with two-phase commit: a driver may be away for longer than any timeout (S123).
 
-The tasks' transactions have a timeout of a few seconds. A transaction that begins later, with a longer timeout, tells
-when theirs is over.
+Where a test waits for the timeout, the tasks' transactions have one of a few seconds. A transaction that begins later,
+with a longer timeout, tells when theirs is over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import RawTransactions
-from spark_sink_process import TASK_TIMEOUT, TASKS, Commit
+from spark_sink_process import TASK_TIMEOUT, TASKS, Commit, die, start_process
 from test_spark_sink import Sink, batches
 
 from oncelog import Admin
@@ -40,8 +40,7 @@ def two_phase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
 
 
 @pytest.fixture
-async def sink(two_phase: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch) -> Sink:
-    monkeypatch.setenv(TASK_TIMEOUT, str(TIMEOUT_MS))
+async def sink(two_phase: BrokerProcess, topic: str) -> Sink:
     made = Sink(two_phase.address, topic)
     await made.create()
     return made
@@ -64,10 +63,14 @@ async def still_open(sink: Sink, messages: list[TaskMessage]) -> list[bool]:
     return [described[each].state == "Ongoing" and not described[each].has_timeout for each in ids]
 
 
-async def test_s123_k14_a_decision_outlives_the_timeout(sink: Sink, two_phase: BrokerProcess) -> None:
+async def test_s123_k14_a_decision_outlives_the_timeout(
+    sink: Sink, two_phase: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TASK_TIMEOUT, str(TIMEOUT_MS))
+    driver = start_process(sink.address, sink.topic)  # before the transactions begin: its imports take seconds
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
-    sink.dies(Commit(batch, messages), "decided")
+    die(driver, Commit(batch, messages), "decided")
     await asyncio.to_thread(wait_out, two_phase, sink.topic)
     assert await still_open(sink, messages) == [True] * TASKS
     again = sink.new_run(0)

@@ -1,8 +1,9 @@
 """One step of the sink in a process of its own, which kills itself at a named point; or in the process of a test.
 
-    python spark_sink_process.py ADDRESS TOPIC POINT STEP        (STEP: a pickle, in base64)
+    python spark_sink_process.py ADDRESS TOPIC < line        (the line: POINT STEP; STEP: a pickle, in base64)
 
-POINT is where it dies (kill -9):
+The process reads the line after its imports, so that a test can start it before the step's transactions begin. POINT is
+where the process dies (kill -9):
 
     rows sent           a task, before it has flushed
     rows flushed        a task, before it says so
@@ -130,23 +131,33 @@ async def run_task(cluster: KafkaCluster, topic: str, task: Task, point: str) ->
     return await exactly_once.write_task(cluster, task.batch, task.partition, task.attempt, unique, write)
 
 
-def die(address: str, topic: str, step: Any, point: str) -> None:
-    """Run the step in a process that is killed at `point`."""
-    told = base64.b64encode(pickle.dumps(step)).decode()
-    command = [sys.executable, __file__, address, topic, point, told]
+def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
+    """Start a process that imports the sink and waits for the step that `die` gives it."""
+    command = [sys.executable, __file__, address, topic]
     root = Path(__file__).parents[3]
-    done = subprocess.run(command, capture_output=True, timeout=2 * SECONDS, check=False, cwd=root)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=root)
+
+
+def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
+    """Run the step in the waiting process, which is killed at `point`."""
+    told = base64.b64encode(pickle.dumps(step))
+    with process:
+        try:
+            _, errors = process.communicate(point.replace(" ", "-").encode() + b" " + told, timeout=2 * SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL, errors.decode()
 
 
 def main() -> None:
-    address, topic, point, told = sys.argv[1:]
+    address, topic = sys.argv[1:]
     if os.environ.get(V1):
         import oncelog.connection.versions
 
         oncelog.connection.versions._finalized = lambda *_: 1  # type: ignore[assignment]
+    point, told = sys.stdin.readline().split()
     step = pickle.loads(base64.b64decode(told))
-    asyncio.run(run(address, topic, step, point))
+    asyncio.run(run(address, topic, step, point.replace("-", " ")))
 
 
 if __name__ == "__main__":

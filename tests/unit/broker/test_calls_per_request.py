@@ -9,6 +9,7 @@ one that is 5 % higher fails, and whoever makes a request cheaper writes the new
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import sys
 import time
@@ -17,13 +18,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.support.served import Client
+from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served, produce
+from tests.support.served import TOPIC as SERVED_TOPIC
+from tests.support.storage import make_batch
 
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
 from oncelog_broker.metadata.stores.in_memory import MemoryTree
+from oncelog_broker.replication import purgatory
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.loop_budget import LoopBudget
+from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.limits import Limits
@@ -43,6 +48,8 @@ from oncelog_testing.unsynced_disk import UnsyncedDisk
 TOPIC: Final = "counted"
 PARTITIONS: Final = 10
 REPEATS: Final = 10
+LONG_MS: Final = 600_000
+"""No deadline ends while calls are counted, however slow the machine."""
 ALONE: Final = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 TOLERANCE: Final = 1.05
 ERROR: Final = re.compile(r"error_code=(-?\d+)")
@@ -59,8 +66,13 @@ BUDGETS: Final = {
     "produce": Calls(40, 36),
     "produce, pipelined": Calls(28, 30),
     "produce, idempotent": Calls(42, 40),
-    "produce, in the usual way": Calls(97, 88),
-    "fetch": Calls(122, 117),
+    "produce, in the usual way": Calls(99, 87),
+    "fetch": Calls(74, 86),
+    "fetch, in a session": Calls(77, 92),
+    "fetch, in the usual way": Calls(124, 117),
+    "fetch that waits, and the record that it waits for": Calls(111, 104),
+    "produce with a follower, and the follower's fetch": Calls(159, 145),
+    "produce with a follower, and the follower's fetch of 20 partitions": Calls(292, 221),
     "transaction of 1 partition": Calls(576, 432),
     "transaction of 10 partitions": Calls(1504, 1456),
 }
@@ -80,18 +92,21 @@ class StoppedClock(SystemClock):
 class Counter:
     """Counts what is called in the broker while it is active."""
 
-    def __init__(self, clock: StoppedClock) -> None:
+    def __init__(self, clock: StoppedClock | None) -> None:
+        """`clock`: of the broker; None where it stands still anyway."""
         self._clock = clock
         self.python = self.c = 0
 
     def __enter__(self) -> Counter:
-        self._clock.stopped_at = self._clock.monotonic()
+        if self._clock is not None:
+            self._clock.stopped_at = self._clock.monotonic()
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        self._clock.stopped_at = None
+        if self._clock is not None:
+            self._clock.stopped_at = None
 
     def _note(self, frame: Any, event: str, _: Any) -> None:
         if event == "call" and _is_ours(frame):
@@ -209,14 +224,35 @@ async def transactional(requests: Requests, partitions: int) -> Producer:
     return producer
 
 
-def fetch(partition: int, offset: int) -> FetchRequest:
-    topic = FetchRequest.FetchTopic
-    wanted = topic.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+def fetch(
+    offset: int,
+    *,
+    partitions: int = 1,
+    session: tuple[int, int] = (0, -1),
+    wait_ms: int = 0,
+    topic: str = TOPIC,
+    follower: int | None = None,
+) -> FetchRequest:
+    """Of so many partitions, all from the same offset on. `session`: id and epoch."""
+    wanted = [
+        FetchRequest.FetchTopic.FetchPartition(
+            partition=index,
+            current_leader_epoch=0,
+            fetch_offset=offset,
+            log_start_offset=-1 if follower is None else 0,
+            partition_max_bytes=1 << 20,
+        )
+        for index in range(partitions)
+    ]
+    state = FetchRequest.ReplicaState
     return FetchRequest(
-        max_wait_ms=0,
+        replica_state=None if follower is None else state(replica_id=follower, replica_epoch=EPOCH),
+        max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=1 << 20,
-        topics=[topic(topic=TOPIC, partitions=[wanted])],
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchRequest.FetchTopic(topic=topic, topic_id=bytes(16), partitions=wanted)],
         forgotten_topics_data=[],
     )
 
@@ -237,7 +273,12 @@ async def counted(broker: Broker) -> dict[str, Calls]:
     found["produce, in the usual way"] = await requests.count(
         lambda: [([plain.produce(timeout_ms=next(timeout))], ApiKey.PRODUCE, 8)]
     )
-    found["fetch"] = await requests.count(lambda: [([fetch(0, 3)], ApiKey.FETCH, 11)])
+    found["fetch"] = await requests.count(lambda: [([fetch(3)], ApiKey.FETCH, 12)])
+    session, epochs = (await requests.ask(fetch(3, session=(0, 0)), ApiKey.FETCH, 12)).session_id, itertools.count(1)
+    found["fetch, in a session"] = await requests.count(
+        lambda: [([fetch(3, session=(session, next(epochs)))], ApiKey.FETCH, 12)]
+    )
+    found["fetch, in the usual way"] = await requests.count(lambda: [([fetch(3)], ApiKey.FETCH, 9)])
     for partitions in (1, PARTITIONS):
         producer = await transactional(requests, partitions)
         name = f"transaction of {partitions} partition{'s' * (partitions > 1)}"
@@ -255,8 +296,85 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     await made.stop()
 
 
-async def test_no_request_takes_more_calls_than_it_did(broker: Broker) -> None:
-    found = await counted(broker)
+class Replicated:
+    """A leader whose follower, or a consumer, waits for the records of a producer."""
+
+    def __init__(self, directory: Path, partitions: int, isr: tuple[int, ...]) -> None:
+        self.served = served = Served(directory, partitions=partitions, segment_bytes=1 << 20)
+        served.services.deadlines = Deadlines()
+        served.dispatcher = Dispatcher(served.services)
+        for partition in served.partitions:
+            partition.lead(0, isr, isr)
+        self.producer, self.reader = Client(served), Client(served)
+        self.read, self.session = 0, (0, 0)
+        self.partitions = partitions
+        self.follower = FOLLOWER if FOLLOWER in isr else None
+
+    def fetch(self, offset: int) -> bytes:
+        """The next request of the session."""
+        asked = fetch(
+            offset,
+            partitions=self.partitions if self.session[0] == 0 else 1,
+            session=self.session,
+            wait_ms=LONG_MS if self.session[0] else 0,
+            topic=SERVED_TOPIC,
+            follower=self.follower,
+        )
+        self.session = self.session[0], self.session[1] + 1
+        return self.reader._frame(asked, ApiKey.FETCH, 17)
+
+    async def begin(self) -> None:
+        """The session; its first request that waits."""
+        self.reader._receive(self.fetch(0))
+        ((_, answer),) = await self.reader.answered(1)
+        self.session = answer.session_id, 1
+        self.read = 1
+        self.reader._receive(self.fetch(0))
+        await turns()
+
+    async def count(self) -> Calls:
+        """A record is produced, and the reader, which waits for it, gets it and waits for the next one."""
+        found = []
+        for number in range(1, REPEATS + 1):
+            frame = self.producer._frame(produce(bytes(make_batch())), ApiKey.PRODUCE, 9)
+            next_fetch = self.fetch(number)
+            with Counter(None) as counter:
+                self.producer._receive(frame)
+                await turns()
+                self.reader._receive(next_fetch)
+                await turns()
+            found.append(Calls(counter.python, counter.c))
+            self.read += 1
+            assert len(await self.producer.answered(number)) == number
+            _, answer = (await self.reader.answered(self.read))[-1]
+            assert len(answer.responses[0].partitions[0].records) > 0
+        return Calls(min(calls.python for calls in found), min(calls.c for calls in found))
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def counted_with_readers(directory: Path) -> dict[str, Calls]:
+    found: dict[str, Calls] = {}
+    for name, partitions, isr in (
+        ("fetch that waits, and the record that it waits for", 1, (LEADER,)),
+        ("produce with a follower, and the follower's fetch", 1, (LEADER, FOLLOWER)),
+        ("produce with a follower, and the follower's fetch of 20 partitions", 20, (LEADER, FOLLOWER)),
+    ):
+        world = Replicated(directory / f"{partitions}-{len(isr)}", partitions, isr)
+        await world.begin()
+        found[name] = await world.count()
+        world.served.leave()
+    return found
+
+
+async def test_no_request_takes_more_calls_than_it_did(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purgatory, "NEWS_SECONDS", LONG_MS / 1000)
+    found = {**await counted(broker), **await counted_with_readers(tmp_path / "readers")}
     dearer = [
         f"{what}: {calls.python} Python and {calls.c} C calls, the budget is {BUDGETS[what]}"
         for what, calls in found.items()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 import pytest
 
 from oncelog_protocol.codec import codec
 from oncelog_protocol.messages.fetch import FetchResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
-from oncelog_protocol.templates import NoTemplate, around_int64s, around_records, records_reader
+from oncelog_protocol.templates import NoTemplate, around_records, changing, records_reader, records_writer
 from oncelog_protocol.wire_readers import read_compact_nullable_records, read_nullable_records
+from oncelog_protocol.wire_writers import put_compact_nullable_records, put_nullable_records
 
 RECORDS = memoryview(b"records")
 VERSIONS = range(3, 14)
@@ -38,32 +41,43 @@ def test_head_records_and_tail_are_the_whole_message(version: int) -> None:
     assert whole[position:] == tail
 
 
-def test_the_reader_is_the_one_of_the_declared_field() -> None:
+def test_the_reader_and_the_writer_are_those_of_the_declared_field() -> None:
     assert records_reader(ProduceRequest, 8) is read_nullable_records
     assert records_reader(ProduceRequest, 9) is read_compact_nullable_records
+    assert records_writer(FetchResponse, 11) is put_nullable_records
+    assert records_writer(FetchResponse, 12) is put_compact_nullable_records
 
 
 @pytest.mark.parametrize("version", range(5, 14))
-def test_what_surrounds_numbers_that_lie_side_by_side(version: int) -> None:
+def test_a_pattern_with_other_numbers_is_the_message_with_other_numbers(version: int) -> None:
     message, found = response(), codec(ProduceResponse, version)
     answer = message.responses[0].partition_responses[0]
     names = ("base_offset", "log_append_time_ms", "log_start_offset")
-    head, tail = around_int64s(found, message, answer, names)
-    assert message == response(), "it is as it was"
+    pattern = changing(
+        lambda: found.encode(message), *((answer, name) for name in names), (message, "throttle_time_ms")
+    )
+    assert message == response(), "the message is as it was"
+    pattern = pattern.behind(b"head")
     answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = -2, 1 << 60, 300
-    numbers = b"".join(number.to_bytes(8, "big", signed=True) for number in (-2, 1 << 60, 300))
-    assert found.encode(message) == head + numbers + tail
+    message.throttle_time_ms = 77
+    layout = Struct(">" + pattern.format)
+    values = layout.unpack(b"head" + found.encode(message))
+    assert values[::2] == pattern.kept
+    assert values[1::2] == (-2, 1 << 60, 300, 77)
+    assert layout.pack(*values) == b"head" + found.encode(message)
 
 
-def test_there_is_none_where_a_version_lacks_a_field_or_has_others_between() -> None:
+def test_there_is_no_pattern_where_a_version_lacks_a_field_or_the_order_is_another() -> None:
     message = response()
     answer = message.responses[0].partition_responses[0]
-    with pytest.raises(NoTemplate, match="log_start_offset is no int64"):
-        around_int64s(codec(ProduceResponse, 4), message, answer, ("base_offset", "log_start_offset"))
-    with pytest.raises(NoTemplate, match="not right behind"):
-        around_int64s(codec(ProduceResponse, 9), message, answer, ("base_offset", "log_start_offset"))
-    with pytest.raises(NoTemplate, match="index is no int64"):
-        around_int64s(codec(ProduceResponse, 9), message, answer, ("index",))
+    with pytest.raises(NoTemplate, match="log_start_offset is not there"):
+        changing(lambda: codec(ProduceResponse, 4).encode(message), (answer, "log_start_offset"))
+    with pytest.raises(NoTemplate, match="base_offset is not behind"):
+        changing(
+            lambda: codec(ProduceResponse, 9).encode(message), (answer, "log_start_offset"), (answer, "base_offset")
+        )
+    with pytest.raises(NoTemplate, match="error_message is not of fixed size"):
+        changing(lambda: codec(ProduceResponse, 9).encode(message), (answer, "error_message"))
 
 
 def test_there_is_none_without_records() -> None:

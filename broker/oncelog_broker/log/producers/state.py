@@ -362,6 +362,12 @@ class ProducerState:
         """How many producers have an open transaction here."""
         return len(self._open)
 
+    @property
+    def oldest_open(self) -> ProducerStateEntry | None:
+        """The producer whose open transaction began first in this log; None without an open transaction."""
+        producer_id = next(iter(self._open), None)
+        return None if producer_id is None else self.get(producer_id)
+
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)

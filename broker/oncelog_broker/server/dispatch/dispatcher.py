@@ -113,18 +113,18 @@ class Dispatcher:
         else:
             handler = route.handler
             answer = handler(request, context) if throttling is None else throttling.serve(handler, request, context)
-        if isinstance(answer, asyncio.Future):
-            self._wait(answer, route, context, started)
+        is_late = isinstance(answer, asyncio.Future)
+        if is_late:
+            self.wait(answer, route, context, started)
         elif answer is not None:
-            self._respond(answer, route, context)
-            if route.make_lane is not None and throttling is None and request is not None:
-                if lane is None:
-                    lane = route.make_lane(route, version, services, self._respond, self._monotonic)
-                    connection.lanes[key] = lane
-                lane.learn(frame, request, answer, context)
+            self.respond(answer, route, context)
+        if route.make_lane is not None and throttling is None and request is not None and answer is not None:
+            if lane is None:
+                lane = connection.lanes[key] = route.make_lane(route, version, services, self, self._monotonic)
+            lane.learn(frame, request, None if is_late else answer, context)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
-        if started and route.times is not None and not isinstance(answer, asyncio.Future):
+        if started and route.times is not None and not is_late:
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
@@ -156,15 +156,26 @@ class Dispatcher:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
         run_steps(route.make())  # in a moment: this handler is here
-        self._respond(unsupported_version(), route, context)
+        self.respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: AnyContext, started: float) -> None:
-        connection, times = context.connection, route.times
-        waiting = answered = 0.0
-        if times is not None:
-            times.waited += 1
-            waiting = self._monotonic()
-        slot = context.wait_for(answer, reads_frame=route.reads_frame)
+    def wait(
+        self,
+        answer: asyncio.Future[Any],
+        route: Route,
+        context: AnyContext,
+        started: float,
+        slot: Slot | None = None,
+        waiting: float = 0.0,
+    ) -> None:
+        """See `UsualWay`."""
+        connection, times, answered = context.connection, route.times, 0.0
+        if slot is not None:
+            slot.waits_for = answer
+        else:
+            if times is not None:
+                times.waited += 1
+                waiting = self._monotonic()
+            slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
         def came(done: asyncio.Future[Any]) -> None:
             nonlocal answered
@@ -174,9 +185,9 @@ class Dispatcher:
                 if started:
                     answered = self._monotonic()
                 try:
-                    late = None if done.result() is None else self._respond(done.result(), route, context, slot)
+                    late = None if done.result() is None else self.respond(done.result(), route, context, slot)
                 except Exception as error:
-                    failed(error)
+                    self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
                     slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
@@ -188,7 +199,7 @@ class Dispatcher:
             if done.cancelled():
                 connection.cancelled(slot)
             elif (error := done.exception()) is not None:
-                failed(error)
+                self.failed(error, context)
             else:
                 finish()
 
@@ -197,26 +208,28 @@ class Dispatcher:
             if times is not None and started:
                 times.note_waited(started, waiting, answered, self._monotonic())
 
-        def failed(error: BaseException) -> None:
-            if isinstance(error, MalformedMessage):
-                if isinstance(error, TooManyElements):
-                    self._warn_of_limit(connection.client_host, f"{ApiKey(context.api_key).name}: {error}")
-                connection.close(f"malformed request: {error}")
-            else:
-                # Also a response that cannot be encoded: nobody else would ever let the connection go on.
-                logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
-                connection.close("internal error")
-
         answer.add_done_callback(came)
+
+    def failed(self, error: BaseException, context: AnyContext) -> None:
+        """See `UsualWay`. A malformed request is no error of ours, and closes the connection as well."""
+        connection, name = context.connection, ApiKey(context.api_key).name
+        if isinstance(error, MalformedMessage):
+            if isinstance(error, TooManyElements):
+                self._warn_of_limit(connection.client_host, f"{name}: {error}")
+            connection.close(f"malformed request: {error}")
+        else:
+            # Also a response that cannot be encoded: nobody else would ever let the connection go on.
+            logger.error("request failed", exc_info=error, extra={"api": name})
+            connection.close("internal error")
 
     @fail_point(
         *ANSWER_POINTS.values(),
         which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
         dropped=lambda: None,
     )
-    def _respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
-        """Send the answer. One that was there at once was made within a slice, and is encoded in less than another; one
-        that took longer may have any number of elements, so it is encoded in slices."""
+    def respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
+        """See `UsualWay`. An answer that was there at once was made within a slice, and is encoded in less than
+        another; one that took longer may have any number of elements, so it is encoded in slices."""
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         if slot is None:
             route.encode(response, body)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -66,13 +66,16 @@ class Wanted(NamedTuple):
     request: PartitionRequest
 
 
-class _Cached:
+class SessionPartition:
     """One partition of a session. `high_watermark` and `log_start_offset`: as last told, -1 before that."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "log_start_offset", "partition", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
+        self.partition: Any = None
+        """The partition that was found last under this name, for the fast lane; None: none yet. It may have resigned
+        since."""
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -89,7 +92,7 @@ class _Cached:
 
 
 Key = tuple[TopicName, int]
-Named = dict[Key, _Cached]
+Named = dict[Key, SessionPartition]
 """The partitions that a request names, in its order."""
 
 
@@ -104,7 +107,11 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
-        self.partitions: OrderedDict[Key, _Cached] = OrderedDict(named)
+        self.partitions: OrderedDict[Key, SessionPartition] = OrderedDict(named)
+
+    def count_request(self) -> None:
+        """The next request carries the next epoch."""
+        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def update(self, named: Named, forgotten: Iterable[Key]) -> None:
         """Take in what an incremental request changes."""
@@ -224,7 +231,7 @@ class FetchSessions:
         for topic in request.topics:
             name = TopicName(topic.topic, topic.topic_id)
             for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
-                named[name, partition.partition] = _Cached(Wanted(name, partition))
+                named[name, partition.partition] = SessionPartition(Wanted(name, partition))
                 number += 1
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -253,15 +260,29 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
+    def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
+        """The session of that id, if it is the follower's, or else the owner's."""
+        session = self._sessions.get(session_id) if follower is None else self._of_followers.get(follower)
+        if session is None or session.session_id != session_id or session.owner != owner:
+            return None
+        return session
+
+    def go_on(self, session: FetchSession, now: float) -> None:
+        """Count a request of the session that names no partition which is new to it; `now` as in `plan`."""
+        session.count_request()
+        session.last_used = now
+        if self._sessions.get(session.session_id) is session:
+            self._sessions.move_to_end(session.session_id)
+
     def _continued(self, request: FetchRequest, *, by_id: bool, follower: int | None, owner: object) -> FetchSession:
-        session = self._sessions.get(request.session_id) if follower is None else self._of_followers.get(follower)
-        if session is None or session.session_id != request.session_id or session.owner != owner:
+        session = self.find(request.session_id, follower=follower, owner=owner)
+        if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if request.session_epoch != session.epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.count_request()
         return session
 
     def _create(

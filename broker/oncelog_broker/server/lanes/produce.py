@@ -3,30 +3,47 @@
 Everything in front of the records, the client's id, transactional id, acks, timeout, topic and partition, is compared
 as bytes with the requests before; a connection may write to some partitions in turn. What the usual way asks before it
 appends is asked here, too, and any other answer than the usual one makes the lane decline. The append itself is
-`Partition.append` in both ways, and its errors are answered by the usual way.
+`Partition.append` in both ways, and its errors are answered by the usual way. With acks=all and several replicas the
+answer waits in the partition's purgatory, and the next request of the connection is handled meanwhile.
 """
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.dispatch.dispatcher import RESPONSE_PREFIX
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
+from oncelog_broker.server.net.answer_queue import Slot
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
+from oncelog_broker.server.net.lane import UsualWay
 from oncelog_broker.server.records import produce
 from oncelog_broker.server.records.services import RecordContext, RecordServices
 from oncelog_broker.server.records.transactional_append import FIRST_TRANSACTIONS_V2_VERSION
 from oncelog_broker.server.request.context import RequestContext
+from oncelog_protocol.api import ApiKey
 from oncelog_protocol.codec import DECODING_ERRORS, codec
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
-from oncelog_protocol.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER, PRODUCER_AT, TRANSACTIONAL_BIT
-from oncelog_protocol.templates import NoTemplate, around_int64s, around_records, records_reader
+from oncelog_protocol.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    LAST_OFFSET_DELTA_AT,
+    PRODUCER,
+    PRODUCER_AT,
+    TRANSACTIONAL_BIT,
+)
+from oncelog_protocol.templates import NoTemplate, Pattern, around_records, changing, records_reader
 
 MIN_VERSION: Final = 7
 """Older versions of Produce have other rules about compression, and other responses."""
@@ -38,9 +55,14 @@ each connection may have many."""
 MAX_LENGTHS: Final = 4
 """How many different lengths of the bytes before the records a lane remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
+"""What changes from one answer to another; they lie one behind the other."""
+ANSWER_NUMBERS: Final = Struct(">qqq")
+
+TopicData = ProduceRequest.TopicProduceData
+PartitionData = TopicData.PartitionProduceData
+TopicResponse = ProduceResponse.TopicProduceResponse
 
 Rights = tuple[tuple[int, str | None], ...]
-Respond = Callable[[Any, Route, Any], Any]
 
 
 class _Destination:
@@ -52,9 +74,11 @@ class _Destination:
         "answer_size",
         "answer_tail",
         "partition",
+        "request",
         "request_tail",
         "required_acks",
         "rights",
+        "timeout_seconds",
         "transaction_version",
         "transactional",
     )
@@ -66,20 +90,29 @@ class _Destination:
         version: int,
         rights: Rights,
         request_tail: bytes,
-        answer_head: bytes,
-        answer_tail: bytes,
+        answer: Pattern,
     ) -> None:
+        """`answer`: the response behind its header, with ANSWER_FIELDS as what changes."""
         self.partition = partition
+        topic = request.topic_data[0]
+        destination = TopicData(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_data=[PartitionData(index=topic.partition_data[0].index, records=None)],
+        )
+        self.request = replace(request, topic_data=[destination])
+        """A request without its records."""
         self.required_acks = request.acks
+        self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
         """What the principal must be allowed: the kinds and names of rules."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
-        self.answer_head, self.answer_tail = answer_head, answer_tail
-        answer = Struct(f">ii{len(answer_head)}sqqq{len(answer_tail)}s")
-        self.answer = answer.pack
-        self.answer_size = answer.size - 4
+        self.answer_head, *_, self.answer_tail = answer.kept
+        layout = Struct(f">ii{len(self.answer_head)}sqqq{len(self.answer_tail)}s")
+        self.answer = layout.pack
+        self.answer_size = layout.size - 4
 
 
 class ProduceLane:
@@ -91,9 +124,9 @@ class ProduceLane:
         "_lengths",
         "_monotonic",
         "_read_records",
-        "_respond",
         "_route",
         "_services",
+        "_usual",
         "_version",
         "_will_learn",
     )
@@ -103,14 +136,14 @@ class ProduceLane:
         route: Route,
         version: int,
         services: RecordServices,
-        respond: Respond,
+        usual: UsualWay,
         monotonic: Callable[[], float],
     ) -> None:
-        """`respond` is the usual way's, for answers that the lane does not know. `monotonic`: seconds."""
+        """`monotonic`: seconds."""
         self._route = route
         self._version = version
         self._services = services
-        self._respond = respond
+        self._usual = usual
         self._monotonic = monotonic
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
@@ -160,7 +193,6 @@ class ProduceLane:
             log.walks_records
             or services.refused_batches
             or records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != known.transactional
-            or (known.required_acks == produce.ACKS_ALL and not partition.is_alone)
         ):
             return False
         if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
@@ -180,22 +212,95 @@ class ProduceLane:
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, partition, error)
         else:
-            connection.respond(
-                [
-                    known.answer(
-                        known.answer_size,
-                        correlation_id,
-                        known.answer_head,
-                        base_offset,
-                        append_time,
-                        log.state.log_start_offset,
-                        known.answer_tail,
-                    )
-                ]
+            answer = known.answer(
+                known.answer_size,
+                correlation_id,
+                known.answer_head,
+                base_offset,
+                append_time,
+                log.state.log_start_offset,
+                known.answer_tail,
             )
+            if known.required_acks != produce.ACKS_ALL or partition.is_alone:
+                connection.respond([answer])
+            else:
+                (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
+                next_offset = base_offset + last_offset_delta + 1
+                if self._replicate(connection, correlation_id, known, answer, next_offset, started):
+                    return True
         if started and route.times is not None:
             route.times.total.append(self._monotonic() - started)
         return True
+
+    def _replicate(
+        self,
+        connection: BrokerConnection,
+        correlation_id: int,
+        known: _Destination,
+        answer: bytes,
+        next_offset: int,
+        started: float,
+    ) -> bool:
+        """Answer when the records below `next_offset` are replicated. Returns whether that is later than now."""
+        committed = known.partition.committed(next_offset)
+        if not isinstance(committed, Future):
+            if committed is ErrorCode.NONE:
+                connection.respond([answer])
+            else:
+                response, context = self._not_replicated(connection, correlation_id, known, answer, committed)
+                self._usual.respond(response, self._route, context)
+            return False
+        no_longer_than(known.timeout_seconds, committed, self._services.deadlines)
+        times, waiting = self._route.times, 0.0
+        if times is not None:
+            times.waited += 1
+            waiting = self._monotonic()
+        slot = connection.wait_for(committed, reads_frame=False, holds_back=False)
+        committed.add_done_callback(
+            partial(self._committed, connection, slot, correlation_id, known, answer, started, waiting)
+        )
+        return True
+
+    def _committed(
+        self,
+        connection: BrokerConnection,
+        slot: Slot,
+        correlation_id: int,
+        known: _Destination,
+        answer: bytes,
+        started: float,
+        waiting: float,
+        committed: Future[ErrorCode],
+    ) -> None:
+        """The records are replicated, or will not be in time. `waiting`: since when the answer waits."""
+        if committed.cancelled():
+            connection.cancelled(slot)
+        elif slot.waits_for is not None:  # else the connection has ended
+            code, times = committed.result(), self._route.times
+            if code is not ErrorCode.NONE:
+                response, context = self._not_replicated(connection, correlation_id, known, answer, code)
+                late = committed.get_loop().create_future()
+                late.set_result(response)
+                self._usual.wait(late, self._route, context, started, slot, waiting)
+                return
+            answered = self._monotonic() if started else 0.0
+            connection.respond([answer], slot)
+            connection.finish(slot)
+            if started and times is not None:
+                times.note_waited(started, waiting, answered, self._monotonic())
+
+    def _not_replicated(
+        self, connection: BrokerConnection, correlation_id: int, known: _Destination, answer: bytes, code: ErrorCode
+    ) -> tuple[ProduceResponse | None, RecordContext]:
+        """The response that tells of `code`, where `answer` would have told of success."""
+        context = self._context(connection, correlation_id, connection.cached_header.client_id)
+        position = RESPONSE_PREFIX.size + len(known.answer_head)
+        return produce.not_replicated(
+            known.request, context, known.partition, ANSWER_NUMBERS.unpack_from(answer, position), code
+        ), context
+
+    def _context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
+        return RequestContext(self._services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
         self,
@@ -208,25 +313,19 @@ class ProduceLane:
         """Answer as the usual way does when `partition` has not appended the batch."""
         header, position = self._route.header.decode_from(frame)
         request = self._route.decode(frame, position)
-        context: Any = RequestContext(
-            self._services,
-            connection,
-            header.request_api_key,
-            self._version,
-            correlation_id,
-            header.client_id,
-        )
-        self._respond(produce.refused(request, context, partition, error), self._route, context)
+        context = self._context(connection, correlation_id, header.client_id)
+        self._usual.respond(produce.refused(request, context, partition, error), self._route, context)
 
     def learn(
-        self, frame: memoryview, request: ProduceRequest, response: ProduceResponse, context: RecordContext, /
+        self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /
     ) -> None:
         """See `Lane`."""
         if self._is_known or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
-        topic, answered = request.topic_data[0], response.responses[0].partition_responses[0]
+        topic = request.topic_data[0]
         data = topic.partition_data[0]
-        if answered.error_code or self._version < MIN_VERSION:
+        is_refused = response is not None and response.responses[0].partition_responses[0].error_code
+        if is_refused or self._version < MIN_VERSION:
             return
         if not self._will_learn:
             self._will_learn = True
@@ -237,7 +336,7 @@ class ProduceLane:
             partition = produce.leader(topic, data.index, context)
             request_codec = codec(ProduceRequest, self._version)
             body = around_records(request_codec, request, data.records)
-            answer = around_int64s(codec(ProduceResponse, self._version), response, answered, ANSWER_FIELDS)
+            answer = self._answer_to(topic, data)
         except (KafkaError, NoTemplate):
             return
         header = bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)])
@@ -254,10 +353,17 @@ class ProduceLane:
         rights: Rights = ((rules.PRODUCE.kind, partition.topic),)
         if request.transactional_id is not None:
             rights = ((rules.PRODUCE_TRANSACTION.kind, request.transactional_id), *rights)
-        answer_header = b"\0" if self._route.flexible_response else b""
-        self._known[head] = _Destination(
-            partition, request, self._version, rights, body.tail, answer_header + answer.head, answer.tail
+        self._known[head] = _Destination(partition, request, self._version, rights, body.tail, answer)
+
+    def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
+        """The response to a request of that batch, behind its size and correlation id."""
+        answered = TopicResponse.PartitionProduceResponse(index=data.index, error_code=0, base_offset=0)
+        response = ProduceResponse(
+            responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]
         )
+        encode = codec(ProduceResponse, self._version).encode
+        pattern = changing(lambda: encode(response), *((answered, name) for name in ANSWER_FIELDS))
+        return pattern.behind(b"\0" if self._route.flexible_response else b"")
 
     def _forget_gone(self) -> bool:
         """Whether there is room again: partitions that are deleted, or led by another broker, are not written to."""

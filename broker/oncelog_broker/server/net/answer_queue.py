@@ -153,6 +153,12 @@ class AnswerQueue:
         return min(held, self._unsent_bytes())
 
     def _weigh(self) -> None:
+        if not (self._ready_bytes or self._stalled_since or self._write_buffer.waiting_bytes or self.memory.held):
+            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: all that was written has left
+                self._lifecycle.holds &= ~ANSWERS_FULL
+            else:
+                self._lifecycle.holds |= ANSWERS_FULL
+            return
         held = self.unsent_heap_bytes + self._ready_bytes
         if held > WRITE_HIGH_WATER_BYTES or self.memory.held:
             self.memory.owe(held if held > WRITE_HIGH_WATER_BYTES else 0)
@@ -193,12 +199,17 @@ class AnswerQueue:
         if self._is_closed:
             return  # nobody reads it: bytes counted now would never be counted out
         slot.is_ready, slot.waits_for = True, None
-        self._ready_bytes += heap_size_of(slot.parts)
-        slots, outgoing = self._slots, list[Buffer]()
-        while slots and slots[0].is_ready:
-            parts = slots.popleft().parts
-            self._ready_bytes -= heap_size_of(parts)
-            outgoing += parts
+        slots = self._slots
+        if len(slots) == 1 and slots[0] is slot:
+            slots.clear()
+            outgoing = slot.parts
+        else:
+            self._ready_bytes += heap_size_of(slot.parts)
+            outgoing = list[Buffer]()
+            while slots and slots[0].is_ready:
+                parts = slots.popleft().parts
+                self._ready_bytes -= heap_size_of(parts)
+                outgoing += parts
         self._weigh()
         if self._outgoing is not None:
             self._outgoing += outgoing

@@ -421,7 +421,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """A hold was lifted: handle the next requests if none stands any more."""
         if not self._lifecycle.holds:
-            self._handle_frames()
+            if self._received.end or self._lifecycle.state is not State.OPEN:  # else nothing has come, nor is lent
+                self._handle_frames()
             if not self._lifecycle.holds:
                 if self._lifecycle.state is State.CLIENT_GONE:
                     self._lifecycle.on(Event.ALL_DONE)

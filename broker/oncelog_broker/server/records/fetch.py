@@ -12,17 +12,18 @@ beside NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 also beside F
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
-from oncelog_broker.replication.partition import READ_COMMITTED
+from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
 from oncelog_broker.server.records.fetch_reads import ConsumerRead, FetchRead, ReplicaRead
-from oncelog_broker.server.records.services import RecordContext
+from oncelog_broker.server.records.services import RecordContext, RecordServices
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -50,6 +51,15 @@ def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchRespons
     return then(context.in_slices(fetch.plan_and_read()), fetch.answer_or_wait)
 
 
+def read_again(
+    request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
+) -> Answer[FetchResponse]:
+    """The answer to a request that is planned, and whose follower, if it is one's, is noted: of `request` all but its
+    partitions counts."""
+    fetch = _Fetch(request, context, follower)
+    return fetch.read_again(plan, may_wait=may_wait)
+
+
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     """Who it is that sees past the high watermark and moves it: another broker of this cluster, of which the image
     knows, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
@@ -64,6 +74,23 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
         # One that is newer than what we know comes again, when the image shows it: once believed, no other would count.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
+
+
+def delayed_fetch_of(
+    follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
+) -> DelayedFetch:
+    """The fetch of a follower, in the purgatories of its partitions, which ends early if the follower `has_news` to
+    learn or is awaited. The caller sets its deadline."""
+
+    def hurry(waiting: DelayedFetch) -> None:
+        seconds = services.replicas.news_pace.seconds(follower.broker_id, len(partitions), services.clock.monotonic())
+        services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
+
+    waiting = DelayedFetch(partitions, missing_bytes, hurry=hurry)
+    services.replicas.follower_waits(follower.broker_id, waiting)
+    if has_news or services.replicas.awaits(follower.broker_id):
+        waiting.hurry()
+    return waiting
 
 
 class _Fetch:
@@ -93,6 +120,11 @@ class _Fetch:
             self._refused = error.code
             return None
         return (yield from self._read(is_first=True))
+
+    def read_again(self, plan: FetchPlan, *, may_wait: bool) -> Answer[FetchResponse]:
+        """See the function of this name."""
+        self._plan = plan
+        return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 
     def _read(self, *, is_first: bool = False) -> Steps[FetchRead]:
         if self._follower is None:
@@ -131,18 +163,8 @@ class _Fetch:
         return self._in_time(waiting)
 
     def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
-        services = self._context.services
-
-        def hurry(waiting: DelayedFetch) -> None:
-            seconds = services.replicas.news_pace.seconds(
-                follower.broker_id, len(read.partitions), services.clock.monotonic()
-            )
-            services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
-
-        waiting = DelayedFetch(read.partitions, missing_bytes, hurry=hurry)
-        services.replicas.follower_waits(follower.broker_id, waiting)
-        if self._plan.has_news(read.answers) or services.replicas.awaits(follower.broker_id):
-            waiting.hurry()
+        services, has_news = self._context.services, self._plan.has_news(read.answers)
+        waiting = delayed_fetch_of(follower, read.partitions, missing_bytes, services, has_news=has_news)
         if read.seconds_throttled:
             services.deadlines.unless_done(
                 waiting.enough, min(read.seconds_throttled, MAX_WAIT_SECONDS), waiting.finish

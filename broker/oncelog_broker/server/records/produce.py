@@ -109,6 +109,15 @@ def refused(
     return produce.answer()
 
 
+def not_replicated(
+    request: ProduceRequest, context: RecordContext, partition: Partition, appended: tuple[int, int, int],
+    code: ErrorCode,
+) -> ProduceResponse | None:  # fmt: skip
+    """The answer to a request of one batch that is appended, and by `code` not replicated. `appended`: base offset, log
+    append time in ms or -1, log start offset. The records of `request` do not count."""
+    return _Produce(request, context).not_replicated(partition, appended, code)
+
+
 class _Produce:
     """One request on its way: what its partitions answer is put into the response as it comes."""
 
@@ -184,6 +193,17 @@ class _Produce:
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
+
+    def not_replicated(
+        self, partition: Partition, appended: tuple[int, int, int], code: ErrorCode
+    ) -> ProduceResponse | None:
+        """See the function of this name."""
+        topic = self._request.topic_data[0]
+        answer = _unanswered(topic.partition_data[0])
+        self._answers_of(topic).append(answer)
+        answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = appended
+        self._unreplicated = [(answer, partition, code)]
+        return self._answer_replicated([code])
 
     def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
         """Append nothing, and say why."""

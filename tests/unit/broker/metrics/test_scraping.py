@@ -95,6 +95,12 @@ def partition(index: int) -> Any:
     return SimpleNamespace(topic="many", index=index, leads=True, log=log, messages_in_epoch=2, followers=followers)
 
 
+def room_in(directory: str) -> tuple[int, int]:
+    if directory == "/gone":
+        raise OSError(5, "Input/output error")
+    return 100, 0
+
+
 def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
     replicas = SimpleNamespace(
         partitions=lambda: [partition(index) for index in range(MANY)],
@@ -102,16 +108,18 @@ def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
         traffic_of_deleted=TopicTraffic(),
     )
     image = ClusterImage("", controller_id=2)
-    services = SimpleNamespace(replicas=replicas, image=image, node_id=1, config=BrokerConfig({}))
+    logs = SimpleNamespace(data_directories=lambda: ["/full", "/gone"], room_in=room_in)
+    services = SimpleNamespace(replicas=replicas, logs=logs, image=image, node_id=1, config=BrokerConfig({}))
     source = Source(SimpleNamespace(services=services, connections=[]))  # type: ignore[arg-type]
     looking, steps = source.look(), 0
     with suppress(StopIteration):
-        looking.send(None)
+        job = looking.send(None)
         while True:
             steps += 1
-            looking.send(None)
+            job = looking.send(None if job is None else job())
     assert steps >= MANY // PARTITIONS_PER_STEP
     assert (source.all_topics.messages_in, source.all_topics.duplicates) == (2 * MANY, MANY)
+    assert source.rooms == {"/full": (100, 0)}, "a file system that does not answer is left out"
     assert source.lag == {2: 6, 3: 10}, "a follower that is not known yet has no more to fetch than there is"
     assert replicas.traffic["many"].messages_in == 0, "looking changes nothing"
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_broker import FakeBroker
+from tests.support.loop_turns import settle
 from tests.support.virtual_time import run_virtually
 
 from oncelog.connection.protocol import ConnectionProtocol
@@ -415,9 +416,11 @@ class SlowReader:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
+        await settle()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await settle()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

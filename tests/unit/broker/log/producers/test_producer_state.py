@@ -548,3 +548,14 @@ def test_p14_a_producer_takes_less_than_400_bytes(log):
     entries = log.state._entries
     used = sys.getsizeof(entries) + sum(sys.getsizeof(pid) + sys.getsizeof(entry) for pid, entry in entries.items())
     assert used / 2000 < 400
+
+
+def test_the_oldest_open_transaction_is_the_one_that_began_first_in_the_log(log):
+    assert log.state.oldest_open is None
+    log.append(0, pid=8, transactional=True, timestamp=500)
+    log.append(0, transactional=True, timestamp=100)
+    log.append(1, pid=8, transactional=True, timestamp=900)
+    oldest = log.state.oldest_open
+    assert (oldest.producer_id, oldest.timestamp) == (8, 900)
+    log.mark(pid=8)
+    assert log.state.oldest_open.producer_id == PID

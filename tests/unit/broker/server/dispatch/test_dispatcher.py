@@ -82,7 +82,7 @@ async def events_of(answer: Any) -> list[str]:
     context = RequestContext(broker, connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None)  # type: ignore[arg-type]
     route: Any = RecordingRoute()
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    Dispatcher(broker)._wait(future, route, context, 0.0)  # type: ignore[arg-type]
+    Dispatcher(broker).wait(future, route, context, 0.0)  # type: ignore[arg-type]
     if isinstance(answer, Exception):
         future.set_exception(answer)
     else:

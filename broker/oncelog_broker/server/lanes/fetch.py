@@ -1,0 +1,207 @@
+"""The fast lane of Fetch: requests of a session, or without one, that name at most one partition.
+
+A request that differs from one before it only in numbers (epochs, offsets, the partition's index) is recognised by its
+other bytes. `one_fetch` looks at the partitions, waits and answers.
+
+Order: first all partitions are looked at, and the lane declines where one of them needs the usual way, for an error, a
+divergence or a throttle, say. Then the request is counted in its session, and a follower's position is noted in each
+partition. What turns out from then on to need the usual way (two partitions with news, aborted transactions) is read
+again there (`records.fetch.read_again`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.server.dispatch.routes import Route
+from oncelog_broker.server.kept.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_TOPIC_ID_VERSION,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    SessionPartition,
+    Wanted,
+)
+from oncelog_broker.server.lanes.fetch_answers import FetchAnswers
+from oncelog_broker.server.lanes.one_fetch import Asked, FetchWays, OneFetch
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.header_cache import PREFIX
+from oncelog_broker.server.net.lane import UsualWay
+from oncelog_broker.server.records.nearest_replica import chooses
+from oncelog_broker.server.records.services import RecordContext, RecordServices
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.schema import fields_of
+from oncelog_protocol.templates import NoTemplate, changing
+
+FetchPartition = FetchRequest.FetchTopic.FetchPartition
+
+MIN_VERSION: Final = 10
+"""Older versions have fewer fields, and may not see zstd."""
+MAX_KNOWN: Final = 64
+"""How many requests a lane remembers, one for each topic; and of a topic without a session, how many partitions."""
+MAX_REQUEST_BYTES: Final = 2048
+"""The longest request that a lane remembers."""
+MAX_LOOKED_AT: Final = 1000
+"""The largest session that is served here, in partitions: all are looked at in one turn of the loop, which takes a
+microsecond each."""
+
+
+class FetchLane:
+    """The fast lane of one connection for one version of Fetch."""
+
+    __slots__ = (
+        "_by_id",
+        "_config",
+        "_is_known",
+        "_known",
+        "_layouts",
+        "_numbers",
+        "_services",
+        "_version",
+        "_ways",
+        "_will_learn",
+    )
+
+    def __init__(
+        self, route: Route, version: int, services: RecordServices, usual: UsualWay, monotonic: Callable[[], float]
+    ) -> None:
+        """`monotonic`: seconds."""
+        self._version = version
+        self._by_id = version >= FIRST_TOPIC_ID_VERSION
+        self._services = services
+        answers = FetchAnswers(version, flexible=route.flexible_response)
+        self._ways = FetchWays(route, version, services, usual, monotonic, answers)
+        self._numbers = tuple(
+            field.name for field in fields_of(FetchPartition) if version in field.versions and field.tag is None
+        )
+        """The fields of a partition in a request, all of them numbers."""
+        self._layouts: dict[int, Struct] = {}
+        """How requests are divided into kept bytes and numbers, by the size of their frames."""
+        self._known: dict[tuple[bytes, ...], Asked] = {}
+        """By the bytes around the numbers."""
+        self._config: object = None
+        """The configuration of which `_ways` has the limit."""
+        self._is_known = False
+        """Whether the present request is like one before it."""
+        self._will_learn = False
+        """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
+        on."""
+
+    def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
+        """See `Lane`."""
+        layout = self._layouts.get(len(frame))
+        fields = () if layout is None else layout.unpack_from(frame, PREFIX.size)
+        asked = self._known.get(fields[::2])
+        self._is_known = asked is not None
+        if asked is None:
+            return False
+        session_epoch, *numbers = fields[1::2]
+        services, session, named, new = self._services, None, None, None
+        if numbers:
+            new = Wanted(asked.topic, FetchPartition(**dict(zip(self._numbers, numbers, strict=True))))
+        if asked.session_id == NO_SESSION:
+            named = None if new is None else asked.partitions.get(new.request.partition)
+            if named is None or session_epoch != FINAL_EPOCH:
+                return False
+            partitions = [named]
+        else:
+            session = services.fetch_sessions.find(
+                asked.session_id, follower=asked.follower_id, owner=connection.principal
+            )
+            if session is None or session.epoch != session_epoch or session.by_id is not self._by_id:
+                return False
+            if new is not None:
+                named = session.partitions.get((asked.topic, new.request.partition))
+                if named is None:
+                    return False
+            partitions = list(session.partitions.values())
+            if not 0 < len(partitions) <= MAX_LOOKED_AT:
+                return False
+        if services.config is not self._config:
+            self._config, self._ways.max_bytes = services.config, services.config[FETCH_MAX_BYTES]
+        one, before = OneFetch(self._ways, connection, correlation_id, asked, session, partitions), None
+        if named is not None and new is not None:
+            before, named.wanted = named.wanted, new
+        if one.look():
+            one.serve()
+            return True
+        if named is not None and before is not None:
+            named.wanted = before
+        return False
+
+    # --- learning
+
+    def learn(
+        self, frame: memoryview, request: FetchRequest, response: FetchResponse | None, context: RecordContext, /
+    ) -> None:
+        """See `Lane`."""
+        if self._version < MIN_VERSION or len(request.topics) > 1 or request.forgotten_topics_data:
+            return
+        named = request.topics[0].partitions if request.topics else []
+        if len(named) > 1 or len(frame) > MAX_REQUEST_BYTES or (response is not None and response.error_code):
+            return
+        is_in_session = request.session_id != NO_SESSION and request.session_epoch > INITIAL_EPOCH
+        is_alone = request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH and bool(named)
+        if not (is_in_session or is_alone) or chooses(context):
+            return
+        if not self._will_learn:
+            self._will_learn = True
+            return
+        asked = self._asked(frame, request, context)
+        if asked is None:
+            return
+        if is_alone:
+            index = named[0].partition
+            if index in asked.partitions or len(asked.partitions) < MAX_KNOWN:
+                each = asked.partitions.setdefault(index, SessionPartition(Wanted(asked.topic, named[0])))
+                self._find(each, context)
+            return
+        session = self._services.fetch_sessions.find(
+            asked.session_id, follower=asked.follower_id, owner=context.connection.principal
+        )
+        if session is not None and len(session.partitions) <= MAX_LOOKED_AT:
+            for each in session.partitions.values():
+                self._find(each, context)
+
+    def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
+        """What is remembered of requests like this one; None: they are not to be remembered."""
+        if self._is_known:
+            return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
+        state = request.replica_state
+        if request.replica_id >= 0 or (state is not None and state.replica_id < 0) or len(self._known) == MAX_KNOWN:
+            return None
+        encode = codec(FetchRequest, self._version).encode
+        places: list[tuple[Any, str]] = [(request, "session_epoch")]
+        if request.topics:
+            places += [(request.topics[0].partitions[0], name) for name in self._numbers]
+        try:
+            pattern = changing(lambda: encode(request), *places)
+        except NoTemplate:
+            return None
+        pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
+        layout = Struct(">" + pattern.format)
+        if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
+            return None  # encoded in another way than ours: not for templates
+        if self._layouts.setdefault(len(frame), layout).format != layout.format:
+            return None  # a request of the same size has its numbers elsewhere
+        asked = self._known[pattern.kept] = Asked(request, context.client_id)
+        return asked
+
+    def _find(self, each: SessionPartition, context: RecordContext) -> None:
+        """Note which partition it is, if this broker leads it."""
+        if each.partition is not None and not each.partition.is_resigned:
+            return
+        replicas, (name, topic_id), index = context.services.replicas, each.wanted.topic, each.wanted.request.partition
+        try:
+            each.partition = replicas.led_by_id(topic_id, index) if self._by_id else replicas.led_by_name(name, index)
+        except KafkaError:
+            each.partition = None
+
+
+make_lane = FetchLane
+"""What `served` loads."""

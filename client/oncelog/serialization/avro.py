@@ -1,0 +1,145 @@
+"""Avro, by fastavro. Pure.
+
+A value of a schema that is just `bytes` is written as it is, without a length before it, as the Confluent serializers
+do.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro._read_py import schemaless_reader as reader_in_python
+from fastavro.schema import SchemaParseException, UnknownType
+
+from oncelog.serialization.avro_bounds import check_readable
+from oncelog.serialization.avro_json import from_json
+from oncelog.serialization.codec import Codec
+from oncelog.serialization.errors import SerializationError
+from oncelog.serialization.schemas import AVRO, Schema
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+class AvroCodec(Codec):
+    """An Avro schema."""
+
+    type: ClassVar[str] = AVRO
+
+    def __init__(self, schema: Schema, referred: Mapping[str, Schema]) -> None:
+        """Raises SerializationError."""
+        self._named: dict[str, Any] = {}
+        try:
+            for each in referred.values():
+                parse_schema(_loaded(each), self._named)
+            self.parsed = parse_schema(_loaded(schema), self._named)
+            self._is_fast = check_readable(_WithNames(self._named).of(self.parsed))
+        except (
+            SchemaParseException,
+            UnknownType,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            raise SerializationError(f"the schema is no Avro schema that can be used: {error}") from error
+        self.name = _name_of(self.parsed)
+        self._is_bytes = _is_bytes(self.parsed)
+
+    def encode(self, value: Any) -> bytes:
+        if self._is_bytes:
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise SerializationError(f"the schema is bytes, and the value a {type(value).__name__}")
+            return bytes(value)
+        stream = io.BytesIO()
+        try:
+            schemaless_writer(stream, self.parsed, value)
+        except Exception as error:  # fastavro raises whatever the value leads it to
+            raise SerializationError(
+                f"a value is not of its Avro schema{_of(self.name)}: {_said(error)}; the value is {value!r:.300}"
+            ) from error
+        return stream.getvalue()
+
+    def decode(self, payload: bytes) -> Any:
+        return self.read(payload, None)
+
+    def read(self, payload: bytes, reader: AvroCodec | None) -> Any:
+        """Return the value of a payload as the schema `reader` has it. Raises SerializationError."""
+        if self._is_bytes and (reader is None or reader._is_bytes):
+            return payload
+        stream = io.BytesIO(payload)
+        is_fast = self._is_fast and (reader is None or reader._is_fast)
+        read = schemaless_reader if is_fast else reader_in_python
+        try:
+            value = read(stream, self.parsed, None if reader is None else reader.parsed)
+        except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise SerializationError(
+                f"{len(payload)} bytes are not of the Avro schema{_of(self.name)}: {_said(error)}"
+            ) from error
+        rest = len(payload) - stream.tell()
+        if rest:
+            raise SerializationError(f"there are {rest} bytes more than the Avro schema{_of(self.name)} says")
+        return value
+
+    def from_json(self, value: Any) -> Any:
+        return from_json(self.parsed, self._named, value)
+
+
+class _WithNames:
+    """Puts each named type in the place of the first reference to it, so that the schema is complete in itself."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._seen: set[str] = set()
+
+    def of(self, schema: Any) -> Any:
+        if isinstance(schema, str):
+            if schema in self._named and schema not in self._seen:
+                return self.of(self._named[schema])
+            return schema
+        if isinstance(schema, list):
+            return [self.of(each) for each in schema]
+        if "name" in schema and schema["type"] in ("record", "error", "enum", "fixed"):
+            if schema["name"] in self._seen:
+                return schema["name"]
+            self._seen.add(schema["name"])
+        written = dict(schema)
+        for key in ("type", "items", "values"):
+            if key in schema:
+                written[key] = self.of(schema[key])
+        if "fields" in schema:
+            written["fields"] = [{**field, "type": self.of(field["type"])} for field in schema["fields"]]
+        return written
+
+
+def _loaded(schema: Schema) -> Any:
+    """Return the JSON of a schema. `int` alone, without quotes, is a primitive type, too."""
+    text = schema.text.strip()
+    return text if text in PRIMITIVES else json.loads(text)
+
+
+def _name_of(schema: Any) -> str | None:
+    """Return the full name of a record, or the type of a primitive; None for a union."""
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, list):
+        return None
+    return str(schema.get("name", schema["type"]))
+
+
+def _is_bytes(schema: Any) -> bool:
+    return schema == "bytes" or (
+        isinstance(schema, dict) and schema.get("type") == "bytes" and "logicalType" not in schema
+    )
+
+
+def _of(name: str | None) -> str:
+    return "" if name is None else f" {name}"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

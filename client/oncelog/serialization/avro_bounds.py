@@ -1,0 +1,72 @@
+"""Which Avro schemas the fast reader of fastavro may read. Pure.
+
+Schemas and payloads come from whoever may write to the registry and to the topic.
+
+- The fast reader is C without a bound of its recursion: a list that links 5,000 records, in 5,000 bytes, ends the
+  process. A schema that is recursive, or nests deeper than MAX_DEPTH, is read by fastavro's reader in Python, which
+  raises RecursionError.
+- The items of an array may take no bytes (null, a record without fields). Then a payload of ten bytes is an array of
+  any length, which fills the memory. Such schemas are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+MAX_DEPTH: Final = 100
+UNBOUNDED: Final = 1_000_000
+"""The depth of a recursive schema."""
+
+
+class Bounds(NamedTuple):
+    """How deep values of a schema may nest, and how many bytes the shortest one takes (0, or 1 for any more)."""
+
+    depth: int
+    least_bytes: int
+
+
+def check_readable(schema: Any) -> bool:
+    """Return whether the fast reader may read values of a parsed schema. Raises ValueError for an array of items that
+    take no bytes; RecursionError for a schema that nests too deeply itself."""
+    return _Walk().bounds(schema).depth <= MAX_DEPTH
+
+
+class _Walk:
+    """Walks each named type once. A reference to a type that is still being walked is a recursion."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, Bounds] = {}
+
+    def bounds(self, schema: Any) -> Bounds:
+        if isinstance(schema, str):
+            return self._named.get(schema, Bounds(1, 0 if schema == "null" else 1))
+        if isinstance(schema, list):
+            return Bounds(1 + max((self.bounds(each).depth for each in schema), default=0), 1)
+        match schema["type"]:
+            case "record" | "error":
+                return self._record(schema)
+            case "array":
+                items = self.bounds(schema["items"])
+                if not items.least_bytes:
+                    raise ValueError(
+                        "an array has items that take no bytes, so that ten bytes may be any number of them"
+                    )
+                return Bounds(items.depth + 1, 1)
+            case "map":
+                return Bounds(self.bounds(schema["values"]).depth + 1, 1)
+            case "fixed":
+                return self._keep(schema, Bounds(1, min(1, schema["size"])))
+            case "enum":
+                return self._keep(schema, Bounds(1, 1))
+            case other:
+                return self.bounds(other)
+
+    def _record(self, schema: Any) -> Bounds:
+        self._keep(schema, Bounds(UNBOUNDED, 1))
+        fields = [self.bounds(field["type"]) for field in schema["fields"]]
+        depth = 1 + max((each.depth for each in fields), default=0)
+        return self._keep(schema, Bounds(depth, min(1, sum(each.least_bytes for each in fields))))
+
+    def _keep(self, schema: Any, bounds: Bounds) -> Bounds:
+        self._named[schema["name"]] = bounds
+        return bounds

@@ -1,0 +1,60 @@
+"""The errors of serializers, deserializers and the client of a schema registry. Pure.
+
+KafkaError
+├── SerializationError            a value is not of its schema, or bytes are not what they should be
+└── SchemaRegistryError           the registry gave no schema
+    ├── SchemaNotFound            the registry has no such schema, subject or version
+    ├── RegistryRefused           the registry refused the request; `status` and `error_code` are its
+    └── RegistryUnavailable       (retriable) no answer in time, or none that can be used
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+NOT_FOUND_CODES: Final = frozenset({404, 40401, 40402, 40403, 40404, 40406})
+"""Codes of the registry: no such subject, version or schema, or it was deleted."""
+
+
+class SerializationError(KafkaError):
+    """A value cannot be written with its schema, or bytes cannot be read with theirs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+    def __str__(self) -> str:
+        return self.message  # no broker was asked
+
+
+class SchemaRegistryError(KafkaError):
+    """The schema registry gave no schema."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    def __str__(self) -> str:
+        return self.message  # no broker was asked
+
+
+class RegistryRefused(SchemaRegistryError):
+    """The registry refused a request. `status` is the HTTP status; `error_code` the registry's own code, or the
+    status."""
+
+    def __init__(self, message: str, status: int, error_code: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+
+
+class SchemaNotFound(RegistryRefused):
+    """The registry has no such schema, subject or version."""
+
+
+class RegistryUnavailable(SchemaRegistryError):
+    """The registry did not answer in time, or not with what a registry answers. The call may succeed later."""
+
+    @property
+    def retriable(self) -> bool:
+        return True

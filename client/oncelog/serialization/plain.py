@@ -1,0 +1,111 @@
+"""Text, bytes, numbers and UUIDs, as the serializers of Java's client write them. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception
+from typing import Final, Literal
+from uuid import UUID
+
+from oncelog.serialization.errors import SerializationError
+from oncelog.serialization.serializer import Deserializer, SerializationContext, Serializer
+
+NumberType = Literal["short", "integer", "long", "float", "double"]
+_NUMBERS: Final = {
+    "short": Struct(">h"),
+    "integer": Struct(">i"),
+    "long": Struct(">q"),
+    "float": Struct(">f"),
+    "double": Struct(">d"),
+}
+
+
+class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
+    """Passes bytes on."""
+
+    async def serialize(self, value: bytes | bytearray | memoryview, context: SerializationContext) -> bytes:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise SerializationError(f"bytes are needed, not {type(value).__name__}")
+        return bytes(value)
+
+
+class BytesDeserializer(Deserializer[bytes]):
+    """Passes bytes on."""
+
+    async def deserialize(self, data: bytes, context: SerializationContext) -> bytes:
+        return data
+
+
+class StringSerializer(Serializer[str]):
+    """Text in an encoding of Python, by default UTF-8."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self._encoding = encoding
+
+    async def serialize(self, value: str, context: SerializationContext) -> bytes:
+        if not isinstance(value, str):
+            raise SerializationError(f"a str is needed, not {type(value).__name__}")
+        try:
+            return value.encode(self._encoding)
+        except UnicodeEncodeError as error:
+            raise SerializationError(f"a text is not {self._encoding}: {error}") from error
+
+
+class StringDeserializer(Deserializer[str]):
+    """Text in an encoding of Python, by default UTF-8."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self._encoding = encoding
+
+    async def deserialize(self, data: bytes, context: SerializationContext) -> str:
+        try:
+            return data.decode(self._encoding)
+        except UnicodeDecodeError as error:
+            raise SerializationError(f"{len(data)} bytes are no {self._encoding}: {error}") from error
+
+
+class NumberSerializer(Serializer[float]):
+    """A number, big-endian, in the bytes of Java's type: short 2, integer 4, long 8, float 4, double 8."""
+
+    def __init__(self, number_type: NumberType) -> None:
+        self._type = number_type
+        self._struct = _NUMBERS[number_type]
+
+    async def serialize(self, value: float, context: SerializationContext) -> bytes:
+        try:
+            return self._struct.pack(value)
+        except (StructError, OverflowError) as error:
+            raise SerializationError(f"{value!r:.100} is no {self._type}: {error}") from error
+
+
+class NumberDeserializer(Deserializer[float]):
+    """A number, big-endian, in the bytes of Java's type: short 2, integer 4, long 8, float 4, double 8."""
+
+    def __init__(self, number_type: NumberType) -> None:
+        self._type = number_type
+        self._struct = _NUMBERS[number_type]
+
+    async def deserialize(self, data: bytes, context: SerializationContext) -> float:
+        if len(data) != self._struct.size:
+            raise SerializationError(f"{len(data)} bytes are no {self._type}, which has {self._struct.size}")
+        number: float = self._struct.unpack(data)[0]
+        return number
+
+
+class UuidSerializer(Serializer[UUID]):
+    """A UUID as text, as Java's UUIDSerializer writes it."""
+
+    async def serialize(self, value: UUID, context: SerializationContext) -> bytes:
+        if not isinstance(value, UUID):
+            raise SerializationError(f"a UUID is needed, not {type(value).__name__}")
+        return str(value).encode()
+
+
+class UuidDeserializer(Deserializer[UUID]):
+    """A UUID as text, as Java's UUIDSerializer writes it."""
+
+    async def deserialize(self, data: bytes, context: SerializationContext) -> UUID:
+        try:
+            return UUID(data.decode())
+        except ValueError as error:
+            raise SerializationError(f"{data[:50]!r} is no UUID") from error

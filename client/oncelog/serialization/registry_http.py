@@ -1,0 +1,147 @@
+"""Requests to a schema registry, bounded in time and size: which URL is asked, how often, and what an error means."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from oncelog.errors import ConfigError
+from oncelog.serialization.errors import NOT_FOUND_CODES, RegistryRefused, RegistryUnavailable, SchemaNotFound
+
+try:
+    import httpx
+except ModuleNotFoundError as missing:  # pragma: no cover - each environment of the tests has it
+    raise ModuleNotFoundError(
+        "the client of a schema registry needs httpx: pip install 'oncelog[serializers]'", name=missing.name
+    ) from missing
+
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
+"""The longest answer that is read: four times what the largest record of the topic `_schemas` may take."""
+MAX_CONNECTIONS: Final = 10
+ATTEMPTS: Final = 3
+"""How often each URL is tried before a request fails."""
+BACKOFF_SECONDS: Final = 0.1
+"""The wait before all URLs are tried again; it doubles with each round."""
+SHOWN: Final = 300
+"""Characters of an answer in an error message."""
+NOT_FOUND: Final = 404
+FIRST_ERROR: Final = 400
+FIRST_SERVER_ERROR: Final = 500
+TOO_MANY_REQUESTS: Final = 429
+
+
+class RegistryHttp:
+    """The connections to the URLs of one registry. The first URL that answers is asked until it fails.
+
+    `timeout_s` bounds a request with all its attempts. Answers are asked for without compression, so that the bound of
+    their size is the bound of the memory that they take.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str],
+        *,
+        auth: tuple[str, str] | None,
+        token: str | Callable[[], str] | None,
+        ssl_context: ssl.SSLContext | None,
+        timeout_s: float,
+    ) -> None:
+        """Raises ConfigError."""
+        listed = urls.split(",") if isinstance(urls, str) else list(urls)
+        self._urls = [url.strip().rstrip("/") for url in listed if url.strip()]
+        for url in self._urls:
+            if not url.startswith(("http://", "https://")):
+                raise ConfigError(f"the URL of a schema registry begins with http:// or https://, not {url!r:.100}")
+        if not self._urls:
+            raise ConfigError("a schema registry has at least one URL")
+        if auth is not None and token is not None:
+            raise ConfigError("auth and token exclude each other")
+        self._token = token
+        self._timeout_s = timeout_s
+        # Loading the authorities of the system takes 30 ms, and only https needs them.
+        is_secure = any(url.startswith("https:") for url in self._urls)
+        self._client = httpx.AsyncClient(
+            auth=None if auth is None else httpx.BasicAuth(*auth),
+            verify=is_secure if ssl_context is None else ssl_context,
+            timeout=timeout_s,
+            limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON of an answer; a str where it is no object. Raises SchemaNotFound, RegistryRefused,
+        RegistryUnavailable."""
+        failure: RegistryUnavailable | None = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                for attempt in range(ATTEMPTS):
+                    if attempt:
+                        await asyncio.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
+                    for _ in range(len(self._urls)):
+                        try:
+                            return await self._ask(self._urls[0], method, path, body)
+                        except RegistryUnavailable as error:
+                            failure = error
+                            self._urls.append(self._urls.pop(0))
+        except TimeoutError:
+            raise RegistryUnavailable(
+                f"{self._urls[0]}{path}: no answer within {self._timeout_s:g} s" + (f" ({failure})" if failure else "")
+            ) from failure
+        assert failure is not None
+        raise failure
+
+    async def _ask(self, url: str, method: str, path: str, body: Any) -> Any:
+        headers = {"Accept": f"{MEDIA_TYPE}, application/json", "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = MEDIA_TYPE
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token if isinstance(self._token, str) else self._token()}"
+        content = None if body is None else json.dumps(body).encode()
+        try:
+            async with self._client.stream(method, url + path, content=content, headers=headers) as response:
+                received = await _received(response, f"{url}{path}")
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+            why = str(error) or type(error).__name__
+            raise RegistryUnavailable(f"{url}{path}: the schema registry does not answer: {why}") from error
+        return _answer(response.status_code, received, f"{url}{path}")
+
+
+async def _received(response: httpx.Response, where: str) -> bytes:
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise RegistryUnavailable(f"{where}: the answer is compressed ({encoding:.50}), which was not asked for")
+    received = bytearray()
+    async for part in response.aiter_raw():
+        received += part
+        if len(received) > MAX_ANSWER_BYTES:
+            raise RegistryUnavailable(f"{where}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
+    return bytes(received)
+
+
+def _answer(status: int, received: bytes, where: str) -> Any:
+    try:
+        document = json.loads(received)
+    except (ValueError, RecursionError):
+        document = None
+    if status < FIRST_ERROR:
+        if document is None or status >= 300:
+            raise RegistryUnavailable(f"{where}: does not answer as a schema registry (HTTP {status})")
+        return document
+    match document:
+        case {"error_code": int(code), "message": str(message)}:
+            pass
+        case _:
+            code, message = status, received[:SHOWN].decode(errors="replace")
+    told = f"{where}: {message:.{SHOWN}} (HTTP {status}, error {code})"
+    if code in NOT_FOUND_CODES or status == NOT_FOUND:
+        raise SchemaNotFound(told, status, code)
+    if status >= FIRST_SERVER_ERROR or status == TOO_MANY_REQUESTS:
+        raise RegistryUnavailable(told)
+    raise RegistryRefused(told, status, code)

@@ -1,0 +1,161 @@
+"""The client of a schema registry: the REST interface of the Confluent registry, asynchronous and cached.
+
+What a schema id means never changes, so schemas by id are kept for good, the most recent ones; the latest version of a
+subject is kept for a minute.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import quote
+
+from oncelog.lifecycle import Lifecycle
+from oncelog.serialization.errors import RegistryUnavailable, SerializationError
+from oncelog.serialization.registry_http import RegistryHttp
+from oncelog.serialization.schemas import Reference, RegisteredSchema, Schema, registered_schema_of, schema_of
+from oncelog.serialization.shared_cache import SharedCache
+
+LATEST: Final = "latest"
+SERIALIZED: Final = "serialized"
+"""The `format` in which a registry gives a Protobuf schema as a descriptor."""
+MAX_CACHED: Final = 1_000
+"""Schemas by id, ids by schema, and versions by number, each."""
+LATEST_SECONDS: Final = 60.0
+"""How long the latest version of a subject is taken to be the latest one."""
+MISSING_SECONDS: Final = 5.0
+"""How long an unknown id is not asked for again."""
+TIMEOUT_SECONDS: Final = 30.0
+MAX_REFERENCES: Final = 100
+"""How many schemas one schema may refer to, those that they refer to included."""
+
+
+class SchemaRegistry(Lifecycle):
+    """A schema registry at one or several URLs, of which any that answers is asked.
+
+        async with SchemaRegistry("http://127.0.0.1:8081") as registry:
+            serializer = AvroSerializer(registry, schema)
+
+    `auth` is a user and a password, `token` a bearer token or a function that returns one. `timeout_s` bounds each
+    request with its retries. Safe for all tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str],
+        *,
+        auth: tuple[str, str] | None = None,
+        token: str | Callable[[], str] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_SECONDS,
+        latest_ttl_s: float = LATEST_SECONDS,
+    ) -> None:
+        """Raises ConfigError for a URL that is none."""
+        self._http = RegistryHttp(urls, auth=auth, token=token, ssl_context=ssl_context, timeout_s=timeout_s)
+        self._by_id: SharedCache[tuple[int, str], Schema] = SharedCache(MAX_CACHED, failure_ttl_s=MISSING_SECONDS)
+        self._ids: SharedCache[tuple[str, Schema, bool, bool], int] = SharedCache(MAX_CACHED)
+        self._versions: SharedCache[tuple[str, int, str], RegisteredSchema] = SharedCache(MAX_CACHED)
+        self._latest: SharedCache[tuple[str, str], RegisteredSchema] = SharedCache(MAX_CACHED, ttl_s=latest_ttl_s)
+
+    async def start(self) -> None:
+        """Does nothing: a registry is asked when a schema is needed."""
+
+    async def close(self) -> None:
+        """Close the connections. Requests that wait raise RegistryUnavailable."""
+        for cache in (self._by_id, self._ids, self._versions, self._latest):
+            await cache.close()
+        await self._http.close()
+
+    async def schema(self, schema_id: int, form: str = "") -> Schema:
+        """Return the schema with an id. `form` SERIALIZED: a Protobuf schema as descriptor. Raises SchemaNotFound,
+        RegistryUnavailable."""
+
+        async def load() -> Schema:
+            return schema_of(await self._http.ask("GET", f"/schemas/ids/{schema_id}{_query(form)}"))
+
+        return await self._by_id.get((schema_id, form), load)
+
+    async def version(self, subject: str, version: int | str = LATEST, form: str = "") -> RegisteredSchema:
+        """Return a version of a subject, by default the latest. `form` as in `schema`. Raises SchemaNotFound,
+        RegistryUnavailable."""
+        path = f"/subjects/{_quoted(subject)}/versions/{version}{_query(form)}"
+
+        async def load() -> RegisteredSchema:
+            return registered_schema_of(await self._http.ask("GET", path))
+
+        if isinstance(version, int):
+            return await self._versions.get((subject, version, form), load)
+        return await self._latest.get((subject, form), load)
+
+    async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Register a schema under a subject, and return its id. Registering it again changes nothing.
+
+        Raises RegistryRefused, for one with status 409 for a schema that earlier readers or writers cannot use;
+        RegistryUnavailable.
+        """
+        path = f"/subjects/{_quoted(subject)}/versions{'?normalize=true' if normalize else ''}"
+
+        async def load() -> int:
+            return _id_of(await self._http.ask("POST", path, schema.document()))
+
+        return await self._ids.get((subject, schema, normalize, True), load)
+
+    async def registered_id(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Return the id of a schema that is registered under a subject. Raises SchemaNotFound, RegistryUnavailable."""
+        path = f"/subjects/{_quoted(subject)}{'?normalize=true' if normalize else ''}"
+
+        async def load() -> int:
+            return _id_of(await self._http.ask("POST", path, schema.document()))
+
+        return await self._ids.get((subject, schema, normalize, False), load)
+
+    async def registered_version(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """Return the version of a subject that has this schema; always asks. Raises as `registered_id`."""
+        path = f"/subjects/{_quoted(subject)}{'?normalize=true' if normalize else ''}"
+        return registered_schema_of(await self._http.ask("POST", path, schema.document()))
+
+    async def subjects(self) -> list[str]:
+        """Return the names of all subjects; always asks. Raises RegistryUnavailable."""
+        answer = await self._http.ask("GET", "/subjects")
+        if not isinstance(answer, list):
+            raise RegistryUnavailable("the answer is no list of subjects, as a schema registry gives it")
+        return [str(name) for name in answer]
+
+    async def referred(self, schema: Schema, form: str = "") -> dict[str, Schema]:
+        """Return all schemas that a schema refers to, by the names it uses; each behind those that it refers to itself.
+
+        Raises SchemaNotFound, RegistryUnavailable; SerializationError for more than MAX_REFERENCES.
+        """
+        found: dict[str, Schema] = {}
+        await self._refer(schema.references, form, found, {})
+        return found
+
+    async def _refer(
+        self, references: Iterable[Reference], form: str, found: dict[str, Schema], open_names: dict[str, None]
+    ) -> None:
+        for reference in references:
+            if reference.name in found or reference.name in open_names:
+                continue
+            if len(found) + len(open_names) >= MAX_REFERENCES:
+                raise SerializationError(f"a schema refers to more than {MAX_REFERENCES} others")
+            open_names[reference.name] = None
+            schema = (await self.version(reference.subject, reference.version, form)).schema
+            await self._refer(schema.references, form, found, open_names)
+            del open_names[reference.name]
+            found[reference.name] = schema
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _query(form: str) -> str:
+    return f"?format={form}" if form else ""
+
+
+def _id_of(answer: Any) -> int:
+    match answer:
+        case {"id": int(schema_id)}:
+            return schema_id
+    raise RegistryUnavailable("the answer has no id of a schema, as a schema registry gives it")

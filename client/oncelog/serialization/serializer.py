@@ -1,0 +1,39 @@
+"""The interfaces of serializers and deserializers. Pure.
+
+Both are asynchronous, since a schema may have to be asked of a registry; with the schema in the cache nothing waits.
+None is never passed to either: a None stays None, a tombstone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class SerializationContext(NamedTuple):
+    """The place of a key or value: its topic, whether it is the key, and the headers of its record."""
+
+    topic: str
+    is_key: bool = False
+    headers: Headers = ()
+
+
+class Serializer(ABC, Generic[T]):
+    """Turns keys or values into bytes."""
+
+    @abstractmethod
+    async def serialize(self, value: T, context: SerializationContext) -> bytes | None:
+        """Return the bytes of `value`; None for a tombstone. Raises SerializationError, SchemaRegistryError."""
+
+
+class Deserializer(ABC, Generic[T]):
+    """Turns bytes into keys or values."""
+
+    @abstractmethod
+    async def deserialize(self, data: bytes, context: SerializationContext) -> T:
+        """Return the value of `data`. Raises SerializationError, SchemaRegistryError."""

@@ -1,0 +1,101 @@
+"""A bounded cache whose missing values are loaded once, however many tasks ask for them at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from oncelog.cancelling import is_being_cancelled
+from oncelog.serialization.errors import RegistryUnavailable, SchemaNotFound, SerializationError
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class SharedCache(Generic[K, V]):
+    """The values that were used last, at most `size`.
+
+    A value is kept for `ttl_s` seconds; None: for good. A SchemaNotFound or a SerializationError is kept for
+    `failure_ttl_s` seconds, so that a thousand records with an unknown schema ask once. Other errors are not kept.
+
+    Several tasks that ask for one missing key wait for one load. It goes on if one of them is cancelled.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        ttl_s: float | None = None,
+        failure_ttl_s: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._size = size
+        self._ttl_s = ttl_s
+        self._failure_ttl_s = failure_ttl_s
+        self._now = now
+        self._kept: OrderedDict[K, tuple[V | Exception, float | None]] = OrderedDict()
+        """Each value or error with the time at which it expires; None: never."""
+        self._loading: dict[K, asyncio.Task[V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def get(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
+        """Return the value of `key`, by `load` if it is not there. Raises what `load` raises."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            value, expires = kept
+            if expires is None or self._now() < expires:
+                self._kept.move_to_end(key)
+                if isinstance(value, Exception):
+                    raise value.with_traceback(None)
+                return value
+            del self._kept[key]
+        task = self._loading.get(key)
+        if task is None:
+            task = self._loading[key] = asyncio.ensure_future(self._load(key, load))
+            task.add_done_callback(_retrieved)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and not is_being_cancelled():
+                raise RegistryUnavailable("the client of the schema registry was closed") from None
+            raise
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value that is known already."""
+        self._keep(key, value, self._ttl_s)
+
+    async def close(self) -> None:
+        """End the loads that are under way: the tasks that wait for them get RegistryUnavailable."""
+        tasks = list(self._loading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _load(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
+        try:
+            value = await load()
+            self._keep(key, value, self._ttl_s)
+            return value
+        except (SchemaNotFound, SerializationError) as error:
+            if self._failure_ttl_s:
+                self._keep(key, error, self._failure_ttl_s)
+            raise
+        finally:
+            del self._loading[key]
+
+    def _keep(self, key: K, value: V | Exception, ttl_s: float | None) -> None:
+        self._kept[key] = value, None if ttl_s is None else self._now() + ttl_s
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+
+
+def _retrieved(task: asyncio.Task[V]) -> None:
+    """Read the task's error, so that asyncio does not report it where all who waited were cancelled."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,102 @@
+"""Which records a page, a tail or a download shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog_console.limits import PAGE_RECORDS, TASK_BYTES
+from oncelog_console.lookups.record_view import RecordView
+from oncelog_console.values.expression import BEGINNINGS
+from oncelog_console.values.tasks import Task
+from oncelog_console.values.workers import Workers
+
+
+class WantedHeader(NamedTuple):
+    """A header that a record must have. `value` None: with any value."""
+
+    name: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The search. None, and an empty `value`: any.
+
+    `until_ms`: only records that are not newer (ms since the epoch). `value`: an expression of JSONPath if it begins as
+    one, else text that the value must contain. `limit`: how many records are wanted."""
+
+    committed_only: bool = False
+    key: bytes | None = None
+    header: WantedHeader | None = None
+    until_ms: int | None = None
+    value: str = ""
+    limit: int = PAGE_RECORDS
+
+    @property
+    def is_search(self) -> bool:
+        """Whether many records may have to be read to find one."""
+        return bool(self.value) or any(each is not None for each in (self.key, self.header, self.until_ms))
+
+    @property
+    def expression(self) -> str | None:
+        """The expression that values are searched by; None without one."""
+        return self.value if self.value.startswith(BEGINNINGS) else None
+
+    def takes(self, record: RecordView) -> bool:
+        """Whether the record matches in everything but the expression."""
+        if self.committed_only and not record.fate.is_readable:
+            return False
+        if self.until_ms is not None and record.timestamp_ms > self.until_ms:
+            return False
+        if self.key is None and self.header is None and not self.value:
+            return True
+        if record.fate.is_control or record.error is not None:
+            return False
+        return self._has_key(record) and self._has_header(record) and self._has_text(record)
+
+    def _has_key(self, record: RecordView) -> bool:
+        return self.key is None or record.key == self.key
+
+    def _has_header(self, record: RecordView) -> bool:
+        if self.header is None:
+            return True
+        name, value = self.header
+        return any(each == name and value in (None, content) for each, content in record.headers)
+
+    def _has_text(self, record: RecordView) -> bool:
+        if not self.value or self.expression is not None:
+            return True
+        return record.value is not None and self.value.encode(errors="replace") in record.value
+
+
+class Found(NamedTuple):
+    """`records` of some that match the expression. `unread`: how many values could not be read."""
+
+    records: list[RecordView]
+    unread: int
+
+
+async def by_expression(workers: Workers, records: Sequence[RecordView], expression: str) -> Found:
+    """The records that match the expression, in their order. Raises TaskFailed."""
+    found, unread = [], 0
+    for part in parts(records):
+        result = await workers.do(Task(expression, [record.value for record in part]))
+        found += [record for record, matches in zip(part, result.matches, strict=True) if matches]
+        unread += result.unread
+    return Found(found, unread)
+
+
+def parts(records: Sequence[RecordView]) -> Iterator[list[RecordView]]:
+    """Parts with values of TASK_BYTES, or one larger value, each."""
+    part: list[RecordView] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += record.value_size
+        if size >= TASK_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,8 @@
+"""Values of records, read and searched in processes of their own: what a record or an expression does there holds up
+neither the event loop nor the console.
+
+expression.py    (pure) a search by JSONPath
+tasks.py         (pure) what a worker is asked, and what it answers
+worker.py        the program of a worker process, with limits on time and memory
+workers.py       starts, asks and ends worker processes
+"""

@@ -1,0 +1,52 @@
+"""A search in values by an expression of JSONPath (RFC 9535): `$.amount > 10 && $.item == "tea"`.
+
+The expression is what may stand in a filter of JSONPath. `$` and `@` are the value of the record.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
+from jsonpath.selectors import Filter, FilterContext
+
+BEGINNINGS: Final = ("$", "@", "!", "(")
+"""An expression begins with one of these."""
+MAX_EXPRESSION_CHARACTERS: Final = 500
+
+_ENVIRONMENT: Final = JSONPathEnvironment(strict=True)
+
+
+class Expression:
+    """A parsed expression. Use it in a worker process only: how long it takes depends on the text and on the value."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError with the reason why the text is no expression."""
+        if len(text) > MAX_EXPRESSION_CHARACTERS:
+            raise ValueError(f"an expression has {MAX_EXPRESSION_CHARACTERS} characters at most")
+        try:
+            query = _ENVIRONMENT.compile(f"$[?{text}]")
+        except JSONPathError as error:
+            raise ValueError(f"{text!r} is no expression such as $.amount > 10: {error.args[0]}") from None
+        except RecursionError:
+            raise ValueError("the expression is nested too deeply") from None
+        selector = _only_selector(query)
+        if selector is None:
+            raise ValueError(f"{text!r} is not one expression, such as $.amount > 10")
+        self._filter = selector.expression
+
+    def matches(self, value: Any) -> bool:
+        """Whether the expression is true of a value as `json.loads` returns it. A value of another shape does not
+        match."""
+        try:
+            return bool(self._filter.evaluate(FilterContext(env=_ENVIRONMENT, current=value, root=value)))
+        except (JSONPathError, RecursionError):
+            return False
+
+
+def _only_selector(query: Any) -> Filter | None:
+    """The filter of a query that consists of nothing else."""
+    if not isinstance(query, JSONPath) or len(query.segments) != 1:
+        return None
+    selectors = query.segments[0].selectors
+    return selectors[0] if len(selectors) == 1 and isinstance(selectors[0], Filter) else None

@@ -1,0 +1,58 @@
+"""The program of a worker process: `python -m oncelog_console.values.worker`, tasks on standard input, results on
+standard output.
+
+A record or an expression may ask for more time or memory than there is, and may even end the process; then the console
+loses this process and nothing else. The process ends by SIGALRM when a task takes longer than TASK_SECONDS, since no
+exception can end what runs in C.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from typing import IO
+
+from oncelog_console.limits import TASK_SECONDS, WORKER_BYTES
+from oncelog_console.values.expression import Expression
+from oncelog_console.values.tasks import LENGTH_BYTES, Result, Task, packed, task_of
+
+
+def main() -> None:
+    """Serve tasks until standard input ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (WORKER_BYTES, WORKER_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the console's, which ends this process
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(tasks: IO[bytes], results: IO[bytes]) -> None:
+    """Answer each task in order."""
+    while len(length := tasks.read(LENGTH_BYTES)) == LENGTH_BYTES:
+        body = tasks.read(int.from_bytes(length))
+        signal.setitimer(signal.ITIMER_REAL, TASK_SECONDS)
+        result = done(task_of(body))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        results.write(packed(result))
+        results.flush()
+
+
+def done(task: Task) -> Result:
+    """The result of a task."""
+    try:
+        expression = Expression(task.expression)
+    except ValueError as error:
+        return Result(problem=str(error))
+    matches, unread = [], 0
+    for value in task.values:
+        try:
+            matches.append(value is not None and expression.matches(json.loads(value)))
+        except (ValueError, RecursionError, MemoryError):  # ValueError: no JSON, no UTF-8
+            matches.append(False)
+            unread += 1
+    return Result(matches, unread)
+
+
+if __name__ == "__main__":
+    main()

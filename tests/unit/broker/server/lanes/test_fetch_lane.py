@@ -1,0 +1,276 @@
+"""Which Fetch requests take the fast lane, and which of those are answered in the usual way after all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.producers import ABORT, sequenced
+from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Coordinator, Served, produce
+from tests.support.storage import make_batch
+
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.server.lanes import fetch as lane_of_fetch
+from oncelog_broker.server.lanes import fetch_answers
+from oncelog_broker.server.lanes.fetch import MAX_KNOWN, MIN_VERSION, FetchLane
+from oncelog_broker.server.lanes.one_fetch import OneFetch
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.records.control import EndTransactionMarker
+
+VERSIONS = SERVED[ApiKey.FETCH].versions
+TOPIC_ID = bytes(16)
+BOTH = (LEADER, FOLLOWER)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path, partitions=3)
+    for partition in made.partitions:
+        partition.lead(0, (LEADER,))
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request took the lane, of those that met one."""
+    found: list[bool] = []
+    serve = FetchLane.serve
+
+    def noted(self: FetchLane, *arguments: Any) -> bool:
+        found.append(serve(self, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(FetchLane, "serve", noted)
+    return found
+
+
+@pytest.fixture
+def read_again(monkeypatch: pytest.MonkeyPatch) -> list[OneFetch]:
+    """The requests that took the lane and were read in the usual way nevertheless."""
+    found: list[OneFetch] = []
+    usual = OneFetch._read_in_the_usual_way
+
+    def noted(self: OneFetch) -> None:
+        found.append(self)
+        usual(self)
+
+    monkeypatch.setattr(OneFetch, "_read_in_the_usual_way", noted)
+    return found
+
+
+def fetch(
+    *offsets: int,
+    index: int = 0,
+    session: tuple[int, int] = (0, -1),
+    wait_ms: int = 0,
+    follower: int | None = None,
+    topic: str = TOPIC,
+    isolation_level: int = 0,
+) -> FetchRequest:
+    """Of the partitions from `index` on; `session`: id and epoch."""
+    wanted = [
+        FetchRequest.FetchTopic.FetchPartition(
+            partition=index + number,
+            current_leader_epoch=0,
+            fetch_offset=offset,
+            log_start_offset=-1 if follower is None else 0,
+            partition_max_bytes=1 << 20,
+        )
+        for number, offset in enumerate(offsets)
+    ]
+    topics = [FetchRequest.FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=wanted)] if wanted else []
+    state = FetchRequest.ReplicaState
+    return FetchRequest(
+        replica_state=None if follower is None else state(replica_id=follower, replica_epoch=EPOCH),
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        isolation_level=isolation_level,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=topics,
+    )
+
+
+async def waiting_client(served: Served, *, session: bool = False) -> tuple[Client, int, int]:
+    """A client whose request waits in the lane; with its session, of three partitions, and the session's next epoch."""
+    client, session_id = Client(served), 0
+    if session:
+        session_id = (await ask(client, fetch(0, 0, 0, session=(0, 0)))).session_id
+    for number in range(1, 5):
+        asked = fetch(session=(session_id, number), wait_ms=500) if session else fetch(0, wait_ms=500)
+        count = len(client.answers())
+        client.send(asked, api=ApiKey.FETCH, version=17)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if number < 4:
+            served.deadlines.fire()
+            await client.answered(count + 1)
+    return client, session_id, 5
+
+
+async def ask(client: Client, request: FetchRequest, version: int = 17) -> Any:
+    count = len(client.answers())
+    client.send(request, api=ApiKey.FETCH, version=version)
+    return (await client.answered(count + 1))[count][1]
+
+
+def records_of(response: Any) -> list[tuple[int, int]]:
+    """(partition, bytes of records) in the order of the answer."""
+    return [(each.partition_index, len(each.records)) for topic in response.responses for each in topic.partitions]
+
+
+def write(served: Served, index: int = 0, *, acks: int = 1) -> int:
+    batch = bytes(make_batch())
+    Client(served).send(produce(batch, acks=acks, index=index))
+    return len(batch)
+
+
+@pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
+async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+    sizes = [write(served) for _ in range(5)]
+    client = Client(served)
+    for offset in range(5):
+        assert records_of(await ask(client, fetch(offset), version)) == [(0, sum(sizes[offset:]))]
+    in_lane = version >= MIN_VERSION
+    assert taken == [False, in_lane, in_lane], "the second request made the lane, the third one was remembered"
+
+
+async def test_a_session_takes_the_lane_and_its_empty_answer_comes_from_there(
+    served: Served, taken: list[bool]
+) -> None:
+    client = Client(served)
+    session = (await ask(client, fetch(0, 0, 0, session=(0, 0)))).session_id
+    for epoch in range(1, 4):
+        assert (await ask(client, fetch(session=(session, epoch)))).responses == []
+    size = write(served, 1)
+    assert records_of(await ask(client, fetch(session=(session, 4)))) == [(1, size)]
+    assert taken[-2:] == [True, True]
+
+
+async def test_a_fetch_that_waits_in_the_lane_is_woken_by_an_append_and_by_its_deadline(
+    served: Served, taken: list[bool]
+) -> None:
+    client, _, _ = await waiting_client(served)
+    assert taken[-1]
+    assert len(served.partitions[0].purgatory.fetches) == 1
+    count = len(client.answers())
+    size = write(served)
+    assert records_of((await client.answered(count + 1))[count][1]) == [(0, size)]
+    client.send(fetch(1, wait_ms=500), api=ApiKey.FETCH, version=17)
+    assert taken[-1]
+    served.deadlines.fire()
+    assert records_of((await client.answered(count + 2))[count + 1][1]) == [(0, 0)]
+    assert not served.partitions[0].purgatory.fetches
+
+
+async def test_a_follower_takes_the_lane_and_its_offset_commits(served: Served, taken: list[bool]) -> None:
+    for partition in served.partitions:
+        partition.lead(0, BOTH, BOTH)
+    client = Client(served)
+    session = (await ask(client, fetch(0, 0, 0, session=(0, 0), follower=FOLLOWER))).session_id
+    for epoch in range(1, 3):
+        await ask(client, fetch(session=(session, epoch), follower=FOLLOWER))
+    for offset in range(3):
+        size = write(served)
+        await ask(client, fetch(session=(session, epoch + 1 + 2 * offset), follower=FOLLOWER))
+        answer = await ask(client, fetch(offset + 1, session=(session, epoch + 2 + 2 * offset), follower=FOLLOWER))
+        assert records_of(answer) == [(0, 0)], "the high watermark is news"
+        assert served.partitions[0].high_watermark == offset + 1
+        assert size
+    assert taken[-3:] == [True, True, True]
+
+
+async def test_a_follower_of_another_incarnation_is_left_to_the_usual_way(served: Served, taken: list[bool]) -> None:
+    for partition in served.partitions:
+        partition.lead(0, BOTH, BOTH)
+    client = Client(served)
+    session = (await ask(client, fetch(0, session=(0, 0), follower=FOLLOWER))).session_id
+    for epoch in range(1, 5):
+        await ask(client, fetch(session=(session, epoch), follower=FOLLOWER))
+    assert taken[-1]
+    served.services.image = ClusterImage("", {FOLLOWER: Broker(FOLLOWER, EPOCH + 1, ())})
+    await ask(client, fetch(session=(session, 5), follower=FOLLOWER))
+    assert not taken[-1]
+
+
+async def test_two_partitions_with_records_are_read_in_the_usual_way_at_once_and_after_a_wait(
+    served: Served, read_again: list[OneFetch]
+) -> None:
+    client, session, epoch = await waiting_client(served, session=True)
+    sizes = write(served, 0), write(served, 2)
+    assert records_of((await client.answered(5))[4][1]) == [(0, sizes[0]), (2, sizes[1])]
+    assert len(read_again) == 1
+    answer = await ask(client, fetch(session=(session, epoch), wait_ms=500))
+    assert records_of(answer) == [(0, sizes[0]), (2, sizes[1])], "asked for again, from where it was"
+    assert len(read_again) == 2
+
+
+async def test_aborted_transactions_are_told_in_the_usual_way(served: Served, read_again: list[OneFetch]) -> None:
+    served.services.transactions = Coordinator()
+    client, partition = Client(served), served.partitions[0]
+    for _ in range(3):
+        await ask(client, fetch(0, isolation_level=1))
+    batch = bytes(sequenced(7, 0, transactional=True))
+    Client(served).send(produce(batch, acks=1, transactional_id="txn"))
+    partition.append_marker(EndTransactionMarker(ABORT, 0), producer_id=7, producer_epoch=0)
+    answer = await ask(client, fetch(0, isolation_level=1))
+    (aborted,) = answer.responses[0].partitions[0].aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (7, 0)
+    assert len(read_again) == 1
+
+
+async def test_a_partition_that_came_anew_under_the_same_name_is_read(
+    served: Served, taken: list[bool], tmp_path: Path
+) -> None:
+    client, old = Client(served), served.partitions[0]
+    for _ in range(4):
+        await ask(client, fetch(0))
+    assert taken[-1]
+    old.resign()
+    served.partitions[0] = new = Served(tmp_path / "new").partitions[0]
+    new.lead(0, (LEADER,))
+    size = write(served)
+    for is_taken in (False, True):
+        assert records_of(await ask(client, fetch(0))) == [(0, size)]
+        assert taken[-1] is is_taken
+    old.log.close()
+
+
+async def test_a_lane_remembers_so_many_requests_and_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_answers, "MAX_KEPT", 2)
+    client = Client(served)
+    for number in range(MAX_KNOWN + 10):
+        await ask(client, fetch(0, wait_ms=-1 - number))
+    for index in (0, 1, 2, 0, 1, 2):
+        await ask(client, fetch(0, index=index, wait_ms=-3))
+    (lane,) = client.connection.lanes.values()
+    assert isinstance(lane, FetchLane)
+    assert len(lane._known) == MAX_KNOWN
+    assert len(lane._ways.answers._kept) == 2
+
+
+async def test_a_session_with_too_many_partitions_is_left_to_the_usual_way(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_of_fetch, "MAX_LOOKED_AT", 2)
+    client = Client(served)
+    session = (await ask(client, fetch(0, 0, 0, session=(0, 0)))).session_id
+    for epoch in range(1, 6):
+        await ask(client, fetch(session=(session, epoch)))
+    assert not any(taken)
+
+
+async def test_a_client_that_goes_leaves_no_waiting_fetch_behind(served: Served, taken: list[bool]) -> None:
+    client, _, _ = await waiting_client(served)
+    assert taken[-1]
+    assert len(served.partitions[0].purgatory.fetches) == 1
+    client.connection.connection_lost(None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not served.partitions[0].purgatory.fetches
