@@ -4,6 +4,7 @@
   consume_process_produce.py  exactly-once loop: consume, process, produce in transactions
   producer/                   batches, partitioning, sending, transactions
   consumer/                   fetching, positions, groups
+  share/                      consumers of share groups: records instead of partitions are shared
   admin/                      topics, configuration, offsets, groups, transactions
   metadata/                   cluster metadata; requests to leaders and coordinators
   connection/                 one broker connection, version negotiation, the pool
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from oncelog.prepared_transaction import PreparedTransaction
     from oncelog.producer.producer import Producer, RecordMetadata
+    from oncelog.share.share_consumer import ShareConsumer
+    from oncelog.share.share_records import ShareRecord
 
 __all__ = [
     "Admin",
@@ -59,6 +62,8 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "UndecodedBatch",
 ]
@@ -77,6 +82,8 @@ _HOMES: Final = {
     "Producer": "oncelog.producer.producer",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",
+    "ShareConsumer": "oncelog.share.share_consumer",
+    "ShareRecord": "oncelog.share.share_records",
     "TopicPartition": "oncelog.cluster",
     "UndecodedBatch": "oncelog.consumer.records",
 }

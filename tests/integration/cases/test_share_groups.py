@@ -1,4 +1,5 @@
-"""librdkafka's share consumers (KIP-932) on a live broker: records are shared, given back, rejected, and not lost."""
+"""Share consumers (KIP-932), librdkafka's and ours, on a live broker: records are shared, given back, rejected, and not
+lost."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from broker_process import BrokerFactory, BrokerProcess
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oncelog import Admin
+from oncelog import Admin, Consumer, ShareRecord
+from oncelog import ShareConsumer as OncelogShareConsumer
+from oncelog import errors as oncelog_errors
 from oncelog.admin import AlterConfig, ConfigResource
 
 TIMEOUT_SECONDS = 60.0
@@ -248,3 +251,98 @@ def test_what_was_accepted_stays_so_when_the_broker_is_killed(
         assert sorted(again) == produced[10:20] + produced[30:]
         late.close()
         consumer.close()
+
+
+async def gathered(consumer: OncelogShareConsumer, count: int) -> list[ShareRecord]:
+    """So many records, polled until they are there."""
+    records: list[ShareRecord] = []
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while len(records) < count:
+            records += await consumer.poll(1_000)
+    return records
+
+
+def test_our_consumer_shares_records_and_says_what_became_of_each(shares: Shares) -> None:
+    produced = shares.produce(100)
+
+    async def run() -> None:
+        options = {"group_id": shares.group, "share_acknowledgement_mode": "explicit"}
+        async with OncelogShareConsumer(shares.broker.address, **options) as consumer:  # type: ignore[arg-type]
+            consumer.subscribe([shares.topic])
+            records = await gathered(consumer, 100)
+            assert {(record.partition, record.offset) for record in records} == produced
+            assert {record.delivery_count for record in records} == {1}
+            with pytest.raises(ValueError, match="100 records of the last poll were not acknowledged"):
+                await consumer.poll()
+            for number, record in enumerate(records):
+                (record.release if number < 10 else record.reject if number < 20 else record.accept)()
+            with pytest.raises(ValueError, match="acknowledged already"):
+                records[0].accept()
+            outcomes = await consumer.commit()
+            assert set(outcomes.values()) == {None}
+            assert {partition.partition for partition in outcomes} == {0, 1}
+            again = await gathered(consumer, 10)
+            assert {record.delivery_count for record in again} == {2}
+            assert {(r.partition, r.offset) for r in again} == {(r.partition, r.offset) for r in records[:10]}
+            for record in again:
+                record.renew()
+            assert set((await consumer.commit()).values()) == {None}
+            for record in again:
+                record.accept()
+            assert await consumer.poll(300) == []
+
+    asyncio.run(run())
+
+
+def test_our_consumer_accepts_implicitly_and_gives_back_what_was_not_seen(shares: Shares) -> None:
+    produced = shares.produce(60)
+
+    async def run() -> None:
+        async with OncelogShareConsumer(
+            shares.broker.address, group_id=shares.group, max_poll_records=10, share_acquire_mode="record_limit"
+        ) as consumer:
+            consumer.subscribe([shares.topic])
+            seen = await gathered(consumer, 20)
+        async with OncelogShareConsumer(shares.broker.address, group_id=shares.group) as other:
+            other.subscribe([shares.topic])
+            rest = await gathered(other, 60 - len(seen))
+            assert await other.poll(300) == []
+        keys = [(record.partition, record.offset) for record in (*seen, *rest)]
+        assert sorted(keys) == sorted(produced)
+
+    asyncio.run(run())
+
+
+def test_our_consumer_goes_on_when_the_broker_was_killed(broker_factory: BrokerFactory, topic: str, group: str) -> None:
+    with broker_factory(QUICK) as broker:
+        shares = Shares(broker, topic, group)
+        produced = shares.produce(40)
+
+        async def run() -> None:
+            async with OncelogShareConsumer(broker.address, group_id=group, reconnect_backoff_max_ms=200) as consumer:
+                consumer.subscribe([topic])
+                first = await gathered(consumer, 40)
+                assert set((await consumer.commit()).values()) == {None}
+                broker.kill()
+                broker.start()
+                more = await asyncio.to_thread(shares.produce, 10)
+                got = await gathered(consumer, 10)
+                keys = {(record.partition, record.offset) for record in got}
+                assert keys == more
+                assert {(record.partition, record.offset) for record in first} == produced
+
+        asyncio.run(run())
+
+
+def test_a_member_of_a_group_of_another_protocol_is_told_so(shares: Shares, group: str) -> None:
+    async def run() -> None:
+        async with Consumer(shares.broker.address, group_id="other-" + group, group_protocol="consumer") as member:
+            member.subscribe([shares.topic])
+            await member.poll(1_000)
+            async with OncelogShareConsumer(shares.broker.address, group_id="other-" + group) as consumer:
+                consumer.subscribe([shares.topic])
+                with pytest.raises(oncelog_errors.KafkaError) as raised:
+                    await gathered(consumer, 1)
+                assert raised.value.code is oncelog_errors.ErrorCode.GROUP_ID_NOT_FOUND
+
+    asyncio.run(run())
