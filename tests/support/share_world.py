@@ -45,12 +45,14 @@ async def turns(count: int = 20) -> None:
 
 
 class StateCalls:
-    """In the place of `ShareStateCalls`. `errors` are the next answers of writes; while `held` is set writes wait."""
+    """In the place of `ShareStateCalls`. `errors` are the next answers of writes; while `held` is set writes wait, and
+    while `held_reads` is, the answers of reads."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.machine = ShareStateMachine(now_ms, lambda *_: True)
         self.errors: list[KafkaError | None] = []
         self.held: asyncio.Event | None = None
+        self.held_reads: asyncio.Event | None = None
         self.writes: list[StateWrite] = []
         self.logged = 0
 
@@ -68,7 +70,10 @@ class StateCalls:
         self._carry_out(lambda: self.machine.initialize(key, state_epoch, start, None))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState | KafkaError:
-        return self._carry_out(lambda: self.machine.read(key, leader_epoch, None))  # type: ignore[no-any-return]
+        found = self._carry_out(lambda: self.machine.read(key, leader_epoch, None))
+        if self.held_reads is not None:
+            await self.held_reads.wait()
+        return found  # type: ignore[no-any-return]
 
     async def write(self, key: ShareKey, write: StateWrite) -> KafkaError | None:
         if self.held is not None:

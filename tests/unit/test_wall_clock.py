@@ -66,6 +66,7 @@ ALLOWED = {
     "client/oncelog/cli/explain.py": (1, "shows ages"),
     "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),
     "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
+    "client/oncelog/cli/shares.py": (1, "resets offsets by age"),
     "client/oncelog/cli/top_snapshot.py": (1, "shows ages"),
     "client/oncelog/serialization/avro_json.py": (3, "the types of Avro's dates and times"),
     "client/oncelog/serialization/json_values.py": (3, "the types of decoded dates and times"),

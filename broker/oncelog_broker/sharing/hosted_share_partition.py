@@ -85,12 +85,20 @@ class HostedSharePartition:
         self._waiting: dict[Waiting, None] = {}
         self._transitions: list[tuple[int, asyncio.Future[KafkaError | None]]] = []
         """What members have asked for and no write has yet."""
-        self._is_writing = False
+        self._written = asyncio.Event()
+        """Not set while a write is under way."""
+        self._written.set()
         self._wakes_at = NO_DEADLINE
+        self.is_retired = False
         self.is_dropped = False
 
     @property
     def is_current(self) -> bool:
+        """Whether records may be handed out and acknowledged by this state."""
+        return self.is_led and not self.is_retired
+
+    @property
+    def is_led(self) -> bool:
         """Whether this broker still leads in the same leader epoch."""
         return not (self.is_dropped or self.partition.is_resigned or self.partition.leader_epoch != self.leader_epoch)
 
@@ -158,6 +166,14 @@ class HostedSharePartition:
         for waiting in [waiting for waiting in self._waiting if not waiting.enough.done()][:count]:
             waiting.finish()
 
+    def retire(self) -> None:
+        """No session of the group is left here: the next one has the state loaded anew, when all writes are over."""
+        self.is_retired = True
+
+    async def written(self) -> None:
+        """Wait until all writes that were begun are answered."""
+        await self._written.wait()
+
     def drop(self) -> None:
         """This broker leads no more, or must load the state anew: answer all who wait."""
         self.is_dropped = True
@@ -169,7 +185,11 @@ class HostedSharePartition:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has records, waits for some, or for a write."""
-        return not (self._is_writing or self._transitions or self._waiting or self.share.has_acquired)
+        return not (self.is_writing or self._transitions or self._waiting or self.share.has_acquired)
+
+    @property
+    def is_writing(self) -> bool:
+        return not self._written.is_set()
 
     # --- time
 
@@ -194,8 +214,8 @@ class HostedSharePartition:
     # --- writing
 
     def _write(self) -> None:
-        if (self.share.outbox or self._transitions) and not (self._is_writing or self.is_dropped):
-            self._is_writing = True
+        if (self.share.outbox or self._transitions) and not (self.is_writing or self.is_dropped):
+            self._written.clear()
             self._tasks.spawn(f"state of share partition {self.key.text}", self._write_all())
 
     async def _write_all(self) -> None:
@@ -205,7 +225,7 @@ class HostedSharePartition:
                 if self.is_dropped or not (self.share.outbox or self._transitions):
                     return
         finally:
-            self._is_writing = False
+            self._written.set()
 
     async def _write_once(self) -> None:
         share = self.share

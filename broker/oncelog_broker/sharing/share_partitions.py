@@ -1,8 +1,9 @@
 """All share partitions at this broker: those of partitions that it leads and members of share groups read.
 
 A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences the leaders
-before. It is dropped when this broker leads the partition no more, when its state has begun anew, and when nobody has
-used it for some minutes.
+before. It is dropped when this broker leads the partition no more, when its state has begun anew, when the group's last
+session at this broker is over (then an administrator may begin the state anew), and when nobody has used it for some
+minutes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,22 @@ IDLE_SECONDS: Final = 300.0
 """A share partition that nobody has used for so long, and of which nobody has records, is dropped."""
 
 
+class _Loading:
+    """The load of a state for a partition in its leader epoch of now. `answer` is set when the load begins."""
+
+    __slots__ = ("answer", "leader_epoch", "partition")
+
+    answer: asyncio.Future[HostedSharePartition | KafkaError]
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+
+    def is_for(self, partition: Partition) -> bool:
+        """Whether the load is of use for this partition as it is led now."""
+        return self.partition is partition and self.leader_epoch == partition.leader_epoch and not partition.is_resigned
+
+
 class SharePartitions:
     """`config()` is the broker's configuration as it is now."""
 
@@ -45,8 +62,7 @@ class SharePartitions:
         self._host = host
         self._image = ClusterImage("")
         self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
-        self._loading: dict[ShareKey, tuple[Partition, int, asyncio.Future[HostedSharePartition | KafkaError]]] = {}
-        """With the partition and the leader epoch for which the state is loaded."""
+        self._loading: dict[ShareKey, _Loading] = {}
         self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
         """The settings of groups, each with the configurations that they were made of."""
         self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
@@ -58,13 +74,17 @@ class SharePartitions:
     def on_image(self, image: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
         self._image = image
-        self._drop_if(lambda hosted: not hosted.is_current)
+        self._drop_if(lambda hosted: not hosted.is_led)
 
     async def sweep(self) -> None:
         """Drop what is not led any more, and what nobody uses."""
         now = self._host.clock.monotonic()
         self._drop_if(
-            lambda hosted: not hosted.is_current or (hosted.is_idle and now - hosted.last_used > IDLE_SECONDS)
+            lambda hosted: (
+                not hosted.is_led
+                or (hosted.is_retired and not hosted.is_writing)
+                or (hosted.is_idle and now - hosted.last_used > IDLE_SECONDS)
+            )
         )
         self._settings = {group_id: found for group_id, found in self._settings.items() if group_id in self._groups}
 
@@ -86,7 +106,7 @@ class SharePartitions:
     # --- finding
 
     def loaded(self, key: ShareKey) -> HostedSharePartition | None:
-        """The share partition, if it is loaded and its partition still led."""
+        """The share partition, if it is loaded, and its partition still led."""
         hosted = self._groups.get(key.group_id, {}).get(key)
         return hosted if hosted is not None and hosted.is_current else None
 
@@ -95,21 +115,24 @@ class SharePartitions:
         hosted = self.loaded(key)
         if hosted is not None:
             return hosted
-        known = self._loading.get(key)
-        if known is not None and known[:2] == (partition, partition.leader_epoch):
-            return asyncio.shield(known[2])
-        loading = self._host.tasks.answer(f"load share partition {key.text}", self._load(key, partition))
-        self._loading[key] = partition, partition.leader_epoch, loading
-        loading.add_done_callback(partial(self._on_loaded, key))
-        return asyncio.shield(loading)
+        loading = self._loading.get(key)
+        if loading is None or not loading.is_for(partition):
+            loading = self._loading[key] = _Loading(partition)
+            loading.answer = self._host.tasks.answer(f"load share partition {key.text}", self._load(key, loading))
+            loading.answer.add_done_callback(partial(self._on_loaded, key, loading))
+        return asyncio.shield(loading.answer)
 
-    def _on_loaded(self, key: ShareKey, loading: asyncio.Future[HostedSharePartition | KafkaError]) -> None:
-        known = self._loading.get(key)
-        if known is not None and known[2] is loading:
+    def _on_loaded(self, key: ShareKey, loading: _Loading, _: object) -> None:
+        if self._loading.get(key) is loading:
             del self._loading[key]
 
-    async def _load(self, key: ShareKey, partition: Partition) -> HostedSharePartition | KafkaError:
-        leader_epoch = partition.leader_epoch
+    async def _load(self, key: ShareKey, loading: _Loading) -> HostedSharePartition | KafkaError:
+        partition, leader_epoch = loading.partition, loading.leader_epoch
+        before = self._groups.get(key.group_id, {}).get(key)
+        if before is not None:
+            await (
+                before.written()
+            )  # a write of the same epochs that came after the read would undo what is written then
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
             return as_told(state)
@@ -125,7 +148,7 @@ class SharePartitions:
             kept = await self._calls.write(key, StateWrite(state.state_epoch, leader_epoch, share.start_offset, 0, ()))
             if kept is not None:
                 return as_told(kept)
-        if partition.is_resigned or partition.leader_epoch != leader_epoch:
+        if self._loading.get(key) is not loading or not loading.is_for(partition):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         hosted = HostedSharePartition(
             key, partition, share, partial(self.settings_of, key.group_id), self._calls, self._host, self._drop
@@ -164,9 +187,15 @@ class SharePartitions:
 
     def release(self, session: ShareSession) -> None:
         """The session is over: its member's records can be handed out again."""
+        is_last = not self.sessions.has_group(session.group_id)
         for hosted in list(self._groups.get(session.group_id, {}).values()):
             if hosted.is_current:
                 hosted.release(session.member_id)
+            if is_last:
+                hosted.retire()
+        if is_last:
+            self._drop_if(lambda hosted: hosted.is_retired and not hosted.is_writing)
+            self._loading = {key: found for key, found in self._loading.items() if key.group_id != session.group_id}
 
     def lose_connection(self, connection: object) -> None:
         """A connection is over, and with it its sessions."""

@@ -66,6 +66,9 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def has_group(self, group_id: str) -> bool:
+        return any(of_group == group_id for of_group, _ in self._sessions)
+
     def open(self, group_id: str, member_id: str, connection: object) -> ShareSession:
         """A new session, in place of the member's older one, whose records stay with the member. Raises KafkaError
         SHARE_SESSION_LIMIT_REACHED."""

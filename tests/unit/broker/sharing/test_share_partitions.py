@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.share_world import ShareWorld, turns
 
@@ -113,3 +115,59 @@ async def test_a_lock_that_runs_out_is_kept_with_the_count_of_deliveries(world: 
     await turns()
     (batch,) = world.calls.machine.states[world.key()].batches
     assert batch.deliveries == 1
+
+
+async def begin_anew(world: ShareWorld, start: int) -> None:
+    """As an administrator does for a group without members."""
+    world.calls.begin(world.key(), state_epoch=7, start=start)
+
+
+async def test_a_state_that_began_anew_after_the_last_session_is_read_by_the_next_one(world: ShareWorld) -> None:
+    for _ in range(3):
+        world.append(b"a")
+    member = world.member()
+    assert await member.acquired() == [(0, 2, 1)]
+    assert await member.accept(0, 2) is ErrorCode.NONE
+    member.disconnect()
+    await begin_anew(world, start=1)
+    assert await world.member("m2").acquired() == [(1, 2, 1)]
+
+
+async def test_a_state_stays_while_another_session_of_the_group_is_open(world: ShareWorld) -> None:
+    world.append(b"a")
+    first, second = world.member(), world.member("m2")
+    await first.fetch()
+    await second.fetch()
+    before = world.shares.loaded(world.key())
+    first.disconnect()
+    assert world.shares.loaded(world.key()) is before
+    second.disconnect()
+    await turns()
+    assert world.shares.loaded(world.key()) is None
+
+
+async def test_the_next_session_waits_until_what_the_last_one_released_is_kept(world: ShareWorld) -> None:
+    world.append(b"a")
+    member = world.member()
+    await member.fetch()
+    world.calls.held = asyncio.Event()
+    member.disconnect()
+    fetch = asyncio.ensure_future(world.member("m2").acquired())
+    await turns()
+    assert not fetch.done()
+    world.calls.held.set()
+    assert await fetch == [(0, 0, 2)]
+
+
+async def test_what_was_read_before_the_last_session_ended_is_not_used(world: ShareWorld) -> None:
+    world.append(b"a", b"b")
+    world.calls.held_reads = asyncio.Event()
+    member = world.member()
+    fetch = asyncio.ensure_future(member.fetch())
+    await turns()
+    member.disconnect()
+    await begin_anew(world, start=1)
+    world.calls.held_reads.set()
+    await fetch
+    assert list(world.shares.all()) == []
+    assert await world.member("m2").acquired() == [(1, 1, 1)]
