@@ -1,7 +1,7 @@
 """The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults, and the keys of
 which a group may have its own value (`GROUP_KEYS`).
 
-Most of those hold for all groups of the broker by a key of brokers, and stay between the bounds that the broker sets.
+Most of those apply to all groups of the broker by a key of brokers, and stay between the bounds that the broker sets.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ CONSUMER_MIGRATION_POLICY = ConfigKey[str](
     STRING,
     "bidirectional",
     "Whether a group with members may change between the classic and the consumer protocol: to the consumer protocol "
-    "when its first such member joins (upgrade), back when the last one is gone (downgrade), both, or not at all.",
+    "when its first such member joins (upgrade), back when the last one has left (downgrade), both, or not at all.",
     one_of("disabled", "downgrade", "upgrade", "bidirectional"),
 )
 CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
@@ -112,7 +112,8 @@ CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
 
 
 class GroupBounds(NamedTuple):
-    """`broker` holds where the group has no value of its own, `least` and `most` are the bounds of that value."""
+    """`broker` is the key that applies where the group has no value of its own, `least` and `most` are the keys of the
+    bounds."""
 
     broker: ConfigKey[int]
     least: ConfigKey[int]

@@ -23,7 +23,7 @@ OFF_IN_KAFKA_4_1: Final = frozenset(
         *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
     }
 )
-"""Share groups are a preview in Kafka 4.1, and off: it refuses all of these. `tests/interop/test_java_shares.py` asks."""
+"""Kafka 4.1 refuses all of these, as its share groups are off. `tests/interop/test_java_shares.py` sends them."""
 
 
 def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:

@@ -13,15 +13,15 @@ MINUTE_MS = 60_000
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """What a group of the consumer protocol may set for itself; without "consumer.", times in ms."""
+    """The settings that a single group of the consumer protocol may override; names without "consumer.", times in
+    ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These settings, with those that a group has for itself. Overrides of keys that are not known here are passed
-        over."""
+        """These settings, overridden by the group's own. Overrides of keys that are not known here are passed over."""
         return self._replace(**_own(overrides, "consumer.", self._fields))
 
 
@@ -33,7 +33,7 @@ class ShareGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """These settings, with those that a group has for itself."""
+        """These settings, overridden by the group's own."""
         return self._replace(**_own(overrides, "share.", self._fields))
 
 

@@ -27,7 +27,7 @@ from oncelog_protocol.coordinator_records.consumer_groups import (
 
 
 class GroupEpochRecord(NamedTuple):
-    """The epoch of a group, or with None: the group is gone."""
+    """The epoch of a group; None is the tombstone of the group."""
 
     group_id: str
     value: ConsumerGroupMetadataValue | None
@@ -41,7 +41,7 @@ class OldTopicsRecord(NamedTuple):
 
 
 class MemberRecord(NamedTuple):
-    """What a member said of itself, or with None: the member is gone."""
+    """The subscription of a member; None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -56,7 +56,8 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetRecord(NamedTuple):
-    """What a member is to have, or None. `encoded`: its bytes, where they were made ahead of the step that logs it."""
+    """The target assignment of a member, or None. `encoded`: its bytes, where they were made ahead of the step that
+    logs it."""
 
     group_id: str
     member_id: str
@@ -65,7 +66,7 @@ class TargetRecord(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """What a member has, and its epoch, or None."""
+    """The current assignment of a member with its epoch, or None."""
 
     group_id: str
     member_id: str
@@ -73,7 +74,7 @@ class CurrentRecord(NamedTuple):
 
 
 class RegexRecord(NamedTuple):
-    """The topics of a regular expression, or with None: nobody uses it any more."""
+    """The topics of a regular expression; None: no member uses it any more."""
 
     group_id: str
     regex: str

@@ -1,6 +1,6 @@
-"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each by itself.
+"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group by itself.
 
-Of a share group, the state of its share partitions goes first (KIP-932)."""
+The state of the share partitions of a share group is deleted first (KIP-932)."""
 
 from __future__ import annotations
 
