@@ -13,7 +13,6 @@ from broker_process import BrokerProcess
 from warm_commands import run_oncelog_text
 
 from oncelog import Admin, NewTopic, Producer, ShareConsumer, ShareRecord, TopicPartition
-from oncelog.admin import AlterConfig, ConfigResource
 from oncelog.errors import ErrorCode, KafkaError
 
 TIMEOUT_SECONDS = 60
@@ -28,8 +27,10 @@ async def fill(broker: BrokerProcess, topic: str, group: str) -> None:
     """A topic with one partition and records, and a share group that is to read it from the start."""
     async with Admin(broker.address) as admin:
         await admin.create_topics([NewTopic(topic, num_partitions=1)])
-        earliest = AlterConfig("share.auto.offset.reset", "earliest")
-        await admin.incremental_alter_configs({ConfigResource.group(group): [earliest]})
+    setting = await asyncio.to_thread(
+        oncelog, broker, "configs", "set", "--group", group, "share.auto.offset.reset=earliest"
+    )
+    assert setting.returncode == 0, setting.stderr
     async with Producer(broker.address) as producer:
         for number in range(RECORDS):
             await producer.send(topic, b"%d" % number)
@@ -63,6 +64,8 @@ async def test_a_share_group_is_listed_and_its_start_offset_and_lag_are_shown(
 ) -> None:
     await fill(broker, topic, group)
     await accept_four(broker, topic, group)
+    settings = oncelog(broker, "configs", "describe", "--group", group).stdout.splitlines()
+    assert [line.split("\t")[1:4] for line in settings] == [["share.auto.offset.reset", "earliest", "group"]]
     listed = oncelog(broker, "shares", "list").stdout.splitlines()
     assert [line.split("\t") for line in listed if line.startswith(group)] == [[group, "Empty"]]
     described = oncelog(broker, "shares", "describe", group)
