@@ -322,8 +322,8 @@ class ShareConsumer(Lifecycle):
         self._ids[name] = where
         self._homes[where] = node_id
         acks.say_of_no_records(decoded.gaps, AcknowledgeType.GAP)
-        if decoded.unreadable:
-            acks.say_of_no_records(decoded.unreadable, AcknowledgeType.REJECT)
+        acks.say_of_no_records(decoded.unreadable, AcknowledgeType.REJECT)
+        if decoded.error is not None:
             self._error = self._error or CorruptRecords(
                 ErrorCode.CORRUPT_MESSAGE, f"{name}: {len(decoded.unreadable)} records were rejected: {decoded.error}"
             )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.records import ConsumerRecord, decode_batch
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, whole_batches_size
+
+MAX_OFFSETS: Final = 1_000_000
+"""The most offsets that are acquired of one partition at a time, so that a response cannot fill the memory."""
 
 
 class Decoded(NamedTuple):
@@ -28,7 +31,11 @@ def decode(
     check_crcs: bool,
     max_decompressed_bytes: int,
 ) -> Decoded:
-    """The records that were acquired; `acquired` are AcquiredRecords, ascending."""
+    """The records that were acquired; `acquired` are AcquiredRecords, ascending. Only an error for more than
+    MAX_OFFSETS offsets: their locks run out."""
+    acquired = list(acquired)
+    if sum(batch.last_offset - batch.first_offset + 1 for batch in acquired) > MAX_OFFSETS:
+        return Decoded([], error=f"more than {MAX_OFFSETS} offsets were acquired at once")
     counts = {
         offset: batch.delivery_count
         for batch in acquired
