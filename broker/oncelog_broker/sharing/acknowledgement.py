@@ -44,7 +44,7 @@ class AckTerms(NamedTuple):
 
 
 def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
-    """What can be said of batches without the share partition. Raises KafkaError INVALID_REQUEST."""
+    """Check batches without knowing the share partition. Raises KafkaError INVALID_REQUEST."""
     previous = -1
     for first, last, types in batches:
         if not previous < first <= last:
@@ -64,8 +64,8 @@ def _invalid(message: str) -> KafkaError:
 
 
 def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: AckTerms) -> int:
-    """Begin the transitions that a member asks for. Returns their number, for `SharePartition.finish`; 0 where there is
-    nothing to be kept. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE: nothing has changed."""
+    """Begin the transitions that a member asks for. Returns the number of the transition, for `SharePartition.finish`;
+    0 if nothing has to be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, with nothing changed."""
     runs = partition.runs
     check_batches(batches, renews=terms.renews)
     wanted = [part for batch in batches for part in _parts(batch, runs.start)]

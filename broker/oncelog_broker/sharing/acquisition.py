@@ -25,8 +25,9 @@ class LogBatch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Who gets records, and how. `deadline` is in monotonic seconds. `max_records` may be exceeded by the rest of a
-    batch of the log, unless it `is_exact`; an acquired batch has about `batch_size` records."""
+    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. `max_records` may be
+    exceeded by the rest of a batch of the log, unless it `is_exact`; an acquired batch has about `batch_size`
+    records."""
 
     owner: str
     deadline: float
@@ -58,7 +59,7 @@ class _Acquisition:
         self.result: list[Acquired] = []
 
     def take(self, batch: LogBatch) -> bool:
-        """Hand out what can be of a batch. Whether the pass goes on."""
+        """Acquire the available records of a batch. Returns whether the pass continues."""
         runs, terms = self.partition.runs, self._terms
         last = batch.last
         for run in list(runs.over(batch.first, min(last, runs.end - 1))) if batch.first < runs.end else ():
@@ -88,7 +89,7 @@ class _Acquisition:
         return last == batch.last
 
     def _alone(self, run: Run) -> int:
-        """How many records of a run are handed out that was delivered often."""
+        """The number of records to acquire of a run that was delivered often."""
         limit = self._terms.delivery_limit
         if limit > 2 and run.deliveries == limit - 1:
             return 1
@@ -114,7 +115,7 @@ class _Acquisition:
                 self.result.append(Acquired(run.first, run.last, run.deliveries))
 
     def archive(self, first: int, last: int) -> None:
-        """No record with these offsets is ever delivered: those that are free, or were never handed out, are done."""
+        """Archive the offsets of this range that no member has: they have no record to deliver."""
         partition = self.partition
         runs = partition.runs
         if last >= runs.end and first <= runs.end:

@@ -41,7 +41,7 @@ NO_COORDINATOR: Final = frozenset(
 
 
 def as_told(error: KafkaError) -> KafkaError:
-    """What a member is told of an error of a share coordinator."""
+    """The error that a member gets for an error of a share coordinator."""
     if error.code in FENCED:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if error.code in NO_COORDINATOR:
@@ -84,7 +84,7 @@ class HostedSharePartition:
         self._on_fenced = on_fenced
         self._waiting: dict[Waiting, None] = {}
         self._transitions: list[tuple[int, asyncio.Future[KafkaError | None]]] = []
-        """What members have asked for and no write has yet."""
+        """Acknowledgements that no write contains yet."""
         self._written = asyncio.Event()
         """Not set while a write is under way."""
         self._written.set()
@@ -131,7 +131,7 @@ class HostedSharePartition:
         return acquired
 
     def acknowledge(self, owner: str, batches: Sequence[AckBatch], *, renews: bool) -> Answer[KafkaError | None]:
-        """What a member says of its records. Answers when that is kept, or with the error for the member."""
+        """Apply a member's acknowledgements. Answers None once they are written, or the error for the member."""
         self.last_used = now = self._clock.monotonic()
         settings = self.settings()
         self._expire(now)
@@ -150,7 +150,7 @@ class HostedSharePartition:
         return kept
 
     def release(self, owner: str) -> None:
-        """A member's session is over."""
+        """Release the records of a member whose session has ended."""
         if self.share.release(owner, self.settings().delivery_limit):
             self._write()
             self._wake()
@@ -167,15 +167,16 @@ class HostedSharePartition:
             waiting.finish()
 
     def retire(self) -> None:
-        """No session of the group is left here: the next one has the state loaded anew, when all writes are over."""
+        """Stop using this state, as no session of the group is left here. The next session loads the state again, after
+        all writes have ended."""
         self.is_retired = True
 
     async def written(self) -> None:
-        """Wait until all writes that were begun are answered."""
+        """Wait until no write is under way."""
         await self._written.wait()
 
     def drop(self) -> None:
-        """This broker leads no more, or must load the state anew: answer all who wait."""
+        """Stop using this state, as this broker no longer leads or must load it again; wake all waiting requests."""
         self.is_dropped = True
         transitions, self._transitions = self._transitions, []
         for _, kept in transitions:

@@ -71,7 +71,7 @@ class Run:
         return (self.state if self.becomes is None else self.becomes).is_terminal
 
     def settle(self, state: DeliveryState) -> None:
-        """Leave the owner's hands."""
+        """Take the state `state`, without an owner."""
         self.state, self.owner, self.deadline, self.becomes, self.transition = state, NOBODY, 0.0, None, 0
 
     def to_batch(self) -> StateBatch:
@@ -142,7 +142,7 @@ class RecordRuns:
         self.runs = joined
 
     def advance(self) -> None:
-        """Move the start beyond what is done, and forget that."""
+        """Move the start beyond runs that are done, and drop these runs."""
         count = 0
         for run in self.runs:
             if not run.is_done:
@@ -153,7 +153,7 @@ class RecordRuns:
             del self.runs[:count]
 
     def begin_at(self, offset: int) -> None:
-        """Forget everything below `offset`."""
+        """Drop all runs below `offset`."""
         if offset <= self.start:
             return
         self._divide(offset)
@@ -166,7 +166,7 @@ class RecordRuns:
         return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
 
     def _divide(self, offset: int) -> None:
-        """Let a run begin at `offset`, if any has it."""
+        """Divide the run that contains `offset`, so that a run begins there."""
         if not self.start < offset < self.end:
             return
         index = self._index(offset)

@@ -99,8 +99,8 @@ class SharePartition:
         return self._transitions
 
     def finish(self, transition: int, *, is_kept: bool, now: float, delivery_limit: int) -> bool:
-        """What a member asked for is kept, or could not be. Whether records can be handed out that could not before, or
-        fewer are in flight."""
+        """Complete or undo a transition, as its write succeeded or failed. Returns whether waiting fetches should look
+        again: records became available, or fewer are in flight."""
         for run in self.runs.runs:
             if run.transition != transition:
                 continue
@@ -115,13 +115,13 @@ class SharePartition:
         return self._settled()
 
     def release(self, owner: str, delivery_limit: int) -> bool:
-        """A member's session is over: its records are handed out again. What it has said of records before counts.
-        Returns as `finish`."""
+        """Release the records of a member whose session has ended; its earlier acknowledgements stay. Returns as
+        `finish`."""
         mine = [run for run in self.runs.runs if run.owner == owner and run.becomes is None]
         return self._give_back(mine, delivery_limit)
 
     def expire(self, now: float, delivery_limit: int) -> bool:
-        """Locks ran out. Returns as `finish`."""
+        """Release the records whose locks have run out. Returns as `finish`."""
         over = [
             run
             for run in self.runs.runs
@@ -133,7 +133,7 @@ class SharePartition:
         return self._give_back(over, delivery_limit)
 
     def move_log_start(self, log_start_offset: int) -> bool:
-        """Records below the start of the log are gone. Returns as `finish`."""
+        """Drop records below the start of the log. Returns as `finish`."""
         if log_start_offset <= self.runs.start:
             return False
         self.runs.begin_at(log_start_offset)
@@ -153,7 +153,7 @@ class SharePartition:
 
 
 def released_state(deliveries: int, delivery_limit: int) -> DeliveryState:
-    """What becomes of records that a member gives back."""
+    """The state of records that a member gives back."""
     return DeliveryState.ARCHIVED if deliveries >= delivery_limit else DeliveryState.AVAILABLE
 
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 300.0
-"""A share partition that nobody has used for so long, and of which nobody has records, is dropped."""
+"""A share partition is dropped after this time without a request, if no member has records of it."""
 
 
 class _Loading:
@@ -77,7 +77,7 @@ class SharePartitions:
         self._drop_if(lambda hosted: not hosted.is_led)
 
     async def sweep(self) -> None:
-        """Drop what is not led any more, and what nobody uses."""
+        """Drop share partitions that this broker no longer leads, or that no member uses."""
         now = self._host.clock.monotonic()
         self._drop_if(
             lambda hosted: (
@@ -172,7 +172,7 @@ class SharePartitions:
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
-        """Where a share partition begins that was never read."""
+        """The start offset of a share partition without one, by share.auto.offset.reset."""
         log = partition.log
         if strategy == EARLIEST:
             return log.log_start_offset
@@ -186,7 +186,8 @@ class SharePartitions:
     # --- dropping
 
     def release(self, session: ShareSession) -> None:
-        """The session is over: its member's records can be handed out again."""
+        """Release the records of a member whose session has ended; with the group's last session, drop its share
+        partitions."""
         is_last = not self.sessions.has_group(session.group_id)
         for hosted in list(self._groups.get(session.group_id, {}).values()):
             if hosted.is_current:
@@ -198,7 +199,7 @@ class SharePartitions:
             self._loading = {key: found for key, found in self._loading.items() if key.group_id != session.group_id}
 
     def lose_connection(self, connection: object) -> None:
-        """A connection is over, and with it its sessions."""
+        """Close the sessions of a connection that has ended."""
         for session in self.sessions.lose(connection):
             self.release(session)
 

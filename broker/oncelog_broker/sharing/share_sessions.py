@@ -50,7 +50,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def in_turn(self) -> list[SharedTopicPartition]:
-        """The partitions, beginning with another one each time, so that all of them get their turn."""
+        """The partitions, beginning with another one for each request, so that no partition starves."""
         partitions = list(self.partitions)
         at = self.next_epoch % len(partitions) if partitions else 0
         return partitions[at:] + partitions[:at]
@@ -100,7 +100,7 @@ class ShareSessions:
             del self._sessions[session.group_id, session.member_id]
 
     def lose(self, connection: object) -> list[ShareSession]:
-        """The connection is over: its sessions, which are closed now."""
+        """Close the sessions of a connection that has ended, and return them."""
         lost = [session for session in self._sessions.values() if session.connection is connection]
         for session in lost:
             self.close(session)

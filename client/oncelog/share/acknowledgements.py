@@ -1,4 +1,4 @@
-"""What is said of the records of one partition, until it is sent. Pure."""
+"""The acknowledgements of one partition that are not sent yet. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AckBatch(NamedTuple):
 
 
 def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
-    """The batches that say this of offsets, ascending and as few as possible."""
+    """As few batches as possible that state these acknowledgements, ascending."""
     batches: list[AckBatch] = []
     run: list[int] = []
     for offset in sorted(said):
@@ -36,7 +36,7 @@ def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:
 
 
 class Acknowledgements:
-    """`unsaid` are the offsets of records that the application has and has said nothing of."""
+    """`unsaid` are the offsets of delivered records that the application has not acknowledged."""
 
     __slots__ = ("_renewals", "_said", "unsaid")
 
@@ -46,11 +46,12 @@ class Acknowledgements:
         self._renewals: dict[int, AcknowledgeType] = {}
 
     def acquired(self, offsets: Iterable[int]) -> None:
-        """The application gets these records."""
+        """Note that the application gets these records."""
         self.unsaid.update(offsets)
 
     def say(self, offset: int, kind: AcknowledgeType) -> None:
-        """Raises ValueError for a record that was acknowledged already. One that is renewed stays unsaid."""
+        """Acknowledge a record. A renewed record stays unsaid. Raises ValueError for a record that was acknowledged
+        already."""
         if offset not in self.unsaid:
             raise ValueError(f"the record at offset {offset} was acknowledged already, or is not this consumer's")
         if kind is AcknowledgeType.RENEW:
@@ -61,16 +62,16 @@ class Acknowledgements:
         self._said[offset] = kind
 
     def say_of_no_records(self, offsets: Iterable[int], kind: AcknowledgeType) -> None:
-        """Of offsets that the application does not get: gaps, or records that cannot be read."""
+        """Acknowledge offsets that the application does not get: gaps, or records that cannot be read."""
         self._said.update(dict.fromkeys(offsets, kind))
 
     def accept_all(self) -> None:
-        """Accept all that nothing was said of."""
+        """Accept all unsaid records."""
         for offset in list(self.unsaid):
             self.say(offset, AcknowledgeType.ACCEPT)
 
     def take(self) -> dict[int, AcknowledgeType]:
-        """What is to be sent, without renewals, which need a request of their own."""
+        """Take the acknowledgements to send, without renewals, which need a request of their own."""
         said, self._said = self._said, {}
         return said
 
@@ -79,7 +80,7 @@ class Acknowledgements:
         return renewals
 
     def put_back(self, said: Mapping[int, AcknowledgeType]) -> None:
-        """This was not sent after all."""
+        """Put back acknowledgements whose request was not sent."""
         self._said = {**said, **self._said}
 
     @property

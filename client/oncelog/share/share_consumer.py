@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_MS: Final = 30_000
 MAX_UNREPORTED: Final = 100
 """Fetches whose outcomes wait for the next commit."""
 RETRY_S: Final = 0.1
-"""After how long a partition is asked for again that a broker has refused."""
+"""The pause before a refused partition is fetched again."""
 ELSEWHERE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -71,7 +71,7 @@ class ShareConsumer(Lifecycle):
         self._acks: dict[IdPartition, Acknowledgements] = {}
         self._names: dict[IdPartition, TopicPartition] = {}
         self._ids: dict[TopicPartition, IdPartition] = {}
-        """Of partitions whose records came."""
+        """The partitions of which records have arrived."""
         self._homes: dict[IdPartition, int] = {}
         """The node whose session has the records of a partition."""
         self._nodes: dict[int, ShareNode] = {}
@@ -237,7 +237,7 @@ class ShareConsumer(Lifecycle):
                     acks.say(offset, AcknowledgeType.ACCEPT)
 
     def _take(self, node_id: int) -> dict[IdPartition, Mapping[int, AcknowledgeType]]:
-        """What is to be said to a node."""
+        """Take the acknowledgements to send to a node."""
         said: dict[IdPartition, Mapping[int, AcknowledgeType]] = {}
         for where, acks in self._acks.items():
             if self._homes[where] == node_id and (kinds := acks.take()):
@@ -279,7 +279,7 @@ class ShareConsumer(Lifecycle):
         return retry_s
 
     def _report(self, outcomes: Outcomes) -> None:
-        """For the next commit; an application that never commits asks for none of them."""
+        """Keep outcomes for the next commit; an application that never commits reads none of them."""
         self._unreported.append(outcomes)
         del self._unreported[:-MAX_UNREPORTED]
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 FIRST_INTERVAL_S: Final = 5.0
-"""Before the broker has said how often it wants heartbeats."""
+"""The heartbeat interval until the broker sets one."""
 MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -46,7 +46,7 @@ class ShareMembership:
         self._task: asyncio.Task[None] | None = None
         self.assignment: frozenset[IdPartition] = frozenset()
         self.error: KafkaError | None = None
-        """Why the member cannot go on; the next poll raises it."""
+        """The error that ended the membership; the next poll raises it."""
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from oncelog_protocol.messages.share_fetch import ShareFetchResponse
 logger = logging.getLogger(__name__)
 
 Outcomes = dict[IdPartition, KafkaError | None]
-"""What came of acknowledgements, by partition."""
+"""The result of acknowledgements, by partition; None: success."""
 PartitionData = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
 Fetched = Callable[[IdPartition, PartitionData, ShareFetchResponse], None]
 
@@ -39,8 +39,8 @@ class ShareNode:
     async def fetch(
         self, wanted: Iterable[IdPartition], take: Callable[[], Said], fetched: Fetched
     ) -> tuple[Outcomes, KafkaError | None]:
-        """Acquire records, and say what `take` gives; `fetched` is called with each partition of the response. Returns
-        what came of the acknowledgements, and the error of the request."""
+        """Acquire records, and send the acknowledgements that `take` returns; `fetched` is called with each partition
+        of the response. Returns the outcomes of the acknowledgements, and the error of the request."""
         async with self._lock:
             said = take() if self._session.is_open else {}
             outcomes: Outcomes = {}
@@ -57,7 +57,7 @@ class ShareNode:
             return {where: outcomes.get(where) for where in said}, None
 
     async def acknowledge(self, said: Said, *, closes: bool = False) -> Outcomes:
-        """Say this of records. An error of the whole is that of each partition."""
+        """Send acknowledgements. An error of the whole response counts for each partition."""
         async with self._lock:
             if not self._session.is_open:
                 lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost")
@@ -95,7 +95,7 @@ def _error(code: int, message: str | None) -> KafkaError | None:
 
 
 def merged(results: Iterable[Mapping[IdPartition, KafkaError | None]]) -> Outcomes:
-    """The outcomes of several requests; an error stays."""
+    """Merge the outcomes of several requests; an error wins over success."""
     found: Outcomes = {}
     for result in results:
         for where, error in result.items():

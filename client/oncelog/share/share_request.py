@@ -19,7 +19,7 @@ from oncelog_protocol.messages.share_fetch import (
 IdPartition = tuple[bytes, int]
 """Topic id and number."""
 Said = Mapping[IdPartition, Mapping[int, AcknowledgeType]]
-"""What is said of the offsets of partitions."""
+"""The acknowledgements of partitions, by offset."""
 
 FIRST_EPOCH: Final = 1
 MAX_EPOCH: Final = 2**31 - 1
@@ -45,16 +45,16 @@ class ShareSession:
         return self._epoch != OPEN_SESSION
 
     def lost(self) -> None:
-        """The broker may know nothing of the session: the next request opens one."""
+        """Open a new session with the next request: the broker may have lost this one."""
         self._epoch = OPEN_SESSION
         self._known.clear()
 
     def answered(self) -> None:
-        """The broker has served a request of the session."""
+        """Count a request that the broker has served."""
         self._epoch = FIRST_EPOCH if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def fetch(self, wanted: Iterable[IdPartition], said: Said) -> ShareFetchRequest:
-        """Acquire records of `wanted`, and say what there is to say; nothing while the session is not open."""
+        """Acquire records of `wanted` and send acknowledgements; there are none while the session is not open."""
         config = self._config
         assert self.is_open or not said
         partitions = set(wanted)
@@ -95,7 +95,7 @@ class ShareSession:
         )
 
     def acknowledge(self, said: Said, *, closes: bool = False) -> ShareAcknowledgeRequest:
-        """Say this of records, and with `closes` close the session; what was not said is released then."""
+        """Send acknowledgements, and with `closes` close the session, which releases all other records."""
         renews = any(kind is AcknowledgeType.RENEW for kinds in said.values() for kind in kinds.values())
         return ShareAcknowledgeRequest(
             group_id=self._config.group_id,

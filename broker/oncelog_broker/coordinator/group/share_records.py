@@ -24,14 +24,14 @@ from oncelog_protocol.coordinator_records.share_groups import (
 
 
 class ShareGroupEpochRecord(NamedTuple):
-    """The epoch of a share group, or with None its tombstone: the group is gone."""
+    """The epoch of a share group; None is the tombstone of the group."""
 
     group_id: str
     value: ShareGroupMetadataValue | None
 
 
 class ShareMemberRecord(NamedTuple):
-    """A member's own metadata, or with None: the member is gone."""
+    """The metadata of a member; None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -39,7 +39,7 @@ class ShareMemberRecord(NamedTuple):
 
 
 class ShareTargetEpochRecord(NamedTuple):
-    """For which group epoch the targets were made, or None."""
+    """The group epoch for which the targets were computed, or None."""
 
     group_id: str
     value: ShareGroupTargetAssignmentMetadataValue | None
@@ -54,7 +54,7 @@ class ShareTargetRecord(NamedTuple):
 
 
 class ShareCurrentRecord(NamedTuple):
-    """What a member has, and its epoch, or None."""
+    """The current assignment of a member with its epoch, or None."""
 
     group_id: str
     member_id: str

@@ -37,7 +37,7 @@ class ShareState(NamedTuple):
     # --- the log
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
-        """The value of a record that says all."""
+        """The value of a snapshot record of this state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,
             state_epoch=self.state_epoch,

@@ -65,7 +65,7 @@ class ShareStateCalls:
         return (await self._ask(_READ, {key: leader_epoch}))[key]
 
     async def write(self, key: ShareKey, write: StateWrite) -> KafkaError | None:
-        """Have a change kept; None when it is."""
+        """Write a change; returns None once it is committed."""
         return (await self._ask(_WRITE, {key: write}))[key]
 
     async def initialize(self, starts: Mapping[ShareKey, tuple[int, int]]) -> Results[None]:

@@ -17,7 +17,7 @@ from oncelog_protocol.coordinator_records.versioned import decode_versioned, enc
 
 
 class SnapshotRecord(NamedTuple):
-    """All of the state of a share partition, or with None: the state is deleted."""
+    """The whole state of a share partition; None is its tombstone."""
 
     key: ShareKey
     value: ShareSnapshotValue | None

@@ -31,7 +31,7 @@ KEPT_STATES = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, De
 
 
 class StateBatch(NamedTuple):
-    """The offsets from `first` to `last`, both included."""
+    """The delivery state of the offsets from `first` to `last`, both included."""
 
     first: int
     last: int
@@ -63,8 +63,8 @@ def messages_of(cls: type[Any], batches: Iterable[StateBatch]) -> list[Any]:
 
 
 def merged(batches: Sequence[StateBatch], updates: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """`batches` after `updates`, each of which replaces what is known of its offsets; without what is below
-    `start_offset`. Neighbours that are alike are joined."""
+    """`batches` after `updates`, each of which replaces the state of its offsets; offsets below `start_offset` are
+    dropped. Equal neighbours are joined."""
     known = list(batches)
     for update in updates:
         low = bisect_left(known, update.first, key=lambda batch: batch.last)

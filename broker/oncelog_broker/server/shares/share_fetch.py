@@ -39,7 +39,7 @@ Partition = Topic.PartitionData
 
 RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
-"""However long a client says that it would wait."""
+"""The longest wait, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 
 
@@ -94,7 +94,7 @@ def _session(request: ShareFetchRequest, asker: Asker, context: ShareContext) ->
 
 
 def _later(response: ShareFetchResponse, seconds: float, context: ShareContext) -> Answer[ShareFetchResponse]:
-    """An answer that comes after some time, so that its client does not ask again at once."""
+    """The response, delayed by `seconds`, so that its client does not retry at once."""
     answer: asyncio.Future[ShareFetchResponse] = asyncio.get_running_loop().create_future()
 
     def give() -> None:
@@ -153,7 +153,7 @@ class _ShareFetch:
         return then(woken, lambda _: self._attempt(may_repeat=True))
 
     def close(self, outcomes: Outcomes) -> ShareFetchResponse:
-        """Close the session when what it acknowledged is kept."""
+        """Close the session once its acknowledgements are written."""
         close_session(self._session, self._context)
         return self.response(outcomes, {})
 

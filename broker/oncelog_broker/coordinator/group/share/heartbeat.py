@@ -51,7 +51,7 @@ class ShareHeartbeat(NamedTuple):
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """What can be said of a request without its group. Raises KafkaError INVALID_REQUEST."""
+    """Check a request without knowing its group. Raises KafkaError INVALID_REQUEST."""
     check_member_id(request.member_id)
     for name, text in (("GroupId", request.group_id), ("RackId", request.rack_id)):
         if text is not None and not text.strip():
@@ -152,7 +152,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
-    """The member with what the request says; what it leaves out is as before."""
+    """The member with the fields that the request sets; the other fields stay."""
     request = asked.request
     names = request.subscribed_topic_names
     return member._replace(
@@ -164,7 +164,7 @@ def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
 
 
 def _check_bytes(step: ShareStep, before: ShareMember | None, member: ShareMember) -> None:
-    """What members say of themselves has the bounds that it has in other groups. Raises KafkaError MESSAGE_TOO_LARGE,
+    """Check the limits on members' metadata, which are those of other groups. Raises KafkaError MESSAGE_TOO_LARGE,
     GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     if before is not None and before.said == member.said:
         return
@@ -306,7 +306,7 @@ def leave(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def fence(step: ShareStep, member_id: str) -> None:
-    """Take a member out, with all that it has."""
+    """Remove a member and its assignment."""
     group, effects = step.group, step.effects
     step.end_session(member_id)
     effects.records += group.tombstones_of(member_id)

@@ -111,7 +111,7 @@ class ShareGroup:
         return StatePartitionsRecord(self.group_id, partitions.to_value())
 
     def tombstones_of(self, member_id: str) -> list[ShareGroupRecord]:
-        """What takes a member away. The order matters to Kafka's brokers."""
+        """The tombstones of a member's records. The order matters to Kafka's brokers."""
         return [
             ShareCurrentRecord(self.group_id, member_id, None),
             ShareTargetRecord(self.group_id, member_id, None),
@@ -119,7 +119,7 @@ class ShareGroup:
         ]
 
     def tombstones(self) -> list[ShareGroupRecord]:
-        """What takes a group without members away."""
+        """The tombstones of the records of a group without members."""
         records: list[ShareGroupRecord] = [ShareTargetRecord(self.group_id, member, None) for member in self.targets]
         records += [
             ShareTargetEpochRecord(self.group_id, None),
@@ -129,8 +129,8 @@ class ShareGroup:
         return records
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Take in a logged record, other than the tombstone of the group itself. Records of one group may come in any
-        order: compaction, and loading, leave out those that later ones replace."""
+        """Apply a logged record, other than the tombstone of the group itself. Records of one group may come in any
+        order: compaction and loading leave out records that later ones replace."""
         if isinstance(record, ShareCurrentRecord):
             member = self.members.get(record.member_id) or ShareMember(record.member_id)
             if record.value is not None:
@@ -160,7 +160,7 @@ class ShareGroup:
             self.checked_topics = None  # the next heartbeat looks what can be assigned now
 
     def let_go(self) -> None:
-        """This group is deleted with its members."""
+        """Give back the memory that the group's members hold: the group is deleted."""
         self._hold(-self.held_bytes)
 
     # --- inside

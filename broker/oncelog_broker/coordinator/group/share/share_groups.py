@@ -53,7 +53,7 @@ class ShareGroups:
     # --- the machine's
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Take in a logged record. A tombstone of a group that is no share group any more says nothing."""
+        """Apply a logged record. The tombstone of a group that is no longer a share group has no effect."""
         group = self._groups.get(record.group_id)
         if not isinstance(group, ShareGroup):
             if record.value is None:
@@ -79,7 +79,7 @@ class ShareGroups:
         return Effects()
 
     def on_failed(self, group: ShareGroup, effects: Effects) -> None:
-        """All of the group was logged; only soft state may be wrong."""
+        """The append of a step failed. Logged state is intact; only the session timers may be wrong."""
         group.checked_topics = None
         self.start_sessions(group, effects)
 
@@ -101,8 +101,8 @@ class ShareGroups:
     # --- the state of share partitions
 
     def states_begun(self, group_id: str, done: Target, failed: Target) -> Effects:
-        """The share coordinators have begun the state of these share partitions, or could not. Where the group has
-        other wishes by now, nothing happens."""
+        """Note that the share coordinators have initialized these share partitions, or failed to. Nothing happens if
+        the group no longer waits for them."""
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):

@@ -38,12 +38,12 @@ class ShareMember(NamedTuple):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """All that the member says of itself, to be compared."""
+        """The fields that the member sets itself, for comparison."""
         return self[3:7]
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the member takes with what it says of itself."""
+        """Estimated bytes of memory that the member's own fields take."""
         texts = (self.member_id, self.rack_id, self.client_id, self.client_host)
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
@@ -51,7 +51,7 @@ class ShareMember(NamedTuple):
     # --- the log
 
     def metadata_record(self, group_id: str) -> ShareMemberRecord:
-        """The record of what the member says of itself."""
+        """The metadata record of the member."""
         value = ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
@@ -61,7 +61,7 @@ class ShareMember(NamedTuple):
         return ShareMemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
-        """The member when it says this of itself."""
+        """The member with the metadata of a record."""
         return self._replace(
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -70,7 +70,7 @@ class ShareMember(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> ShareCurrentRecord:
-        """The record of what the member has."""
+        """The record of the member's current assignment."""
         value = ShareGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -83,7 +83,7 @@ class ShareMember(NamedTuple):
         return ShareCurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
-        """The member when it has this."""
+        """The member with the current assignment of a record."""
         return self._replace(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,

@@ -66,7 +66,7 @@ def maybe_assign(
 def _targets(
     step: ShareStep, members: Mapping[str, ShareMember], assignable: Target, old: Mapping[str, Target]
 ) -> Steps[Targets]:
-    """What the assignor says."""
+    """Run the assignor: member id to share partitions."""
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     subscribers = []
     for member_id in sorted(members):

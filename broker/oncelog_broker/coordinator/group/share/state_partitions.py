@@ -67,7 +67,7 @@ class StatePartitions(NamedTuple):
         return without._replace(deleting={**without.deleting, **names})
 
     def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Nothing is known of these topics any more."""
+        """Remove these topics."""
         gone = frozenset(topic_ids)
         return StatePartitions(
             {topic_id: named for topic_id, named in self.initializing.items() if topic_id not in gone},
@@ -88,7 +88,7 @@ class StatePartitions(NamedTuple):
         return frozenset((*self.initializing, *self.initialized, *self.deleting))
 
     def to_value(self) -> Value | None:
-        """The value of the record; None if there is nothing to say."""
+        """The value of the record; None if all three are empty."""
         if self == StatePartitions():
             return None
         return Value(
@@ -101,7 +101,7 @@ class StatePartitions(NamedTuple):
 
     @classmethod
     def of(cls, value: Value | None) -> StatePartitions:
-        """What a record says."""
+        """The value of a record, decoded."""
         if value is None:
             return cls()
         return cls(
