@@ -268,7 +268,7 @@ class Throttling:
     def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
         """Seconds to wait, and because of which quota."""
         limits = context.limits
-        if context.api_key == ApiKey.FETCH and limits.fetch is not None:
+        if context.api_key in (ApiKey.FETCH, ApiKey.SHARE_FETCH) and limits.fetch is not None:
             key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
         elif context.api_key == ApiKey.PRODUCE and limits.produce is not None:
             key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
