@@ -212,7 +212,7 @@ class World:
             "traffic": [{name: getattr(p.traffic, name) for name in p.traffic.__slots__} for p in served.partitions],
             "requests": sorted(served.dispatcher.requests()),
             "timed": {api: (len(times.total), times.waited) for api, times in self.times.apis.items()},
-            "refused": list(served.services.refused_batches._first.items()),
+            "refused": list(served.services.refused_batches.lowest.items()),
             "usage": self.throttling.wait(QuotaKey.PRODUCER_BYTE_RATE, _limit()),
         }
 

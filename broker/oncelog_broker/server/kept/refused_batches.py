@@ -47,11 +47,8 @@ class RefusedBatches:
     """Partition and producer id -> what was refused with the lowest sequence. Times: monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._first: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
+        self.lowest: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
         """The lowest refused sequence of each partition and producer id, the newest entry last."""
-
-    def __len__(self) -> int:
-        return len(self._first)
 
     def note(
         self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
@@ -63,10 +60,10 @@ class RefusedBatches:
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
             return
-        self._first[key] = Refused(producer.epoch, sequence, reason, now)
-        self._first.move_to_end(key)
-        if len(self._first) > MAX_REFUSED:
-            self._first.popitem(last=False)
+        self.lowest[key] = Refused(producer.epoch, sequence, reason, now)
+        self.lowest.move_to_end(key)
+        if len(self.lowest) > MAX_REFUSED:
+            self.lowest.popitem(last=False)
 
     def reason(self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, now: float) -> ErrorCode | None:
         """Why a batch that comes before the one that begins with `sequence` was refused; None: none was."""
@@ -77,15 +74,15 @@ class RefusedBatches:
 
     def forget(self, where: Destination, producer_id: int, now: float) -> None:
         """A batch of the producer is in the log, which knows from now on what comes next."""
-        self._first.pop((where, producer_id), None)
-        oldest = next(iter(self._first.values()), None)
+        self.lowest.pop((where, producer_id), None)
+        oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self._first.popitem(last=False)  # so that there soon is nothing to look up for those who come next
+            self.lowest.popitem(last=False)  # so that there soon is nothing to look up for those who come next
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
-        first = self._first.get(key)
+        first = self.lowest.get(key)
         if first is not None and self._is_over(first, now):
-            del self._first[key]
+            del self.lowest[key]
             return None
         return first
 

@@ -191,7 +191,7 @@ class ProduceLane:
         log = partition.log
         if (
             log.walks_records
-            or services.refused_batches
+            or services.refused_batches.lowest
             or records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != known.transactional
         ):
             return False

@@ -110,7 +110,7 @@ def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> No
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
-    assert len(refused) == 2
+    assert len(refused.lowest) == 2
     assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
 
 
@@ -128,4 +128,4 @@ def test_what_is_over_is_forgotten_while_others_go_on() -> None:
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))
     for _ in range(3):
         refused.forget(WHERE, 9, REMEMBERED_SECONDS + 1.5)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1
