@@ -1,5 +1,4 @@
-"""`oncelog console`: a web page that shows a cluster, and ends hanging transactions. An admin client, so it works with
-Apache Kafka too.
+"""`oncelog console`: a web page that shows a cluster and changes it. An admin client: it works with Apache Kafka, too.
 
 command.py       the command
 application.py   the ASGI application: routes
@@ -7,6 +6,7 @@ pages/           requests to pages
 rendering.py     templates, and error pages
 console.py       state shared by all pages
 lookups/         state of a cluster, read with the admin client; no HTML
+changes/         changes of a cluster, with the commands that do the same
 values/          values of records, searched in worker processes
 downloads.py     (pure) records as a file
 drawing/         (pure) coordinates of pictures

@@ -18,7 +18,9 @@ from oncelog_console.console import Console
 from oncelog_console.guard import Guard
 from oncelog_console.link import Link
 from oncelog_console.pages import (
+    access,
     brokers,
+    changes,
     ends,
     groups,
     partition,
@@ -81,6 +83,11 @@ def application(
             Route("/transaction/abort", ends.abort, methods=["POST"]),
             Route("/transaction/fence", ends.ask_fence, methods=["GET"]),
             Route("/transaction/fence", ends.fence, methods=["POST"]),
+            Route("/acls", access.acls),
+            Route("/users", access.users),
+            Route("/quotas", access.quotas),
+            Route("/change/{kind}", changes.ask, methods=["GET"]),
+            Route("/change/{kind}", changes.submit, methods=["POST"]),
             Mount("/static", Assets(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, hosts=tuple(hosts), allows_changes=allows_changes)],

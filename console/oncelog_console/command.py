@@ -45,7 +45,11 @@ def _http_urls(_context: click.Context, _option: click.Parameter, given: tuple[s
     help="Where a driver of Spark serves the metrics of its queries, such as http://127.0.0.1:9405/metrics. May be "
     "repeated.",
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page abort transactions and move groups.")
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="Let the page change the cluster: topics, records, groups, transactions, ACLs, users, quotas.",
+)
 def console(
     bootstrap: str, listen: str, hosts: tuple[str, ...], queries_at: tuple[str, ...], allow_changes: bool
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from oncelog import Producer
 from oncelog.admin import Admin
 from oncelog_console.limits import CALL_TIMEOUT_MS, PAGE_SECONDS, SHARED_SECONDS
 
@@ -34,6 +35,14 @@ class Link:
         """An admin client with its own connections, for long waits: a connection is answered in order. Raises
         ConfigError."""
         return Admin(self.bootstrap, **self._settings)
+
+    def new_producer(self) -> Producer:
+        """A producer for one record. Raises ConfigError."""
+        settings = {name: value for name, value in self._settings.items() if name != "default_api_timeout_ms"}
+        most = self._settings["default_api_timeout_ms"]
+        return Producer(
+            self.bootstrap, **settings | {"max_block_ms": most, "delivery_timeout_ms": most, "linger_ms": 0}
+        )
 
     async def admin(self) -> Admin:
         """The shared admin client. Raises KafkaError if no broker can be reached."""

@@ -74,6 +74,11 @@ def unchanged(text: str) -> Markup:
     return escape(text)
 
 
+def _pairs(names: list[str]) -> list[tuple[str, str]]:
+    """The choices of a field that are shown by their names."""
+    return [(name, name) for name in names]
+
+
 @cache
 def environment() -> Environment:
     made = Environment(
@@ -91,6 +96,7 @@ def environment() -> Environment:
         "bytes": byte_count,
         "moment": moment,
         "number": number,
+        "pairs": _pairs,
         "plural": plural,
         "short": short,
     }

@@ -17,10 +17,11 @@ What can be done from a shell. `oncelog COMMAND --help` says the same, and `once
 prints what makes a shell complete it. The commands speak Kafka's own requests; all but `serve`, `dump` and `cluster`
 work with Apache Kafka, too.
 
-Three options are the same wherever they stand: `-b`, `--bootstrap-server` (or `ONCELOG_BOOTSTRAP_SERVER`) says where
-the cluster is, `--command-config` names a properties file with Kafka's keys for who has to log in, and `-o`, `--output`
-chooses between a table, JSON, YAML and plain lines of tab-separated fields. Plain lines are for programs: they have no
-headings, and each command says below which fields they have, in this order; `-o table` has headings in a pipe, too.
+Four options are the same wherever they stand: `-b`, `--bootstrap-server` (or `ONCELOG_BOOTSTRAP_SERVER`) says where
+the cluster is, `--command-config` names a properties file with Kafka's keys for who has to log in, `--profile` names a
+[profile](#oncelog-profile-set) that has both, and `-o`, `--output` chooses between a table, JSON, YAML and plain lines
+of tab-separated fields. Plain lines are for programs: they have headings with `--headings` only, and each command says
+below which fields they have, in this order; `-o table` has headings in a pipe, too.
 
 Names, metadata and messages come from whoever may use the cluster. In tables, plain lines and messages, each character
 that a terminal would obey, or that shows nothing, is written as an escape (`\\x1b`, `\\u202e`, tabs and line breaks as

@@ -37,14 +37,15 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the codes of DescribeConfigs; a smaller code takes precedence, and a group's own
-    value over all."""
+    """The source of a value, with the codes of DescribeConfigs. Up to DEFAULT_CONFIG a smaller code takes precedence;
+    loggers and groups have sources of their own."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_GROUP_CONFIG = 8
 
 

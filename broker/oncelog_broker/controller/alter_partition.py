@@ -2,17 +2,19 @@
 
 Beyond Kafka there are four more proposals:
 
-- A leader whose disk has failed proposes the ISR without itself. The controller grants it if another replica of that
-  ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost records.
-- A leader with an offline log that is alone in sync proposes that same ISR with `is_log_offline`. Nobody leads then.
-  The ISR says whom to wait for, and an unclean election is possible.
+- A leader that cannot append (its disk is full) proposes the ISR without itself. The controller grants it if another
+  replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost
+  records.
+- A leader with an offline log gives the partition up: it proposes the ISR as it is with `is_log_offline`. Nobody leads
+  then, until a replica of that ISR reports an open log (`election.py`). The ISR says whom to wait for, and an unclean
+  election is possible.
 - A replica outside the ISR proposes the ISR as it is. It asks for a new leader epoch of the same leader, before its log
   restarts with fewer records than before. From then on the fetch offsets that it reported earlier do not count.
 - A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
   than the logs. The leader stays the same; the replicas compare their logs as after an election.
 
-The last two are not granted while an election must come first (`ClusterView.may_vouch`): the written state would count
-brokers as leader or in sync that were away and may have lost records.
+The last three are not granted while an election must come first (`ClusterView.may_vouch`): the written state would
+count brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Whether the sender, the only replica in sync, gives the partition up because its log is offline."""
+    """Whether the sender gives the partition up because its log is offline."""
     log_epoch: int = -1
     """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
 
@@ -91,8 +93,8 @@ def decide(
         return _above_a_log(view, key, proposal, controller_epoch)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
-    if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
-        return _given_up(known, key, proposal, controller_epoch)
+    if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
+        return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # proposed again, after a lost answer
     if proposal.partition_epoch < known.version:
@@ -113,10 +115,13 @@ def decide(
     return PartitionChange(key, elected, known.version)
 
 
-def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Remove the leader of a partition whose only replica in sync has an offline log."""
+def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
+    """Remove the leader of a partition, since its log is offline; the ISR stays."""
+    known = view.states[key]
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if not view.may_vouch(key):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "the ISR is about to change")
     state, epoch = known.state, known.state.leader_epoch + 1
     offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
     return PartitionChange(key, offline, known.version)

@@ -1,4 +1,5 @@
-"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open.
+"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open; and before
+replicas in sync are taken away by a reassignment, whether one of those that stay has its log open.
 
 `election.py` says which answers are missing. This module asks for them in the background, while the controller does
 other work. Each wait has an end:
@@ -20,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from oncelog_broker.controller.candidates import UNKNOWN, Answers, LogEnd, Question
-from oncelog_broker.controller.partition_decisions import is_led, questions, undecided
+from oncelog_broker.controller.partition_decisions import awaited, is_led, questions
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, shortened
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -126,7 +127,7 @@ class CandidateQuestions:
         stuck: list[PartitionKey] = []
         for key in list(term.undecided):
             await term.pause()
-            found = undecided(term.view, key)
+            found = awaited(term.view, key)
             if found is None:
                 self._is_decided(term, key)
                 known = term.view.states.get(key)
@@ -143,7 +144,7 @@ class CandidateQuestions:
                 del self._offline_since[key]
                 for broker in found.offline:
                     term.view.candidates.forget_answer(key, broker)
-                wanted += questions(term.view, key, undecided(term.view, key) or found)
+                wanted += questions(term.view, key, awaited(term.view, key) or found)
         if stuck:
             logger.warning(
                 "partitions have no leader: the present replicas in sync may have lost records, and absent ones may "

@@ -14,11 +14,14 @@ Rules:
 - Every present replica that is steady or has returned stays in the ISR after an election: it has everything that was
   acknowledged, and the new leader's high watermark waits for its first fetch. If the elected log then fails, another
   replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
-- If all of the ISR are unsure (every machine lost its power), the replica with the most records leads: the largest last
-  leader epoch, then the largest end offset, of all present replicas. They are asked first. Unsure replicas that are
-  away, and present replicas with offline logs, inside or outside the ISR, are waited for until `waits_for_absent` is
-  False. A replica of the ISR that has not returned at all may have everything, so it is waited for without a limit.
-  Meanwhile the state is not written: a write would vouch for the replicas that it names.
+- A leader whose log fails gives the partition up (`alter_partition.py`): nobody leads, and the ISR stays as it is. Only
+  a replica that has reported since that its log is open is elected then. A broker that has died, and whose session is
+  not over yet, does not answer: so the ISR never becomes such a broker alone.
+- If all of the ISR are unsure (their machines lost power, or their disks), the replica with the most records leads: the
+  largest last leader epoch, then the largest end offset, of all present replicas. They are asked first. All other
+  replicas, those that are away and those with offline logs, inside or outside the ISR, may have more, and are waited
+  for until `waits_for_absent` is False. A replica of the ISR that has not returned at all may have everything, so it is
+  waited for without a limit. Meanwhile the state is not written: a write would vouch for the replicas that it names.
 - A broker that is about to stop counts as away, with two exceptions: it keeps leading partitions that no other replica
   in sync can lead, and while it is registered no replica outside the ISR is elected, since it returns with everything.
 """
@@ -67,7 +70,7 @@ class Undecided(NamedTuple):
     ask: tuple[int, ...] = ()
     """Present brokers that must report their log ends first."""
     absent: tuple[int, ...] = ()
-    """Replicas that are away or offline, and may have lost records: they may still have more than the present ones."""
+    """Replicas that are away, about to stop, or offline: they may have more records than the present ones."""
     offline: tuple[int, ...] = ()
     """Present brokers with offline logs; they are asked again periodically."""
 
@@ -92,7 +95,7 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """Whether to wait for unsure replicas that are away, and for offline logs."""
+    """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR are unsure."""
 
     @property
     def state(self) -> PartitionState:
@@ -149,11 +152,12 @@ def outcome(election: Election) -> Outcome:
         election = election._replace(unclean=False)  # the replica that is stopping returns with everything
     if len(election.replicas) == 1:
         election = election._replace(log_end_of=_not_asked)  # the only replica leads, whatever its log holds
-    sure = _sure_replicas(election, has_staying=bool(staying))
-    if isinstance(sure, Undecided):
-        return sure
+    ends = _sure_replicas(election, has_staying=bool(staying))
+    sure = {broker: end for broker, end in ends.items() if end is not None}
     if any(broker in sure for broker in staying):
-        return _clean(election, sure, staying)
+        return _clean(election, sure, staying, in_sync=ends)
+    if len(sure) < len(ends):
+        return Undecided(ask=tuple(broker for broker in ends if broker not in sure))
     if sure:
         return _from_a_returned_replica(election, sure)
     decided = _unclean(election) if election.unclean else _from_an_unsure_replica(election)
@@ -185,9 +189,9 @@ def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | No
     return Decision(replace(election.state, isr=in_sync, controller_epoch=election.controller_epoch))
 
 
-def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd] | Undecided:
-    """The log ends of the ISR replicas that are there, have lost nothing, and are not offline; Undecided if they must
-    be asked first.
+def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd | None]:
+    """The log ends of the ISR replicas that are there, have lost nothing, and are not known to be offline; None if they
+    must be asked first.
 
     A steady replica is elected without questions, unless its partition was given up just before.
     """
@@ -195,15 +199,15 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
     present = [broker for broker in state.isr if election.is_there(broker) and not election.is_unsure(broker)]
     must_ask = state.leader == NO_LEADER or (not has_staying and len(state.isr) > 1)
     ends = {broker: election.log_end_of(broker) if must_ask else UNKNOWN for broker in present}
-    unasked = tuple(broker for broker, end in ends.items() if end is None)
-    if unasked:
-        return Undecided(ask=unasked)
-    return {broker: end for broker, end in ends.items() if end is not None and end != OFFLINE}
+    return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
 
-def _clean(election: Election, sure: Mapping[int, LogEnd], staying: Collection[int]) -> Decision:
-    """A steady replica leads. Returned replicas stay in sync with it."""
-    return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, sure)
+def _clean(
+    election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
+) -> Decision:
+    """A steady replica leads, as soon as one has answered: its broker was there all the time, so it has lost nothing.
+    Returned replicas, and those that have not answered yet, stay in sync with it."""
+    return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
 
 def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> Decision:
@@ -226,9 +230,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     """Every replica of the ISR may have lost records: the present replica with the most records leads, inside or
     outside the ISR.
 
-    None if a replica of the ISR that may have everything is away or offline: it is waited for without a limit. Unsure
-    replicas that are away, and replicas outside the ISR whose logs are offline, are waited for while
-    `waits_for_absent`: the ISR may have come back with empty disks.
+    None if a replica of the ISR that may have everything is away or offline: it is waited for without a limit. All
+    others that cannot lead now are waited for while `waits_for_absent`: the ISR may have come back with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -237,9 +240,9 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
         return contenders
-    absent = tuple(broker for broker in unsure if broker not in in_sync)
-    if UNKNOWN not in in_sync.values():  # otherwise replicas outside the ISR do not count, see `_contenders`
-        absent += tuple(broker for broker in election.offline if broker not in unsure)
+    # If one of the ISR cannot report its log end, replicas outside the ISR do not count: see `_contenders`.
+    counting = unsure if UNKNOWN in in_sync.values() else election.replicas
+    absent = tuple(broker for broker in counting if broker not in contenders)
     if absent and election.waits_for_absent:
         return Undecided(absent=absent, offline=election.offline)
     return _with_the_most(election, contenders, in_sync)

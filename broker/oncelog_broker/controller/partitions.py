@@ -13,8 +13,9 @@ from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.candidates import OFFLINE, Question
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
+from oncelog_broker.controller.election import Undecided
 from oncelog_broker.controller.partition_decisions import PartitionChange, questions, reassignment_change, undecided
-from oncelog_broker.controller.reassignment import begin
+from oncelog_broker.controller.reassignment import begin, staying_in_sync
 from oncelog_broker.controller.reconciler import MAX_ATTEMPTS, Reconciler, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.topic_room import TopicRoom
@@ -52,6 +53,8 @@ class PartitionController(Reconciler):
     ) -> list[KafkaError | None]:
         """Begin, replace or cancel the reassignment of partitions. For each: None if it is under way or done, or why it
         is refused."""
+        if self.questions is not None:
+            await self._ask_before_replicas_are_taken_away(wanted)
         async with self._turn:
             return await self._guarded(self._reassign(wanted, may_change_replication_factor))
 
@@ -91,6 +94,20 @@ class PartitionController(Reconciler):
                 await self.pause()
                 found = undecided(self.view, key, unclean=True)
                 asked += [] if found is None else questions(self.view, key, found)
+        for answers in await self.questions.ask(asked):
+            self._noted(answers)
+
+    async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
+        """Ask the replicas that would stay in sync whether their logs are open. The lock is free meanwhile."""
+        assert self.questions is not None
+        asked: list[Question] = []
+        async with self._turn:
+            if self._must_read_all:
+                await self._guarded(self._settle(()))
+            for key, target in wanted:
+                await self.pause()
+                ask = staying_in_sync(self.view, key, target)
+                asked += questions(self.view, key, Undecided(ask=ask)) if ask else []
         for answers in await self.questions.ask(asked):
             self._noted(answers)
 

@@ -17,7 +17,7 @@ from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.candidates import Answers
 from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.partition_decisions import PartitionChange, in_order, is_led, wanted_change
+from oncelog_broker.controller.partition_decisions import PartitionChange, awaited, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -60,7 +60,8 @@ class Reconciler:
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers, or for time to pass."""
+        """Partitions without a leader whose election waits for answers of brokers, or for time to pass; and partitions
+        that are being moved, where a replica of the target must answer first."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -243,8 +244,10 @@ class Reconciler:
             if change is not None:
                 changes.append(change)
             is_unled = change is None or change.state.leader == NO_LEADER
-            if is_unled and self.questions is not None and key in self.view.states and not is_led(self.view, key):
-                self.undecided.add(key)
+            if is_unled and self.questions is not None and key in self.view.states:
+                must_confirm = self._is_reassigned(key) and awaited(self.view, key) is not None
+                if must_confirm or not is_led(self.view, key):
+                    self.undecided.add(key)
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:

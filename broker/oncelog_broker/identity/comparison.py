@@ -105,6 +105,8 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if note is None or store.cluster_id is None:
         return Age.UNKNOWN
     is_same_store = not note.store_id or not store.store_id or note.store_id == store.store_id
+    if store.kind.is_shared and not note.process and not note.is_of(store.nonce):
+        return Age.NEW
     if note.is_of(store.nonce):
         is_older = is_same_store and (store.registration < note.registration or store.zxid < note.zxid)
         return Age.STORE_OLDER if is_older else Age.CURRENT
@@ -245,7 +247,13 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
 def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
     store = facts.store
     is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind.is_shared
-    if ages and is_right_kind and all(each in (Age.CURRENT, Age.UNKNOWN) for each in ages.values()):
+    if Age.NEW in ages.values() and Age.CURRENT not in ages.values() and store.registration != NEVER:
+        found.warnings.append(
+            f"{_listed([path for path, each in ages.items() if each is Age.NEW])} is new, and this broker had other "
+            "data directories. The broker's logs count as unsure: replicas that have all records lead"
+        )
+        found.is_unsure = True
+    if ages and is_right_kind and all(each in (Age.CURRENT, Age.NEW, Age.UNKNOWN) for each in ages.values()):
         return
     if past is Past.MEMBER and store.kind is StoreKind.EMBEDDED:
         _refuse_to_be_alone(facts, found)

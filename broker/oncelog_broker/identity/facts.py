@@ -96,6 +96,8 @@ class Age(Enum):
 
     CURRENT = auto()
     """The process that registered last had the directory."""
+    NEW = auto()
+    """No process has registered with the directory yet: each that was about to ended before."""
     UNKNOWN = auto()
     """The note and the store do not say."""
     OLDER = auto()

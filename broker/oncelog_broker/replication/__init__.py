@@ -11,6 +11,7 @@ transaction to its append).
 
 All partitions of this broker: `replicas` keeps them in step with the cluster image, `image_changes` applies large
 changes in slices, `log_opener` opens and closes their logs, `offline_log_recovery` reopens logs after a disk failure,
+`leader_check` asks leaders whether they lead before records are discarded,
 `lost_epochs` lists partitions whose log knows a newer leader epoch than the metadata, `epoch_raiser` asks the
 controller for a higher one, `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller
 (AlterPartition), `peers` sends requests to other brokers. At startup `startup_logs` lists the logs that a new cluster

@@ -230,12 +230,14 @@ class Partition(Replica):
     ) -> tuple[int, ...] | None:
         """The ISR to propose, None if nothing is to change or a proposal is open.
 
-        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log is
-        offline, or refuses appends, proposes an ISR without itself, and so resigns.
+        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log refuses
+        appends proposes an ISR without itself, and so resigns; alone in sync, it lets others join first, since it may
+        not try another append before they do (min.insync.replicas). One whose log is offline proposes nothing: it gives
+        the partition up (`IsrKeeper`).
         """
-        if self.is_resigned or self.in_sync.proposed is not None:
+        if self.is_resigned or self.in_sync.proposed is not None or self.log.is_offline:
             return None
-        if self.log.is_offline or self.log.refuses_appends:
+        if self.log.refuses_appends and len(self.isr) > 1:
             return changed_isr(self.isr, [self.broker_id], ())
         joining = [
             broker_id

@@ -22,6 +22,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.image_changes import ImageChanges
+from oncelog_broker.replication.leader_check import Led
 from oncelog_broker.replication.log_opener import LogOpener, Opened
 from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
@@ -51,7 +52,7 @@ class Fetching(Protocol):
         """Stop fetching the partition."""
 
     def restart_log(self, partition: Partition) -> None:
-        """Delete and re-create the replica's log in the background, then call `Replicas.on_truncated`."""
+        """Delete and re-create the replica's log as soon as its leader answers, then call `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
         """Whether the leader answers, so that this follower is up to date."""
@@ -242,17 +243,14 @@ class Replicas:
         return partition.log.latest_epoch, partition.log.log_end_offset
 
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Partitions that the image assigns this broker to lead although their log could not be opened, or failed while
-        this broker was the only member of the ISR: topic, partition and state. (Otherwise the leader has proposed an
-        ISR without itself.)"""
+        """Partitions that the image assigns this broker to lead although their log could not be opened, or has failed:
+        topic, partition and state."""
         failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
         for key in (*self._offline, *failed):
             name, index = key
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
-            if topic is None or state is None or not isinstance(self._role_in(state), Lead):
-                continue
-            if key in self._offline or state.isr == (self._broker_id,):
+            if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
@@ -273,11 +271,14 @@ class Replicas:
             if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
                 yield key
 
-    def may_begin_again(self, name: str, index: int) -> bool:
-        """Whether such a log may be reopened (`Replica.may_begin_again`). A log not opened since the broker started, or
-        since the last failed attempt, may: no leader knows its end."""
+    def may_begin_again(self, name: str, index: int) -> Led | None:
+        """By whom such a log is led if it may be reopened in this leader epoch (`Replica.may_begin_again`), once that
+        leader has confirmed it; None if it may not. A log not opened since the broker started, or since the last failed
+        attempt, may: no leader knows its end."""
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
-        return state is not None and (partition is None or partition.may_begin_again(state.leader_epoch))
+        if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
+            return None
+        return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
         """Stop fetching for failed logs. Since nothing is written, their fetches would tell the leader the old log end;
@@ -494,11 +495,13 @@ class Replicas:
         key = (partition.topic, partition.index)
         if key not in self._doubted:
             return False
-        self._doubted.discard(key)
         log = partition.log
         is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
         was_compacted = log.config.is_compacted or log.state.cleaner_checkpoint is not None
-        return is_short and was_compacted and not role.is_in_sync and not log.is_offline
+        must_restart = is_short and was_compacted and not role.is_in_sync and not log.is_offline
+        if not must_restart:
+            self._doubted.discard(key)
+        return must_restart
 
     def on_truncated(self, partition: Partition) -> None:
         """Continue after a truncation: this broker may have been elected meanwhile, or the partition deleted."""
@@ -506,6 +509,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
+        self._doubted.discard(key)  # nothing else is cut before a log that is to be restarted
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):

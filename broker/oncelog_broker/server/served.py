@@ -113,6 +113,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
         _served("access", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
         _served("access", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+        _served("cluster", ApiKey.UPDATE_FEATURES, 0, 2),
         _served("dispatch", ApiKey.ENVELOPE, 0, 0, is_for_brokers=True),
         _served("cluster", ApiKey.DESCRIBE_CLUSTER, 0, 2),
         _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
@@ -120,6 +121,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }

@@ -79,6 +79,11 @@ class ConfigResource(NamedTuple):
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
+    def broker_logger(cls, node_id: int) -> ConfigResource:
+        """The loggers of one broker: a key is the name of a logger, its value a level."""
+        return cls(ResourceType.BROKER_LOGGER, str(node_id))
+
+    @classmethod
     def group(cls, group_id: str) -> ConfigResource:
         """The settings of a group of the consumer protocol; the group need not exist."""
         return cls(ResourceType.GROUP, group_id)

@@ -2,11 +2,13 @@
 
 `main` finds commands by name and imports only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
 `txns`, `log_dirs`, `reassign` (with `reassignment_throttle`), `explain`, `users`, `acls`, `quotas`, `configs`, `ping`,
-`top` (with `top_snapshot`), `bench` (with `bench_loads` and `bench_report`), `completion`. Shared: `running` turns
-errors into messages and exit codes, `command_config` reads connection settings, `patience` reports why a command makes
-no progress, `output` prints tables, `options` and `targets` are command line arguments, `standard_input` reads without
-blocking, `streams` handles closed or full standard streams, `held_offsets` finds pending offsets of transactions. Pure:
-`group_tables` (the tables of `groups describe`), `transaction_words` (descriptions of open transactions), `offsets`,
-`text_records`, `json_records`, `reset_plan` (the new offsets of `groups reset`; `group_positions` queries the cluster
-for them) and `reassignment_plan` (the plan of `reassign`).
+`profile` (with `profiles`), `top` (with `top_snapshot`), `deletions` (of records and offsets), `bench` (with
+`bench_loads` and `bench_report`), `completion`. Shared: `running` turns errors into messages and exit codes,
+`command_config` reads connection settings, `patience` reports why a command makes no progress, `output` prints tables,
+`options` and `targets` are command line arguments, `standard_input` reads without blocking, `value_formats` and
+`value_codecs` turn keys and values of `consume` and `produce` into JSON and back, `streams` handles closed or full
+standard streams, `held_offsets` finds pending offsets of transactions. Pure: `group_tables` (the tables of `groups
+describe`), `transaction_words` (descriptions of open transactions), `offsets`, `text_records`, `json_records`,
+`reset_plan` (the new offsets of `groups reset`; `group_positions` queries the cluster for them) and `reassignment_plan`
+(the plan of `reassign`).
 """

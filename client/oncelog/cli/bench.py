@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
 REPORT_SECONDS: Final = 0.25
+FIGURE_COLUMNS: Final = ("Figure", "Value")
 MAX_SIZE: Final = 100 << 20
 
 settings_option: Final = click.option(
@@ -180,8 +181,8 @@ def _show(measured: Measured, output: str | None) -> None:
         case "json":
             show_document(measured.as_json())
         case "plain":
-            show_plain(measured.figures())
+            show_plain(measured.figures(), FIGURE_COLUMNS)
         case _:
-            show_table(("Figure", "Value"), [(name, f"{value:,}") for name, value in measured.figures()])
+            show_table(FIGURE_COLUMNS, [(name, f"{value:,}") for name, value in measured.figures()])
             if measured.waits.count:
                 show_table((f"Until {measured.what}", "Count", ""), histogram_rows(measured.waits))

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import click
 
+from oncelog.cli.profiles import of_profile
+
 SETTINGS: Final = "oncelog.cli.command_config"
 """The key of the settings in the `meta` of click's context."""
 
@@ -71,10 +73,11 @@ def connection_settings() -> dict[str, Any]:
 
 def take_over(context: click.Context, _: click.Parameter, path: Path | None) -> None:
     """The option's callback."""
+    path = of_profile(context, "command_config", path, "command_config")
     if path is None:
         return
     try:
-        context.meta[SETTINGS] = settings_of(read_properties(path.read_text()))
+        context.meta[SETTINGS] = settings_of(read_properties(Path(path).read_text()))
     except (OSError, ValueError) as error:
         raise click.BadParameter(f"{path}: {error}") from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
@@ -24,22 +25,58 @@ SOURCES: Final = {
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
     "STATIC_BROKER_CONFIG": "file",
     "DEFAULT_CONFIG": "default",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "this process",
 }
 """The source of a value, in words."""
 COLUMNS: Final = (*map(Column.headed, ("Resource", "Key", "Value", "Source")), Column("read_only", "Read only"))
 DOCUMENTATION: Final = Column.headed("Documentation")
 
 
+class Named(NamedTuple):
+    """The resources that the options name: topics, ids of brokers, ids of brokers whose loggers are meant, and whether
+    the settings of all brokers are."""
+
+    topics: tuple[str, ...]
+    brokers: tuple[int, ...]
+    loggers: tuple[int, ...]
+    is_default: bool
+
+    def resources(self) -> list[ConfigResource]:
+        """The resources, without duplicates. Raises UsageError if none is named."""
+        from oncelog.admin.resources import ConfigResource
+
+        named = [
+            *map(ConfigResource.topic, self.topics),
+            *map(ConfigResource.broker, self.brokers),
+            *map(ConfigResource.broker_logger, self.loggers),
+        ]
+        if self.is_default:
+            named.append(ConfigResource.broker())
+        if not named:
+            raise click.UsageError("whose settings? --topic, --broker, --loggers or --all-brokers is needed")
+        return list(dict.fromkeys(named))
+
+
 def whose(command: F) -> F:
-    """The options that select resources: `topics`, `brokers`, `is_default`."""
+    """The options that select resources, as the argument `named` of the command."""
+
+    @wraps(command)
+    def with_named(
+        topics: tuple[str, ...], brokers: tuple[int, ...], loggers: tuple[int, ...], is_default: bool, **others: Any
+    ) -> Any:
+        return command(named=Named(topics, brokers, loggers, is_default), **others)
+
+    made: Any = with_named
     for option in (
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be repeated."),
         click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
                      help="Of this broker. May be repeated."),
+        click.option("--loggers", "loggers", type=click.IntRange(min=0), multiple=True, metavar="ID",
+                     help="The levels of the loggers of this broker, until it ends. May be repeated."),
         click.option("--all-brokers", "is_default", is_flag=True, help="What holds for every broker without its own."),
     ):  # fmt: skip
-        command = option(command)
-    return command
+        made = option(made)
+    return cast(F, made)
 
 
 @click.group()
@@ -56,9 +93,7 @@ def configs() -> None:
 @click.option("--documentation", "with_documentation", is_flag=True, help="What each is for.")
 def describe(
     keys: tuple[str, ...],
-    topics: tuple[str, ...],
-    brokers: tuple[int, ...],
-    is_default: bool,
+    named: Named,
     bootstrap: str,
     output: str | None,
     shows_all: bool,
@@ -69,13 +104,13 @@ def describe(
     Plain output: resource, key, value, where it comes from, whether it can be changed while the broker runs; and
     documentation, if that is asked for.
     """
-    resources = _resources(topics, brokers, is_default)
+    resources = named.resources()
 
     async def command() -> dict[ConfigResource, dict[str, ConfigEntry]]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await check_brokers(admin, brokers)
+            await check_brokers(admin, named.brokers + named.loggers)
             return await admin.describe_configs(
                 resources, keys=list(keys) or None, include_documentation=with_documentation
             )
@@ -99,9 +134,7 @@ def describe(
 @click.option("--check", is_flag=True, help="Change nothing, and say whether it would be allowed.")
 def set_(
     assignments: tuple[tuple[str, str], ...],
-    topics: tuple[str, ...],
-    brokers: tuple[int, ...],
-    is_default: bool,
+    named: Named,
     bootstrap: str,
     check: bool,
 ) -> None:
@@ -109,7 +142,7 @@ def set_(
     from oncelog.admin.resources import AlterConfig
 
     changes = [AlterConfig(key, value) for key, value in assignments]
-    _alter(_resources(topics, brokers, is_default), brokers, changes, bootstrap, check=check)
+    _alter(named, changes, bootstrap, check=check)
 
 
 @configs.command()
@@ -119,9 +152,7 @@ def set_(
 @click.option("--check", is_flag=True, help="Change nothing, and say whether it would be allowed.")
 def delete(
     keys: tuple[str, ...],
-    topics: tuple[str, ...],
-    brokers: tuple[int, ...],
-    is_default: bool,
+    named: Named,
     bootstrap: str,
     check: bool,
 ) -> None:
@@ -129,38 +160,21 @@ def delete(
     from oncelog.admin.resources import AlterConfig, AlterOperation
 
     changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]
-    _alter(_resources(topics, brokers, is_default), brokers, changes, bootstrap, check=check)
+    _alter(named, changes, bootstrap, check=check)
 
 
-def _alter(
-    resources: list[ConfigResource],
-    brokers: tuple[int, ...],
-    changes: list[AlterConfig],
-    bootstrap: str,
-    *,
-    check: bool,
-) -> None:
+def _alter(named: Named, changes: list[AlterConfig], bootstrap: str, *, check: bool) -> None:
+    resources = named.resources()
+
     async def command() -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await check_brokers(admin, brokers)
+            await check_brokers(admin, named.brokers + named.loggers)
             await admin.incremental_alter_configs(dict.fromkeys(resources, changes), validate_only=check)
 
     run(command, bootstrap)
     tell(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}")
-
-
-def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bool) -> list[ConfigResource]:
-    """The resources, without duplicates. Raises UsageError if none is named."""
-    from oncelog.admin.resources import ConfigResource
-
-    named = [ConfigResource.topic(name) for name in topics] + [ConfigResource.broker(node_id) for node_id in brokers]
-    if is_default:
-        named.append(ConfigResource.broker())
-    if not named:
-        raise click.UsageError("whose settings? --topic, --broker or --all-brokers is needed")
-    return list(dict.fromkeys(named))
 
 
 def rows_of(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from oncelog.cli.json_records import format_json
+from oncelog.cli.json_records import as_json, format_json
 from oncelog.cli.offsets import AtTime, Earliest, Latest, Position, out_of_range, parse_position, resolve
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
 from oncelog.cli.output import tell
 from oncelog.cli.running import run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 from oncelog.cli.text_records import OutputRecord, Template, escaped_bytes, line_template
+from oncelog.cli.value_formats import READ, Formats, format_options, formats_of
 from oncelog.escaping import visible_bytes
 
 if TYPE_CHECKING:
+    from oncelog.cli.value_codecs import Decoder
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
 
@@ -65,7 +69,16 @@ class Range:
 )
 @click.option("--format", "template", help=r"Print this instead, such as '{timestamp} {key}={value}\n', see below.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, which `oncelog produce --json` reads.")
+@click.option("--output", "-o", type=click.Choice(["plain", "json", "yaml"]), help="json is --json. Default: plain.")
 @click.option("--base64", is_flag=True, help="With --json: always base64. Default: only what is not UTF-8.")
+@format_options(READ)
+@click.option(
+    "--invalid",
+    type=click.Choice(["fail", "bytes"]),
+    default="fail",
+    show_default=True,
+    help="What to do with keys and values that are not of their format: end, or print them as they are.",
+)
 @click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="Any setting of the consumer.")
 def consume(
     targets: tuple[Target, ...],
@@ -81,7 +94,15 @@ def consume(
     null_value: bytes,
     template: str | None,
     is_json: bool,
+    output: str | None,
     base64: bool,
+    key_format: str,
+    value_format: str,
+    registry: str | None,
+    key_schema: Path | None,
+    value_schema: Path | None,
+    message: str | None,
+    invalid: str,
     settings: tuple[tuple[str, str], ...],
 ) -> None:
     """Print the records of topics, or of single partitions.
@@ -102,19 +123,29 @@ def consume(
     Fields of --format: topic, partition, offset, timestamp, timestamp_ms, key, value, headers;
     escapes \\n \\t \\0 \\xHH.
 
+    --value and --key say what keys and values are: bytes, json, msgpack, numbers as Java's serializers write them
+    (short, integer, long, float, double), or of a schema (avro, json-schema, protobuf), and are printed as JSON then.
+    With --registry, the id of the schema stands before them (registry: of whatever type the schema is); with
+    --value-schema they are of the schema in a file.
+
     \b
       oncelog consume greetings --from -10 --follow
       oncelog consume orders:2 --from 1h --json
+      oncelog consume orders --value avro --registry http://127.0.0.1:8081
     """
+    formats = formats_of(key_format, value_format, registry, key_schema, value_schema, message)
+    is_json = is_json or output == "json"
     flags = key_separator is not None or timestamps or offsets or headers
-    if sum((flags, template is not None, is_json)) > 1:
-        raise click.UsageError("--format, --json, and the flags for columns exclude each other")
-    if base64 and not is_json:
+    if sum((flags, template is not None, is_json, output == "yaml")) > 1:
+        raise click.UsageError("--format, --json, --output yaml, and the flags for columns exclude each other")
+    if base64 and not is_json and output != "yaml":
         raise click.UsageError("--base64 is a choice of --json")
     if is_following and end is not None:
         raise click.UsageError("--follow has no end: leave out --to")
     if is_json:
         render: Render = lambda record: format_json(record, base64=base64)  # noqa: E731
+    elif output == "yaml":
+        render = lambda record: _as_yaml(record, base64=base64)  # noqa: E731
     else:
         columns = {"timestamps": timestamps, "offsets": offsets, "headers": headers}
         try:
@@ -124,19 +155,40 @@ def consume(
             raise click.UsageError(str(error)) from error
     wanted = Range(start or Earliest(), end, count, is_following)
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
-    run(lambda: _consume(bootstrap, targets, wanted, render, options), bootstrap)
+    run(lambda: _consume(bootstrap, targets, wanted, render, formats, invalid == "bytes", options), bootstrap)
 
 
 async def _consume(
-    bootstrap: str, targets: Sequence[Target], wanted: Range, render: Render, options: dict[str, Any]
+    bootstrap: str,
+    targets: Sequence[Target],
+    wanted: Range,
+    render: Render,
+    formats: Formats,
+    raw_if_invalid: bool,
+    options: dict[str, Any],
 ) -> None:
     """Raises KafkaError, UsageError for a partition that does not exist, BrokenPipeError."""
     from oncelog.consumer.consumer import Consumer
 
-    async with Consumer(bootstrap, **options) as consumer:
+    async with Consumer(bootstrap, **options) as consumer, AsyncExitStack() as stack:
+        decoder: Decoder | None = None
+        if not formats.is_plain:
+            from oncelog.cli.value_codecs import opened_decoder
+
+            decoder = await stack.enter_async_context(
+                opened_decoder(formats, raw_if_invalid=raw_if_invalid, complain=lambda what: tell(f"oncelog: {what}"))
+            )
         partitions = await _partitions(bootstrap, targets, options)
         ends = await _seek(consumer, partitions, wanted)
-        await _print_records(consumer, ends, wanted, render, sys.stdout.buffer)
+        await _print_records(consumer, ends, wanted, render, decoder, sys.stdout.buffer)
+
+
+def _as_yaml(record: OutputRecord, *, base64: bool) -> bytes:
+    """A record as a YAML document with the fields of --json."""
+    import yaml
+
+    text: str = yaml.safe_dump(as_json(record, base64=base64), sort_keys=False, allow_unicode=False, width=120)
+    return f"---\n{text}".encode()
 
 
 async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[str, Any]) -> list[TopicPartition]:
@@ -182,17 +234,26 @@ async def _seek(
 
 
 async def _print_records(
-    consumer: Consumer, ends: dict[TopicPartition, int | None], wanted: Range, render: Render, output: BinaryIO
+    consumer: Consumer,
+    ends: dict[TopicPartition, int | None],
+    wanted: Range,
+    render: Render,
+    decoder: Decoder | None,
+    output: BinaryIO,
 ) -> None:
-    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError,
-    BrokenPipeError."""
+    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError (for one
+    SerializationError), BrokenPipeError."""
     left = wanted.count
     while await _drop_finished(consumer, ends):
         for partition, records in (await consumer.poll(POLL_MS, left)).items():
             end = ends[partition]
             if end is not None and records[-1].offset >= end:
                 records = [record for record in records if record.offset < end]
-            output.write(b"".join(map(render, records)))
+            if decoder is None:
+                output.write(b"".join(map(render, records)))
+            else:
+                for record in records:
+                    output.write(render(await decoder.record(record)))
             if left is not None:
                 left -= len(records)
         output.flush()

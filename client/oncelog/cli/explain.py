@@ -35,6 +35,16 @@ PLAIN_FIELDS: Final = (
     "ends_by_ms",
     "hangs",
 )
+PLAIN_COLUMNS: Final = (
+    "Topic",
+    "Partition",
+    "Last stable offset",
+    "High watermark",
+    *(name.replace("_", " ").capitalize() for name in PLAIN_FIELDS),
+    "Groups",
+    "Held by",
+    "Ends by ms",
+)
 
 
 @click.command()
@@ -70,7 +80,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
         case "json":
             show_document([as_json(each, held) for each in explained])
         case "plain":
-            show_plain([_plain_row(each, held) for each in explained])
+            show_plain([_plain_row(each, held) for each in explained], PLAIN_COLUMNS)
         case _:
             from oncelog.clock import now_ms
 

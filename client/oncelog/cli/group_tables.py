@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.cli import held_offsets
+from oncelog.cli.output import count
 
 if TYPE_CHECKING:
     from oncelog.admin.groups import GroupMember
@@ -17,6 +18,7 @@ Row = tuple[Any, ...]
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
 HELD_COLUMN: Final = "Offset held by"
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Instance", "Partitions")
+PLAIN_COLUMNS: Final = ("Group", "State", *PARTITION_COLUMNS, "Instance", HELD_COLUMN, "Ends by (ms)")
 NOT_KNOWN: Final = "an open transaction"
 """Shown if the transactional id is unknown."""
 
@@ -59,6 +61,20 @@ def plain_rows(positions: GroupPositions) -> Iterator[Row]:
         yield (*head, *(None,) * 11)
 
 
+def lag_of(positions: GroupPositions) -> int | None:
+    """The sum of the lag of all partitions whose lag is known; None if none is."""
+    known = [row.lag for row in positions.rows if row.lag is not None]
+    return sum(known) if known else None
+
+
+def sum_of_lag(positions: GroupPositions) -> str:
+    """A sentence with the sum of the lag, and with the number of partitions whose lag is not known."""
+    unknown = sum(row.lag is None for row in positions.rows)
+    lag = lag_of(positions)
+    told = f"{positions.group.group_id}: lag {'-' if lag is None else lag} in {count(len(positions.rows), 'partition')}"
+    return f"{told}, of which {unknown} have committed nothing" if unknown else told
+
+
 def as_json(positions: GroupPositions) -> dict[str, Any]:
     """The complete result, for programs."""
     group = positions.group
@@ -69,6 +85,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
         "protocol": group.protocol,
         "group_type": group.group_type,
         "coordinator": group.coordinator_id,
+        "lag": lag_of(positions),
         "members": [
             {
                 "member": member.member_id,

@@ -1,4 +1,4 @@
-"""`oncelog groups`: list, describe with lag, reset offsets, delete."""
+"""`oncelog groups`: list, describe with lag, reset offsets, delete; delete-offsets is in deletions.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import click
 
 from oncelog.cli import group_tables, held_offsets
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.deletions import delete_offsets
 from oncelog.cli.group_positions import GroupPositions, planned, positions_of
-from oncelog.cli.group_tables import MEMBER_COLUMNS
+from oncelog.cli.group_tables import MEMBER_COLUMNS, PLAIN_COLUMNS
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import (
     Column,
@@ -40,6 +41,9 @@ PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed
 @click.group()
 def groups() -> None:
     """List, describe, reset and delete consumer groups."""
+
+
+groups.add_command(delete_offsets)
 
 
 @groups.command(name="list")
@@ -77,7 +81,8 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
     member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
     ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
-    is a line with "-" for missing values.
+    is a line with "-" for missing values. The sum of the lag of a group is told below its table, in plain output on
+    standard error.
     """
 
     async def command() -> list[GroupPositions]:
@@ -91,7 +96,10 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
         case "json":
             show_document([group_tables.as_json(each) for each in described])
         case "plain":
-            show_plain([row for each in described for row in group_tables.plain_rows(each)])
+            show_plain([row for each in described for row in group_tables.plain_rows(each)], PLAIN_COLUMNS)
+            for each in described:
+                if each.rows:
+                    tell(group_tables.sum_of_lag(each))
         case _:
             for each in described:
                 _show(each)
@@ -105,6 +113,8 @@ def _show(positions: GroupPositions) -> None:
     from oncelog.clock import now_ms
 
     show_table(*group_tables.partition_table(positions), *group_tables.title(positions))
+    if positions.rows:
+        say(group_tables.sum_of_lag(positions))
     if positions.group.members:
         show_table(MEMBER_COLUMNS, group_tables.member_table(positions), "Members")
     for line in held_offsets.text(positions.held, now_ms()):

@@ -5,14 +5,15 @@
 
 Key, value and header values are text, or base64 all together where `encoding` says so, or null. Producing needs
 nothing but the fields that matter: `{"value": "hello"}` is a record. `topic` and `offset` are ignored there, so that
-the output of one command is the input of the other. Headers may also be an object, where no name occurs twice.
+the output of one command is the input of the other. A key or value of a format such
+as Avro is any JSON in both. Headers may also be an object, where no name occurs twice.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
 from oncelog.cli.text_records import InputRecord, OutputRecord
@@ -34,11 +35,12 @@ def format_json(record: OutputRecord, *, base64: bool) -> bytes:
 def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:
     """The fields of a line, see the module."""
     encoding: Encoding = "base64" if base64 else "utf-8"
+    decoded: Mapping[str, Any] = getattr(record, "decoded", {})
     try:
-        contents = _contents(record, encoding)
+        contents = _contents(record, encoding, decoded)
     except UnicodeDecodeError:
         encoding = "base64"
-        contents = _contents(record, encoding)
+        contents = _contents(record, encoding, decoded)
     return {
         "topic": record.topic,
         "partition": record.partition,
@@ -49,7 +51,7 @@ def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:
     }
 
 
-def _contents(record: OutputRecord, encoding: Encoding) -> dict[str, Any]:
+def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, Any]) -> dict[str, Any]:
     """Raises UnicodeDecodeError."""
 
     def text(data: bytes | None) -> str | None:
@@ -58,14 +60,15 @@ def _contents(record: OutputRecord, encoding: Encoding) -> dict[str, Any]:
         return data.decode() if encoding == "utf-8" else b64encode(data).decode()
 
     return {
-        "key": text(record.key),
-        "value": text(record.value),
+        "key": decoded["key"] if "key" in decoded else text(record.key),
+        "value": decoded["value"] if "value" in decoded else text(record.value),
         "headers": [[name, text(value)] for name, value in record.headers],
     }
 
 
-def parse_json(line: bytes) -> InputRecord:
-    """The record that a line of JSON describes. Raises ValueError that says which field is wrong."""
+def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
+    """The record that a line of JSON describes. `as_json` names `key` or `value` where its format takes any JSON.
+    Raises ValueError that says which field is wrong."""
     try:
         fields = json.loads(line)
     except RecursionError:
@@ -81,8 +84,8 @@ def parse_json(line: bytes) -> InputRecord:
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding is one of {', '.join(ENCODINGS)}")
 
-    def content(name: str, value: object) -> bytes | None:
-        return _content(name, value, encoding)
+    def content(name: str, value: object) -> Any:
+        return value if name in as_json else _content(name, value, encoding)
 
     return InputRecord(
         content("key", fields.get("key")),

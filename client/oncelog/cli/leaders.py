@@ -11,7 +11,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, confirmed, count, say, show_rows, tell
+from oncelog.cli.output import Column, chosen_format, confirmed, count, say, show_rows, tell
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = tuple(
     map(Column.headed, ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by others"))
 )
+ELECTED_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition")))
 Row = tuple[int, int, int, int, int, int]
 
 
@@ -72,14 +73,23 @@ def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
 @leaders.command()
 @click.argument("targets", nargs=-1, type=TARGET, metavar="[TOPIC[:PARTITION]]...")
 @bootstrap_option
+@output_option
 @click.option("--unclean", is_flag=True, help="Elect a replica that may lack records, where none in sync is left.")
 @click.option("--yes", "-y", is_flag=True, help="With --unclean: do not ask.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="How long it may take. Default: 60000.")
-def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool, timeout_ms: int | None) -> None:
+def elect(
+    targets: tuple[Target, ...],
+    bootstrap: str,
+    output: str | None,
+    unclean: bool,
+    yes: bool,
+    timeout_ms: int | None,
+) -> None:
     """Elect the preferred leaders of these topics and partitions, or of all.
 
     A preferred replica that is out of sync is not elected, and reported. With --unclean, partitions without a leader
-    get one that may lack records: those are lost then, so topics or partitions must be named.
+    get one that may lack records: those are lost then, so topics or partitions must be named. Plain output: the
+    partitions with another leader than before, as TOPIC-PARTITION.
     """
     if unclean and not targets:
         raise click.UsageError("--unclean may lose records: name the topics or partitions")
@@ -99,6 +109,9 @@ def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool,
             return await admin.elect_leaders(kind, partitions, timeout_ms=timeout_ms)
 
     elected = run(command, bootstrap)
-    for partition in elected:
-        say(str(partition))
+    if chosen_format(output) == "plain":
+        for partition in elected:
+            say(str(partition))
+    else:
+        show_rows(ELECTED_COLUMNS, elected, output)
     tell(f"{count(len(elected), 'partition')} with another leader than before")

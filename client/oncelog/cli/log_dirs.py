@@ -44,13 +44,14 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
 
     found = run(command, bootstrap)
     rows = _rows_of_partitions(found) if by_partition else _rows(found)
+    columns = PARTITION_COLUMNS if by_partition else COLUMNS
     match chosen_format(output):
         case "json":
             show_document(_json(found))
         case "plain":
-            show_plain(rows)
+            show_plain(rows, columns)
         case _:
-            show_table(PARTITION_COLUMNS if by_partition else COLUMNS, rows)
+            show_table(columns, rows)
 
 
 def _rows(found: Found) -> list[tuple[object, ...]]:

@@ -35,6 +35,7 @@ BUILT_IN: Final = {
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
+    "profile": "oncelog.cli.profile:profile",
     "ping": "oncelog.cli.ping:ping",
     "users": "oncelog.cli.users:users",
     "quotas": "oncelog.cli.quotas:quotas",
@@ -112,8 +113,8 @@ def _load(name: str, target: str) -> click.Command:
 def cli() -> None:
     """oncelog: a Kafka-protocol event log.
 
-    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server or
-    ONCELOG_BOOTSTRAP_SERVER.
+    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server,
+    ONCELOG_BOOTSTRAP_SERVER or a profile (oncelog profile --help).
     """
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from oncelog.cli.command_config import connection_settings, take_over
-from oncelog.cli.output import OUTPUTS, chosen_document
+from oncelog.cli.output import OUTPUTS, chosen_document, wish_headings
+from oncelog.cli.profiles import choose_profile, of_profile
 
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +25,7 @@ _bootstrap: Final = click.option(
     default=DEFAULT_BOOTSTRAP,
     show_default=True,
     show_envvar=True,
+    callback=lambda context, _, value: of_profile(context, "bootstrap", value, "bootstrap_servers"),
     metavar="HOST:PORT,...",
     help="A broker of the cluster, or several.",
 )
@@ -39,18 +41,42 @@ _command_config: Final = click.option(
 )
 
 
+_profile: Final = click.option(
+    "--profile",
+    envvar="ONCELOG_PROFILE",
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=choose_profile,
+    metavar="NAME",
+    help="The profile of a cluster, see `oncelog profile`. Default: the current one.",
+)
+
+
 def bootstrap_option(command: F) -> F:
     """Which brokers, and how to connect to them: clients get `connection_settings`."""
-    return _bootstrap(_command_config(command))
+    return _bootstrap(_command_config(_profile(command)))
 
 
-output_option: Final = click.option(
+_output: Final = click.option(
     "--output",
     "-o",
     type=click.Choice(OUTPUTS),
     callback=chosen_document,
     help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
 )
+_headings: Final = click.option(
+    "--headings",
+    is_flag=True,
+    expose_value=False,
+    callback=wish_headings,
+    help="With plain output: first a line with the names of the fields.",
+)
+
+
+def output_option(command: F) -> F:
+    """How to print; `output` has the module that does."""
+    return _output(_headings(command))
 
 
 def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:

@@ -24,6 +24,7 @@ YAML: Final = "yaml"
 OUTPUTS: Final = ("table", JSON, YAML, "plain")
 YAML_CHOSEN: Final = "oncelog.yaml"
 """The key in click's context, for the command and its parents."""
+HEADINGS_WISHED: Final = "oncelog.headings"
 
 
 def _as_it_is(value: Any) -> object:
@@ -56,6 +57,12 @@ def chosen_document(context: click.Context, _: click.Parameter, value: str | Non
     return value
 
 
+def wish_headings(context: click.Context, _: click.Parameter, value: bool) -> None:
+    """A callback for click that handles --headings."""
+    if value:
+        context.meta[HEADINGS_WISHED] = True
+
+
 def show_document(value: Any) -> None:
     """Print one document in the format of --output."""
     context = click.get_current_context(silent=True)
@@ -76,9 +83,12 @@ def show_json(document: str) -> None:
     click.echo(visible_json(document))
 
 
-def show_plain(rows: Sequence[Sequence[object]]) -> None:
-    """A line for each row, its fields separated by tabs; no header, so that `cut` and `while read` just work."""
-    for row in rows:
+def show_plain(rows: Sequence[Sequence[object]], headings: Sequence[str] = ()) -> None:
+    """Print a line for each row, its fields separated by tabs. `headings` come first with --headings only, so that
+    `cut` and `while read` just work."""
+    context = click.get_current_context(silent=True)
+    wished = context is not None and HEADINGS_WISHED in context.meta
+    for row in [headings, *rows] if wished and headings else rows:
         click.echo("\t".join(cell(field) for field in row))
 
 
@@ -119,7 +129,7 @@ def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: 
         case "json":
             show_document([{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows])
         case "plain":
-            show_plain(rows)
+            show_plain(rows, [column.heading for column in columns])
         case _:
             shown = [[column.shown(value) for column, value in zip(columns, row, strict=True)] for row in rows]
             show_table([column.heading for column in columns], shown)

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from oncelog.cli.command_config import connection_settings
-from oncelog.cli.options import bootstrap_option
-from oncelog.cli.output import say
+from oncelog.cli.options import bootstrap_option, output_option
+from oncelog.cli.output import Column, chosen_format, say, show_rows
 from oncelog.cli.running import Failure, describe, run
 
 if TYPE_CHECKING:
     from oncelog.address import Address
     from oncelog_protocol.messages.metadata import MetadataResponse
 
+COLUMNS: Final = tuple(map(Column.headed, ("Address", "Brokers", "Controller")))
 TIMEOUT_SECONDS: Final = 5.0
 """The default: half of the usual limit of container health checks, so that we report the reason."""
 
 
 @click.command()
 @bootstrap_option
+@output_option
 @click.option(
     "--node-id",
     type=click.IntRange(min=0),
@@ -40,18 +42,18 @@ TIMEOUT_SECONDS: Final = 5.0
     show_default=True,
     help="Seconds to wait for each broker.",
 )
-def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> None:
+def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool, timeout: float) -> None:
     """Check that brokers serve; the exit code is 0 if all named ones do.
 
     Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes longer:
-    it shows when the next broker of a cluster may be stopped.
+    it shows when the next broker of a cluster may be stopped. Plain output: a sentence for each broker.
     """
 
-    async def command() -> list[str]:
+    async def command() -> list[tuple[str, int, int]]:
         from oncelog.config import ClientConfig, load
         from oncelog.errors import KafkaError
 
-        lines = []
+        answered = []
         for address in load(ClientConfig, bootstrap, {}).bootstrap_addresses():
             try:
                 answer = await _ask(address, with_topics=in_sync, timeout=timeout)
@@ -61,11 +63,15 @@ def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> 
                 raise Failure(f"{address} answers, and broker {node_id} is not in the cluster")
             if in_sync and (behind := replicas_behind(answer, node_id)):
                 raise Failure(f"{address} answers, and {len(behind)} replicas are behind: {', '.join(behind[:5])}")
-            lines.append(f"{address} answers: {len(answer.brokers)} brokers, controller {answer.controller_id}")
-        return lines
+            answered.append((str(address), len(answer.brokers), answer.controller_id))
+        return answered
 
-    for line in run(command, bootstrap):
-        say(line)
+    rows = run(command, bootstrap)
+    if chosen_format(output) == "plain":
+        for address, brokers, controller in rows:
+            say(f"{address} answers: {brokers} brokers, controller {controller}")
+    else:
+        show_rows(COLUMNS, rows, output)
 
 
 async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:

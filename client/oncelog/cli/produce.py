@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AsyncExitStack, closing, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,10 +16,13 @@ from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, pa
 from oncelog.cli.output import tell
 from oncelog.cli.running import Failure, describe, run
 from oncelog.cli.text_records import InputRecord, Lines, escaped_bytes, parse_header, parse_line
+from oncelog.cli.value_formats import BYTES as BYTES_FORMAT
+from oncelog.cli.value_formats import WRITTEN, Formats, format_options, formats_of
 
 if TYPE_CHECKING:
     import asyncio
 
+    from oncelog.cli.value_codecs import Encoder
     from oncelog.producer.record_metadata import RecordMetadata
 
 ParseLine = Callable[[bytes], InputRecord]
@@ -42,6 +46,7 @@ REPORT_EVERY: Final = 1000
 @click.option("--null-value", type=BYTES, metavar="TEXT", help="A value that is just this becomes null, a tombstone.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header for every record. May be repeated.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, see below.")
+@format_options(WRITTEN)
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by the key, or spread.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Default: none.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Whose acknowledgement to wait for. Default: all.")
@@ -55,6 +60,12 @@ def produce(
     null_value: bytes | None,
     headers: tuple[tuple[str, bytes], ...],
     is_json: bool,
+    key_format: str,
+    value_format: str,
+    registry: str | None,
+    key_schema: Path | None,
+    value_schema: Path | None,
+    message: str | None,
     partition: int | None,
     compression: str | None,
     acks: str | None,
@@ -74,15 +85,26 @@ def produce(
 
     With "encoding": "base64", key, value and header values are base64.
 
+    With --value or --key of a format but bytes, a value or key is JSON, in a line as in --json: numbers as Java's
+    serializers write them, msgpack, or of a schema (avro, json-schema, protobuf). With --registry it is written with
+    the latest schema of the subject TOPIC-value (TOPIC-key), or with that of --value-schema, which is registered;
+    without a registry, with the schema in the file alone.
+
     \b
       echo hello | oncelog produce greetings
       oncelog produce orders --key-separator : --compression zstd --file orders.txt
+      echo '{"id": 7}' | oncelog produce orders --value avro --registry http://127.0.0.1:8081
     """
+    formats = formats_of(key_format, value_format, registry, key_schema, value_schema, message)
+    json_fields = {name for name, each in (("key", formats.key), ("value", formats.value)) if each.name != BYTES_FORMAT}
     if is_json and (key_separator is not None or null_value is not None):
         raise click.UsageError("--key-separator and --null-value are for lines of text, JSON has its own")
 
     def parse(line: bytes) -> InputRecord:
-        record = parse_json(line) if is_json else parse_line(line, key_separator=key_separator, null_value=null_value)
+        if is_json:
+            record = parse_json(line, json_fields)
+        else:
+            record = parse_line(line, key_separator=key_separator, null_value=null_value)
         record.headers.extend(headers)
         if record.partition is None:
             record.partition = partition
@@ -93,7 +115,7 @@ def produce(
         options["compression_type"] = compression
     if acks is not None:
         options["acks"] = acks
-    tally = run(lambda: _produce(topic, bootstrap, path, parse, options), bootstrap)
+    tally = run(lambda: _produce(topic, bootstrap, path, parse, formats, options), bootstrap)
     if tally.error is not None:
         raise Failure(f"{tally.error}; {tally.summary()}")
     if not quiet:
@@ -117,12 +139,19 @@ class Tally:
         return f"{self.acknowledged} of {self.sent} {records} acknowledged"
 
 
-async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLine, options: dict[str, Any]) -> Tally:
+async def _produce(
+    topic: str, bootstrap: str, path: str | None, parse: ParseLine, formats: Formats, options: dict[str, Any]
+) -> Tally:
     """Raises KafkaError if the cluster cannot be reached; other failures are in the tally."""
     from oncelog.errors import KafkaError
     from oncelog.producer.producer import Producer
 
-    async with Producer(bootstrap, **options) as producer:
+    async with Producer(bootstrap, **options) as producer, AsyncExitStack() as stack:
+        encoder: Encoder | None = None
+        if not formats.is_plain:
+            from oncelog.cli.value_codecs import opened_encoder
+
+            encoder = await stack.enter_async_context(opened_encoder(formats, topic))
         tally = Tally(is_acknowledging=producer.config.required_acks != 0)
 
         def settled(future: asyncio.Future[RecordMetadata]) -> None:
@@ -139,6 +168,8 @@ async def _produce(topic: str, bootstrap: str, path: str | None, parse: ParseLin
                     for line in lines:
                         number += 1
                         record = parse(line)
+                        if encoder is not None:
+                            record = await encoder.record(record)
                         future = await producer.send(
                             topic,
                             record.value,

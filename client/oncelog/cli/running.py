@@ -76,6 +76,8 @@ def describe(error: KafkaError, bootstrap: str) -> str:
         return visible(_unreachable(error.message, _addresses(bootstrap)))
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
+    if str(error) == error.message:
+        return visible(error.message)  # no broker was asked, so the code would say nothing
     return visible(f"{error.code.name}: {error.message}")
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from oncelog.cli.offsets import format_timestamp
 
@@ -24,10 +24,11 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 @dataclass(slots=True)
 class InputRecord:
-    """A record to produce. `timestamp_ms` None: now. `partition` None: the partitioner chooses."""
+    """A record to produce. `key` and `value` are bytes or None; JSON where their format takes it, before
+    `value_codecs` has encoded them. `timestamp_ms` None: now. `partition` None: the partitioner chooses."""
 
-    key: bytes | None
-    value: bytes | None
+    key: Any
+    value: Any
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
     partition: int | None = None
     timestamp_ms: int | None = None

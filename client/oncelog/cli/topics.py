@@ -1,4 +1,4 @@
-"""`oncelog topics`: create, list, describe, alter, delete."""
+"""`oncelog topics`: create, list, describe, alter, delete; delete-records is in deletions.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.deletions import delete_records
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, confirmed, show_document, show_plain, show_table, tell
 from oncelog.cli.running import Failure, run
@@ -29,6 +30,9 @@ config_option: Final = click.option(
 @click.group()
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
+
+
+topics.add_command(delete_records)
 
 
 @topics.command()
@@ -85,7 +89,7 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
         case "json":
             show_document(names)
         case "plain":
-            show_plain([(name,) for name in names])
+            show_plain([(name,) for name in names], ["Topic"])
         case _:
             show_table(["Topic"], [(name,) for name in names])
 
@@ -245,7 +249,10 @@ def _show_descriptions(described: Sequence[_Description], how: str) -> None:
         case "json":
             show_document([topic.as_json() for topic in described])
         case "plain":
-            show_plain([(topic.name, *row, topic.settings()) for topic in described for row in topic.partitions])
+            show_plain(
+                [(topic.name, *row, topic.settings()) for topic in described for row in topic.partitions],
+                ("Topic", *PARTITION_COLUMNS, "Settings"),
+            )
         case _:
             for topic in described:
                 title = f"{topic.name}  (id {topic.topic_id}, replication factor {topic.replication_factor})"

@@ -79,7 +79,7 @@ def list_users(bootstrap: str, output: str | None) -> None:
         case "json":
             show_document([dict(zip(("user", "mechanism", "iterations"), row, strict=True)) for row in rows])
         case "plain":
-            show_plain(rows)
+            show_plain(rows, COLUMNS)
         case _:
             show_table(COLUMNS, rows)
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         ProtobufSerializer,
         RegistryDeserializer,
     )
-    from oncelog.serialization.schema_files import CodecDeserializer, CodecSerializer, codec_of_file
+    from oncelog.serialization.schema_files import CodecDeserializer, CodecSerializer, codec_of_file, schema_of_file
     from oncelog.serialization.schema_registry import SchemaRegistry
     from oncelog.serialization.schemas import Reference, RegisteredSchema, Schema
     from oncelog.serialization.serializer import Deserializer, SerializationContext, Serializer
@@ -106,7 +106,7 @@ _HOMES: Final = {
         "ProtobufSerializer",
         "RegistryDeserializer",
     ),
-    "schema_files": ("CodecDeserializer", "CodecSerializer", "codec_of_file"),
+    "schema_files": ("CodecDeserializer", "CodecSerializer", "codec_of_file", "schema_of_file"),
     "schema_registry": ("SchemaRegistry",),
     "schemas": ("Reference", "RegisteredSchema", "Schema"),
     "serializer": ("Deserializer", "SerializationContext", "Serializer"),
@@ -154,6 +154,7 @@ __all__ = [
     "codec_of_file",
     "json_value",
     "record_name",
+    "schema_of_file",
     "topic_name",
     "topic_record_name",
 ]

@@ -28,22 +28,40 @@ def codec_of_file(path: Path, message: str | None = None) -> Codec:
     Raises SerializationError for a file of another name, one that is too long, and a schema that cannot be used;
     OSError for a file that cannot be read.
     """
-    schema_type = TYPES.get(path.suffix)
-    if schema_type is None:
-        raise SerializationError(f"{path}: a schema is a file {', '.join(f'*{each}' for each in TYPES)}")
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise SerializationError(f"{path}: a schema has at most {MAX_FILE_BYTES} bytes")
     try:
-        if schema_type == PROTOBUF:
-            return _protobuf(data, message)
-        return codec_of(Schema(data.decode(), schema_type), {})
+        schema, referred = _read(path)
+        return codec_of(schema, referred, message if schema.type == PROTOBUF else None)
     except (SerializationError, UnicodeDecodeError) as error:
         raise SerializationError(f"{path}: {error}") from error
 
 
-def _protobuf(data: bytes, message: str | None) -> Codec:
+def schema_of_file(path: Path) -> Schema:
+    """Return the schema in a file, to be registered. Raises as `codec_of_file`; SerializationError for a Protobuf file
+    that imports others, which are registered by their own files."""
+    try:
+        schema, referred = _read(path)
+        if referred:
+            raise SerializationError(f"the .proto file imports {', '.join(referred)}: register it with its imports")
+        return schema
+    except (SerializationError, UnicodeDecodeError) as error:
+        raise SerializationError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> tuple[Schema, dict[str, Schema]]:
+    """Return the schema, and those that it refers to by name."""
+    schema_type = TYPES.get(path.suffix)
+    if schema_type is None:
+        raise SerializationError(f"a schema is a file {', '.join(f'*{each}' for each in TYPES)}")
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise SerializationError(f"a schema has at most {MAX_FILE_BYTES} bytes")
+    if schema_type == PROTOBUF:
+        return _protobuf(data)
+    return Schema(data.decode(), schema_type), {}
+
+
+def _protobuf(data: bytes) -> tuple[Schema, dict[str, Schema]]:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -57,7 +75,7 @@ def _protobuf(data: bytes, message: str | None) -> Codec:
         raise SerializationError("the descriptor set has no file")
     schemas = {each.name: Schema(b64encode(each.SerializeToString()).decode(), PROTOBUF) for each in files}
     main = schemas.pop(files[-1].name)
-    return codec_of(main, {name: each for name, each in schemas.items() if not is_well_known(name)}, message)
+    return main, {name: each for name, each in schemas.items() if not is_well_known(name)}
 
 
 class CodecSerializer(Serializer[Any]):

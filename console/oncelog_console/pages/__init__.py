@@ -11,5 +11,7 @@ groups.py        /groups, /group
 resets.py        /group/reset: the plan of a reset, and its execution
 transactions.py  /transactions
 queries.py       /queries, /query: streaming queries of Spark
+access.py        /acls, /users, /quotas
+changes.py       /change/KIND: the form of a change, what it would do, and the change
 ends.py          /transaction/abort, /transaction/fence: confirmation, and execution
 """

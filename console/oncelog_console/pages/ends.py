@@ -8,10 +8,12 @@ from starlette.responses import Response
 from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog.clock import now_ms
 from oncelog.errors import KafkaError
+from oncelog_console.changes.commands import oncelog
 from oncelog_console.pages.page_request import (
     Form,
     admin_of,
     change,
+    console_of,
     done,
     known_partition,
     number_of,
@@ -35,6 +37,9 @@ async def ask_abort(request: Request) -> Response:
     return render(
         request,
         "abort.html",
+        command=oncelog(
+            console_of(request).link.bootstrap, "txns abort", f"{where.topic}:{where.partition}", start_offset=offset
+        ),
         where=where,
         offset=offset,
         state=state,
@@ -69,7 +74,8 @@ async def ask_fence(request: Request) -> Response:
     transactional_id = text_of(request.query_params.get("id"), "id")
     admin = await admin_of(request)
     described = (await admin.transactions.describe([transactional_id]))[transactional_id]
-    return render(request, "fence.html", described=described)
+    command = oncelog(console_of(request).link.bootstrap, "txns fence", transactional_id)
+    return render(request, "fence.html", described=described, command=command)
 
 
 @change

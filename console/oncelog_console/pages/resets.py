@@ -13,9 +13,10 @@ from oncelog import TopicPartition
 from oncelog.cli.offsets import parse_position
 from oncelog.cli.reset_plan import from_csv, to_csv
 from oncelog.clock import now_ms
+from oncelog_console.changes.commands import oncelog
 from oncelog_console.limits import MAX_ROWS
 from oncelog_console.lookups import groups as look_at
-from oncelog_console.pages.page_request import Form, admin_of, change, done, page, text_of
+from oncelog_console.pages.page_request import Form, admin_of, change, console_of, done, page, text_of
 from oncelog_console.rendering import Refused, render
 from oncelog_console.visible_text import plural
 
@@ -44,11 +45,16 @@ async def ask_reset(request: Request) -> Response:
         raise Refused(f"{len(plan)} partitions are too many here: oncelog groups reset does it")
     if not plan:
         raise Refused("there is nothing to move: the group has committed nothing there")
+    command = oncelog(
+        console_of(request).link.bootstrap, "groups reset", group_id,
+        topic=topic, to=to or None, shift_by=by or None, execute=True,
+    )  # fmt: skip
     before = {where: committed[where] for where in plan if where in committed}
     return render(
         request,
         "reset.html",
         group_id=group_id,
+        command=command,
         members=0 if look is None else len(look.group.members),
         rows=[(where, committed.get(where), offset) for where, offset in sorted(plan.items())],
         plan=to_csv(plan),

@@ -1,29 +1,33 @@
-"""ListConfigResources (74): the names of resources that have a configuration."""
+"""ListConfigResources (74): which resources have, or may have, a configuration (KIP-714, KIP-1142)."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from oncelog_protocol.schema import Request, array, int8, int16, int32, message, string, struct
+
+CLIENT_METRICS: Final = 16
+"""The type of all resources of a v0 answer: a `ResourceType` of DescribeConfigs."""
 
 
 @message(api_key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
-    """List resources of some types.
+    """List the resources of these types.
 
-    v0: was ListClientMetricsResources (KIP-714): client metrics only.
+    v0: only client metrics are listed.
     v1: resource_types (KIP-1142).
     """
 
-    # ResourceType (describe_configs.py); empty: all that are supported
-    resource_types: list[int] = array("1+", of=int8(), default_factory=list)
+    resource_types: list[int] = array("1+", of=int8(), default_factory=list)  # empty: all types
 
 
 @message(api_key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
-    """Names and types.
+    """The resources, each with its type.
 
-    v1: resource_type (KIP-1142).
+    v1: resource_type.
 
-    Errors: UNSUPPORTED_VERSION (a type that cannot be listed), CLUSTER_AUTHORIZATION_FAILED.
+    Errors: CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION for a type that the broker does not know.
     """
 
     throttle_time_ms: int = int32(default=0)
@@ -33,4 +37,4 @@ class ListConfigResourcesResponse:
     @struct
     class ConfigResource:
         resource_name: str = string()
-        resource_type: int = int8("1+", default=16)  # 16, client metrics, is all that v0 knows
+        resource_type: int = int8("1+", default=CLIENT_METRICS)

@@ -333,6 +333,7 @@ CASES = (
     _refused(rules.OFFSET_DELETE, extra={"group_id": ALLOWED_GROUP}),
     _refused(rules.DESCRIBE_QUOTAS, extra={"components": []}),
     _refused(rules.ALTER_QUOTAS, extra={"entity_type": "user", "entity_name": "mallory", "ops": []}),
+    _refused(rules.UPDATE_FEATURES),
     _refused(rules.ENVELOPE, extra={"request_data": bytes(20)}),
     _refused(rules.DESCRIBE_SCRAM, extra={"users": []}),
     _refused(rules.ALTER_SCRAM, extra={"name": "mallory"}),
@@ -342,6 +343,7 @@ CASES = (
         _no_operations("cluster_authorized_operations"),
         extra={"include_cluster_authorized_operations": True, "endpoint_type": 1},
     ),
+    _refused(rules.LIST_CONFIG_RESOURCES),
     _refused(rules.DESCRIBE_PRODUCERS),
     _refused(rules.DESCRIBE_TRANSACTION),
     Case(

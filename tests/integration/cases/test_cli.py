@@ -313,6 +313,8 @@ def test_a_damaged_data_directory_is_an_error_message_not_a_traceback(tmp_path: 
 
 def test_ping_asks_every_broker_that_is_named(oncelog: Oncelog, broker: BrokerProcess) -> None:
     assert oncelog("ping").stdout == f"{broker.address} answers: 1 brokers, controller 1\n".encode()
+    (answered,) = json.loads(oncelog("ping", "-o", "json").stdout)
+    assert answered == {"address": broker.address, "brokers": 1, "controller": 1}
     done = oncelog("ping", "-b", f"{broker.address},127.0.0.1:1", code=1)
     assert done.stderr.startswith(b"oncelog: cannot reach 127.0.0.1:1: connection refused")
 

@@ -11,7 +11,7 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from broker_process import BrokerFactory, BrokerProcess
+from console_browser import OURS, PATIENT, Browser, as_text, opened
 from foreign_clients import eventually
 from hanging import hung
 from raw_client import RawClient
@@ -36,16 +37,8 @@ from oncelog_console.pages.tail import EventStream
 from oncelog_console.serving import Serving, listening_socket
 from oncelog_protocol.errors import ErrorCode
 
-HOME = "http://127.0.0.1:8080"
-OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
-PATIENT = {
-    "default_api_timeout_ms": 60_000,
-    "request_timeout_ms": 60_000,
-    "socket_connection_setup_timeout_ms": 60_000,
-}
-"""What a busy machine may take; people would not wait so long."""
 HASTY = dict.fromkeys(PATIENT, 1_000)
 """Where there is nobody who could answer."""
 
@@ -60,51 +53,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def raw(unguarded: BrokerProcess) -> Iterator[RawClient]:
     with RawClient(unguarded.port) as client:
         yield client
-
-
-class Browser:
-    """Asks for pages as a browser would, and shows what they say."""
-
-    def __init__(self, client: httpx.AsyncClient, app: Any, address: str = "") -> None:
-        self.client = client
-        self.address = address
-        """The address of the broker that the console shows."""
-        self.console = app.state.console
-
-    async def page(self, path: str, status: int = 200, **query: Any) -> str:
-        answer = await self.client.get(path, params=query or None)
-        assert answer.status_code == status, answer.text
-        assert "\\u202f" not in answer.text, "what stands between thousands is no escape"
-        return answer.text
-
-    async def text(self, path: str, status: int = 200, **query: Any) -> str:
-        return as_text(await self.page(path, status, **query))
-
-    async def submit(self, page: str, **changed: str) -> httpx.Response:
-        """The form of a page that changes something."""
-        form = re.search(r'<form class="decide" method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL)
-        assert form, page
-        fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
-        fields = {name: html.unescape(value) for name, value in fields.items()} | changed
-        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # as browsers do
-        return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
-
-
-def as_text(page: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
-@asynccontextmanager
-async def opened(
-    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT
-) -> AsyncIterator[Browser]:
-    app = application(Link(address, settings), allows_changes=changes)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url=HOME, timeout=100) as client,
-    ):
-        yield Browser(client, app, address)
 
 
 @pytest_asyncio.fixture

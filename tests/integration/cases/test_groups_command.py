@@ -152,8 +152,14 @@ async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerPr
     await commit(broker, group, topic, 1)
     async with Admin(broker.address) as admin:
         await admin.groups.delete_offsets(group, [TopicPartition(topic, 0)])
-    (line,) = oncelog(broker, "groups", "describe", group).stdout.splitlines()
+    described = oncelog(broker, "groups", "describe", group, "--headings")
+    headings, line = described.stdout.splitlines()
     assert line.split("\t") == [group, "Empty", topic, "1", "1", "10", "9", *["-"] * 6]
+    assert headings.split("\t")[:7] == ["Group", "State", "Topic", "Partition", "Committed", "End offset", "Lag"]
+    assert len(headings.split("\t")) == len(line.split("\t"))
+    assert described.stderr == f"{group}: lag 9 in 1 partition\n"
+    (document,) = json.loads(oncelog(broker, "groups", "describe", group, "-o", "json").stdout)
+    assert document["lag"] == 9
 
 
 async def test_s37_offsets_that_an_open_transaction_holds_are_explained(

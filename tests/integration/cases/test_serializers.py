@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +19,10 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer as The
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer as TheirProtobufSerializer
 from confluent_kafka.serialization import MessageField
 from confluent_kafka.serialization import SerializationContext as TheirContext
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from warm_commands import run_oncelog
 
 from oncelog.serialization import (
     AvroDeserializer,
@@ -232,3 +235,54 @@ async def test_a_value_of_another_type_of_schema_is_refused(registry: SchemaRegi
         await AvroDeserializer[Any](registry).deserialize(written, context)
     with pytest.raises(SerializationError, match="of the type JSON, not AVRO"):
         await AvroSerializer[Any](registry).serialize({"id": 7}, context)
+
+
+# --- the commands
+
+
+def oncelog(broker: BrokerProcess, *arguments: str, stdin: str = "", code: int = 0) -> tuple[str, str]:
+    """Standard output and standard error."""
+    done = run_oncelog(*arguments, stdin=stdin.encode(), environment={"ONCELOG_BOOTSTRAP_SERVER": broker.address})
+    assert done.returncode == code, done.stderr.decode()
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def test_the_commands_write_and_read_by_the_registry(
+    broker: BrokerProcess, url: str, theirs: SchemaRegistryClient, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "order.avsc").write_text(ORDER % "")
+    by_registry = ("--value", "avro", "--registry", url)
+    _, told = oncelog(broker, "produce", topic, *by_registry, stdin='{"id": 1}\n', code=1)
+    assert f"Subject '{topic}-value' not found" in told
+    oncelog(broker, "produce", topic, *by_registry, "--value-schema", str(tmp_path / "order.avsc"), stdin='{"id": 1}\n')
+    oncelog(broker, "produce", topic, *by_registry, "--json", stdin='{"key": "k", "value": {"id": 2}}\n')
+    _, told = oncelog(broker, "produce", topic, *by_registry, stdin='{"id": "x"}\n', code=1)
+    assert "line 1: the value.id must be an int" in told
+    shown, _ = oncelog(broker, "consume", topic, *by_registry)
+    assert shown == '{"id":1}\n{"id":2}\n'
+    lines, _ = oncelog(broker, "consume", topic, "--value", "registry", "--registry", url, "-o", "json")
+    assert [(line["key"], line["value"]) for line in map(json.loads, lines.splitlines())] == [
+        (None, {"id": 1}),
+        ("k", {"id": 2}),
+    ]
+    written, _ = oncelog(broker, "consume", topic, "--json", "-n", "1")
+    raw = b64decode(json.loads(written)["value"]) if "base64" in written else json.loads(written)["value"].encode()
+    assert TheirAvroDeserializer(theirs)(raw, TheirContext(topic, MessageField.VALUE)) == {"id": 1}
+    oncelog(broker, "produce", topic, "--json", stdin=lines.splitlines()[0].replace('{"id":1}', '"no Avro"') + "\n")
+    _, told = oncelog(broker, "consume", topic, *by_registry, code=1)
+    assert f"{topic}:0, offset 2: the value" in told
+    shown, told = oncelog(broker, "consume", topic, *by_registry, "--invalid", "bytes")
+    assert shown.endswith("no Avro\n")
+    assert "offset 2" in told
+
+
+def test_a_protobuf_value_is_written_and_read_by_the_commands(
+    broker: BrokerProcess, url: str, registry: SchemaRegistry, topic: str, tmp_path: Path
+) -> None:
+    file = FileDescriptorProto(name="order.proto", package="a", syntax="proto3")
+    file.message_type.add(name="Order").field.add(name="id", number=1, type=INT32, label=OPTIONAL)
+    (tmp_path / "order.desc").write_bytes(FileDescriptorSet(file=[file]).SerializeToString())
+    options = ("--value", "protobuf", "--registry", url)
+    oncelog(broker, "produce", topic, *options, "--value-schema", str(tmp_path / "order.desc"), stdin='{"id": 7}\n')
+    assert oncelog(broker, "consume", topic, *options)[0] == '{"id":7}\n'
+    assert oncelog(broker, "consume", topic, *options, "-o", "yaml")[0].count("id: 7") == 1

@@ -4,6 +4,9 @@ Offset -1 stands for the high watermark. Segments that lie wholly below the new 
 disk before the answer: what was said to be gone does not come back after a crash. Nor does it after an election: the
 answer waits up to timeout_ms for all replicas that are in sync, and says where the last of them begins. (Kafka waits
 for all that are alive; here one that is not in sync may join only when it has deleted the same.)
+
+A new leader whose high watermark has not caught up answers OFFSET_NOT_AVAILABLE, which clients retry, for an offset
+above it: the offset may be that of an acknowledged record. (Kafka answers OFFSET_OUT_OF_RANGE.)
 """
 
 from __future__ import annotations
@@ -126,6 +129,9 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if target > partition.high_watermark and not partition.high_watermark_caught_up:
+        # The leader before may have acknowledged records up to there (as in KIP-207).
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if not 0 <= target <= partition.high_watermark:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {partition.high_watermark}"

@@ -41,6 +41,7 @@ def _answer(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Ste
                 else:
                     partition = replicas.leader(topic.topic, wanted.partition)
                     partition.check_leader_epoch(wanted.current_leader_epoch)
+                    partition.log.state.check_online()
                     epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answer = EndOffset(
                     error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset

@@ -22,7 +22,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 Resource = AlterConfigsRequest.AlterConfigsResource
@@ -58,7 +58,12 @@ def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
         topic=partial(_replace_topic, changes),
         group=partial(_replace_group, changes, config),
         broker=partial(_replace_broker, changes),
+        levels=_no_levels,
     )
+
+
+def _no_levels() -> Mapping[str, str | None]:
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "the levels of loggers are changed by IncrementalAlterConfigs alone")
 
 
 def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:

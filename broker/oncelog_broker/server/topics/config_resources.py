@@ -9,10 +9,12 @@ from typing import NamedTuple, Protocol, TypeVar
 from oncelog_broker.config.alter import Changes, ConfigChange, add_change
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.observability.log_levels import set_levels
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.request.duplicate_names import counted
 from oncelog_broker.server.request.wait_for_metadata import wait_until_shown
+from oncelog_broker.server.topics.broker_loggers import check_own
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import ResourceType
@@ -34,11 +36,15 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class ChangesOf(NamedTuple):
-    """The same change for each type of resource."""
+    """The same change for each type of resource.
+
+    `levels`: the new levels of a broker's loggers; raises KafkaError to refuse.
+    """
 
     topic: Change
     group: Change
     broker: Change
+    levels: Callable[[], Mapping[str, str | None]]
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
@@ -166,5 +172,10 @@ async def change_configs(
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS
             )
+    elif resource_type == ResourceType.BROKER_LOGGER:
+        check_own(name, context)
+        levels = change.levels()
+        if not validate_only:
+            set_levels(levels)
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")

@@ -1,9 +1,9 @@
 """DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
 
-Resources: topics; groups; brokers, by id or "" for what holds for all of them. All keys are described where none is
-named. A secret has no value here. Keys of Kafka's that change nothing here are described where they are set. A resource
-that is named several times is answered once: the answer is a thousand times as large as the question. Versions: v1
-sources and synonyms, v3 types and documentation."""
+Resources: topics; groups; brokers, by id or "" for what holds for all of them; the loggers of this broker. All keys are
+described where none is named. A secret has no value here. Keys of Kafka's that change nothing here are described where
+they are set. A resource that is named several times is answered once: the answer is a thousand times as large as the
+question. Versions: v1 sources and synonyms, v3 types and documentation."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from oncelog_broker.config.resolve import (
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.topics.broker_loggers import check_own, describe_loggers
 from oncelog_broker.server.topics.config_resources import broker_of, existing_topic, named_group
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -78,6 +79,10 @@ def _describe(resource_type: int, name: str, context: TopicContext) -> Iterable[
     if resource_type == ResourceType.GROUP:
         context.require(rules.DESCRIBE_CONFIGS_OF_GROUP, name)
         return describe_group(services.image.config_of_group(named_group(name)), services.config)
+    if resource_type == ResourceType.BROKER_LOGGER:
+        context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
+        check_own(name, context)
+        return describe_loggers()
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
 
 

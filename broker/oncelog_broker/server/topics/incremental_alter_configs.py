@@ -19,6 +19,7 @@ from oncelog_broker.config.alter import (
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.topics.broker_loggers import checked_levels
 from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode
@@ -60,4 +61,5 @@ def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
         topic=partial(alter_topic_overrides, changes=changes),
         group=partial(alter_group_overrides, changes=changes, broker=config),
         broker=partial(alter_broker_overrides, changes=changes),
+        levels=partial(checked_levels, changes),
     )

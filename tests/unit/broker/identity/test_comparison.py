@@ -140,6 +140,14 @@ RIGHT: list[Any] = [
         store(ZOOKEEPER), MEMBER_OF_BOTH[:1], {}, {"is_unsure": True, "warnings": 1}, id="a directory is missing",
     ),
     pytest.param(
+        store(ZOOKEEPER), [NOT_YET_REGISTERED], {"alone_in_sync": ("orders-0",)}, {"is_unsure": True, "warnings": 1},
+        id="all came back empty, and a start in them was cut short before it registered",
+    ),
+    pytest.param(
+        store(ZOOKEEPER), [MEMBER, DirectoryFacts("/b", "c", B, DirectoryNote(B, {B: "/b"}, pending="p0"))], {}, {},
+        id="a disk was added, and a start with it was cut short before it registered",
+    ),
+    pytest.param(
         store(ZOOKEEPER), [MEMBER_OF_BOTH[0], NEW_B], {}, {"is_unsure": True, "warnings": 1},
         id="a directory came back empty",
     ),

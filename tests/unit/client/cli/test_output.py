@@ -6,11 +6,15 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 import oncelog.cli
 import oncelog_broker.dump
 import oncelog_pipeline.jobs
+from oncelog.cli.options import output_option
+from oncelog.cli.output import Column, show_rows
 
 PACKAGES = [
     Path(package.__file__ or "").parent for package in (oncelog.cli, oncelog_broker.dump, oncelog_pipeline.jobs)
@@ -45,3 +49,14 @@ def test_a_command_prints_through_output(path: Path) -> None:
     # What rich prints are tables, whose cells `cell` and `visible` have made.
     found = [where for where in calls(path) if not (path.name == "top.py" and where[1] == "print")]
     assert found == [], f"{path}: use say, tell, confirmed or show_... of oncelog.cli.output"
+
+
+@pytest.mark.parametrize(("arguments", "lines"), [([], ["1\t-"]), (["--headings"], ["Number\tNothing", "1\t-"])])
+def test_plain_output_has_headings_on_request(arguments: list[str], lines: list[str]) -> None:
+    @click.command()
+    @output_option
+    def command(output: str | None) -> None:
+        show_rows((Column.headed("Number"), Column.headed("Nothing")), [(1, None)], output)
+
+    assert CliRunner().invoke(command, ["-o", "plain", *arguments]).output.splitlines() == lines
+    assert "Number" in CliRunner().invoke(command, ["-o", "table"]).output

@@ -166,6 +166,7 @@ def test_each_command_with_output_has_the_same_languages() -> None:
         if parameter.name == "output" and isinstance(parameter.type, click.Choice)
     }
     assert len(choices) > 20
+    assert choices.pop("consume") == ("plain", "json", "yaml"), "records that are printed while they come are no table"
     assert set(map(tuple, choices.values())) == {("table", "json", "yaml", "plain")}
 
 
@@ -194,7 +195,7 @@ def test_settings_are_shown_by_key_and_no_secret_is() -> None:
 def test_whose_settings_must_be_said(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(cli, ["configs", *arguments])
     assert result.exit_code == 2
-    assert "--topic, --broker or --all-brokers" in result.output
+    assert "--topic, --broker, --loggers or --all-brokers" in result.output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
