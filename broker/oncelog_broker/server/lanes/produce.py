@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NoReturn
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.security.authorizer import rules
@@ -63,6 +64,24 @@ PartitionData = TopicData.PartitionProduceData
 TopicResponse = ProduceResponse.TopicProduceResponse
 
 Rights = tuple[tuple[int, str | None], ...]
+
+
+respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
+"""(connection, frame, perhaps a slot): sends an answer; the same fail point as in the usual way."""
+
+
+def _not_appended() -> NoReturn:
+    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@fail_point("append", dropped=_not_appended)
+def _append_in_transaction(
+    partition: Partition, records: memoryview, required_acks: int, transaction_version: int
+) -> tuple[int, int]:
+    """Append a batch of a transaction that is open in the partition; see `Partition.append`."""
+    return partition.append(
+        records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
+    )
 
 
 class _Destination:
@@ -203,12 +222,14 @@ class ProduceLane:
         if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
         try:
-            base_offset, append_time = partition.append(
-                records,
-                required_acks=known.required_acks,
-                transaction_version=known.transaction_version,
-                records_checked=True,
-            )
+            if not known.transactional:
+                base_offset, append_time = partition.append(
+                    records, required_acks=known.required_acks, records_checked=True
+                )
+            else:
+                base_offset, append_time = _append_in_transaction(
+                    partition, records, known.required_acks, known.transaction_version
+                )
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, partition, error)
         else:
@@ -222,7 +243,7 @@ class ProduceLane:
                 known.answer_tail,
             )
             if known.required_acks != produce.ACKS_ALL or partition.is_alone:
-                connection.respond([answer])
+                respond(connection, [answer])
             else:
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
                 next_offset = base_offset + last_offset_delta + 1
@@ -245,7 +266,7 @@ class ProduceLane:
         committed = known.partition.committed(next_offset)
         if not isinstance(committed, Future):
             if committed is ErrorCode.NONE:
-                connection.respond([answer])
+                respond(connection, [answer])
             else:
                 response, context = self._not_replicated(connection, correlation_id, known, answer, committed)
                 self._usual.respond(response, self._route, context)
@@ -284,7 +305,7 @@ class ProduceLane:
                 self._usual.wait(late, self._route, context, started, slot, waiting)
                 return
             answered = self._monotonic() if started else 0.0
-            connection.respond([answer], slot)
+            respond(connection, [answer], slot)
             connection.finish(slot)
             if started and times is not None:
                 times.note_waited(started, waiting, answered, self._monotonic())
