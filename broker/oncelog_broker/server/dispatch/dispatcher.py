@@ -80,7 +80,6 @@ class Dispatcher:
         lane = connection.lanes.get(key)
         if (
             lane is not None
-            and self.throttling is None
             and (self._faults is None or not self._faults.are_set)
             and lane.serve(connection, frame, correlation_id)
         ):
@@ -126,7 +125,7 @@ class Dispatcher:
             self.wait(answer, route, context, started)
         elif answer is not None:
             self.respond(answer, route, context)
-        if route.make_lane is not None and throttling is None and request is not None and answer is not None:
+        if route.make_lane is not None and request is not None and answer is not None:
             if lane is None:
                 lane = connection.lanes[key] = route.make_lane(route, version, services, self, self._monotonic)
             lane.learn(frame, request, None if is_late else answer, context)

@@ -16,7 +16,10 @@ def are_open(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class UsualWay(Protocol):
-    """What lanes use of the dispatcher for answers that they do not know."""
+    """What lanes use of the dispatcher: its quotas, and its ways for answers that they do not know."""
+
+    throttling: Any
+    """Enforces the quotas of clients (`dispatch.throttling`); None while there are no quotas."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
         """Encode and send the answer to a request, at once; with a slot in slices, and the caller finishes the slot."""

@@ -118,7 +118,7 @@ def test_nothing_is_remembered_of_a_name_that_no_topic_can_have() -> None:
     """Whoever may send anything may name anything: of 32 KB each, ten thousand would be 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
-    assert not refused
+    assert not refused.lowest
 
 
 def test_what_is_over_is_forgotten_while_others_go_on() -> None:
