@@ -2,8 +2,8 @@
 were read through them.
 
 Each mapping takes one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
-client that does not read its response keeps the mappings of it alive, hence the limit; above it, bytes are copied or
-come with the next response.
+client that does not read its response keeps the response's mappings alive, hence the limit; above it, bytes are copied
+or come with the next response.
 
 Pages that were read count as memory of the process (RSS), although the kernel may take them back at any time: without a
 limit the broker would show as much memory as was read of its logs. So only KEPT_CHUNKS of them stay mapped, for readers
