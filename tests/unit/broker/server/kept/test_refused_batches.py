@@ -110,7 +110,7 @@ def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> No
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
-    assert len(refused) == 2
+    assert len(refused.lowest) == 2
     assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
 
 
@@ -118,7 +118,7 @@ def test_nothing_is_remembered_of_a_name_that_no_topic_can_have() -> None:
     """Any client may send names of 32 KB: ten thousand of them would take 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
-    assert not refused
+    assert not refused.lowest
 
 
 def test_what_is_over_is_forgotten_while_others_go_on() -> None:
@@ -128,4 +128,4 @@ def test_what_is_over_is_forgotten_while_others_go_on() -> None:
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))
     for _ in range(3):
         refused.forget(WHERE, 9, REMEMBERED_SECONDS + 1.5)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1
