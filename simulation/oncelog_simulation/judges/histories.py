@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
-BIT_ROT: Final = "bit rot"
-"""The fault after which replicas may differ: nobody compares what was written long ago."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """What a power cut of all replicas in sync does not excuse."""
 
@@ -59,8 +57,8 @@ class Histories:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await _until_whole(world)
         except TimeoutError:
-            if world.struck.get(BIT_ROT):
-                return found  # a log whose synced records are damaged stays offline until an operator decides
+            if world.rotted:
+                return found  # who lacks the damaged records cannot fetch them, and so the disk cannot be exchanged
             return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
         try:
             await world.client("auditor").run(lambda: self._read(world))
@@ -69,11 +67,8 @@ class Histories:
                 return found  # a coordinator that has lost its log cannot end what was open
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
-            if world.struck.get(BIT_ROT):
-                return found  # a read of corrupt records must fail
             return [*found, f"all could not be read in the end: {error}"]
-        if not world.struck.get(BIT_ROT):
-            self._note_replicas(world)
+        self._note_replicas(world)
         self._forget_trimmed()
         table = [] if self._committed.excused else self._table_violations
         return [*found, *table, *self._judge()]
@@ -196,6 +191,7 @@ def _not_whole(world: World) -> str:
     brokers = running(world)
     numbers = {broker.number for broker in brokers}
     missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]
+    missing += [f"{name} has a damaged disk" for name in sorted(world.rotted)]
     for broker in brokers:
         image = broker.image
         if not image.brokers.keys() >= numbers:
