@@ -279,7 +279,7 @@ def _throttled(state: ClusterState, moves: Assignment) -> dict[TopicPartition, t
     """Present and future replicas of all partitions on the way, those of an earlier command included."""
     partitions = state.partitions
     targets: Mapping[Any, tuple[int, ...]] = {each: move.target for each, move in state.moving.items()} | moves
-    return {each: (partitions[each].replicas, target) for each, target in targets.items()}
+    return {each: (partitions[each].replicas, target) for each, target in targets.items() if each in partitions}
 
 
 async def _elect_preferred(admin: Admin, partitions: set[TopicPartition]) -> None:

@@ -97,10 +97,29 @@ async def read_state(admin: Admin) -> ClusterState:
     return ClusterState(
         {broker.node_id: broker for broker in cluster.brokers},
         cluster.controller_id,
-        await admin.describe_topics(names) if names else {},
+        await _topics(admin, names),
         await admin.list_partition_reassignments(),
         {node: found for node, found in zip(nodes, described, strict=True) if found is not None},
     )
+
+
+async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
+    """The topics; those that are deleted at this moment are left out. Raises KafkaError."""
+    from oncelog.errors import KafkaError, PartialFailure
+    from oncelog_protocol.errors import ErrorCode
+
+    if not names:
+        return {}
+    try:
+        return await admin.describe_topics(names)
+    except PartialFailure as failure:
+        if not all(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in failure.errors.values()):
+            raise
+        return failure.results
+    except KafkaError as error:  # of the only topic
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return {}
 
 
 async def _directories(admin: Admin, node: int) -> Mapping[str, LogDirectory | KafkaError] | None:
