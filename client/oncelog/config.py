@@ -1,6 +1,6 @@
 """Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
 
-`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are left out. Times are in
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are omitted. Times are in
 milliseconds, sizes in bytes.
 
 The fields below are the only declaration of an option. `validate` checks values by their types and bounds; the typed
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Pro
 
 from oncelog.address import Address
 from oncelog.errors import ConfigError
+from oncelog.interceptors import ConsumerInterceptor, ProducerInterceptor
 from oncelog.names import why_not_a_string
 from oncelog.type_checks import fits, words
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
@@ -38,7 +39,7 @@ S14)."""
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 RecoveryStrategy = Literal["rebootstrap", "none"]
 OffsetReset = Literal["earliest", "latest", "none"]
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -46,6 +47,7 @@ GroupProtocol = Literal["classic", "consumer"]
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 REBOOTSTRAP: Final = "rebootstrap"
 SASL_MECHANISMS: Final = get_args(SaslMechanism)
 COMPRESSION_TYPES: Final = get_args(CompressionType)
@@ -54,6 +56,10 @@ RECOVERY_STRATEGIES: Final = get_args(RecoveryStrategy)
 OFFSET_RESETS: Final = get_args(OffsetReset)
 ISOLATION_LEVELS: Final = get_args(Isolation)
 
+Partitioner = Callable[[bytes | None, list[int], list[int]], int]
+"""Returns the partition of a record: its key as bytes, all partitions of the topic, those that have a leader."""
+ProducerInterceptors = Iterable[ProducerInterceptor]
+ConsumerInterceptors = Iterable[ConsumerInterceptor]
 Token = Callable[[], str | Awaitable[str]]
 """Returns an OAUTHBEARER token."""
 
@@ -89,7 +95,7 @@ class ClientConfig:
     """The keys whose values go to brokers as strings."""
 
     bootstrap_servers: str | Iterable[str]
-    """One "host:port" or several, comma-separated or as a list; any of them leads to the whole cluster."""
+    """One "host:port" or several, comma-separated or as a list; any of them gives access to the whole cluster."""
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
     """The wait for a response before the connection counts as dead."""
@@ -120,9 +126,11 @@ class ClientConfig:
     sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
     """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
     method. Called in a thread."""
+    sasl_kerberos_service_name: str = "kafka"
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
 
     def validate(self: C) -> C:
-        """Returns itself. Raises ConfigError naming key, value and the allowed values."""
+        """Check the values; returns the config itself. Raises ConfigError naming key, value and the allowed values."""
         cls: Any = type(self)  # mypy considers the class of a frozen dataclass unhashable
         types = declared_types(cls)
         for option in fields(self):
@@ -174,7 +182,7 @@ class ProducerConfig(ClientConfig):
     """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
     without an offset."""
     linger_ms: int = 5
-    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
+    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
     batch_size: int = 16_384
     """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType = "none"
@@ -191,6 +199,11 @@ class ProducerConfig(ClientConfig):
     """A topic without sends for this long is dropped from the metadata until its next record: further requests would
     re-create it after its deletion."""
     partitioner_ignore_keys: bool = False
+    partitioner: Partitioner | None = None
+    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
+    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    interceptors: ProducerInterceptors = ()
+    """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None = None
     """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
     (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
@@ -212,6 +225,9 @@ class ProducerConfig(ClientConfig):
         super(ProducerConfig, self).validate()
         _check_choice("acks", self.acks, ("all", -1, 0, 1), ACKS)
         _check_choice("compression_type", self.compression_type, COMPRESSION_TYPES)
+        if self.partitioner is not None and not callable(self.partitioner):
+            raise ConfigError("partitioner: must be a function of the key, all partitions and the available ones")
+        _check_interceptors(self.interceptors, ProducerInterceptor)
         least = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least:
             raise ConfigError(
@@ -289,7 +305,7 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 52_428_800
-    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
+    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     auto_offset_reset: OffsetReset = "latest"
@@ -307,7 +323,7 @@ class ConsumerConfig(ClientConfig):
     group_id: str | None = None
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None = None
-    """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
     group_protocol: GroupProtocol = "classic"
     """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
     the session timeout, the heartbeat interval and the assignors then."""
@@ -322,10 +338,12 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
     """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    interceptors: ConsumerInterceptors = ()
+    """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
     `Consumer.processing`. It needs the extra `otel`."""
 
     def validate(self) -> ConsumerConfig:
@@ -333,6 +351,7 @@ class ConsumerConfig(ClientConfig):
         self._validate_group()
         _check_choice("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS)
         _check_choice("isolation_level", self.isolation_level, ISOLATION_LEVELS)
+        _check_interceptors(self.interceptors, ConsumerInterceptor)
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise ConfigError(
                 f"fetch_max_wait_ms={self.fetch_max_wait_ms}: must be below request_timeout_ms,"
@@ -391,7 +410,7 @@ def _address(text: str) -> Address:
         host, port = text, str(DEFAULT_PORT)
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ConfigError(
-            f"bootstrap_servers has {text!r}: an IPv6 address stands in brackets, [{text}]:{DEFAULT_PORT}"
+            f"bootstrap_servers has {text!r}: an IPv6 address must be in brackets, [{text}]:{DEFAULT_PORT}"
         )
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ConfigError(f"bootstrap_servers has {text!r}: must be host:port with a port from 1 to 65535")
@@ -420,6 +439,12 @@ def _check_type(option: Field[Any], value: object, declared: Any) -> None:
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
 
+def _check_interceptors(given: Iterable[object], base: type) -> None:
+    for each in given:
+        if not isinstance(each, base):
+            raise ConfigError(f"interceptors: must be objects of a subclass of {base.__name__}, not {each!r:.100}")
+
+
 def _check_security(config: ClientConfig) -> None:
     _check_choice("security_protocol", config.security_protocol, SECURITY_PROTOCOLS)
     if not config.security_protocol.startswith("SASL_"):
@@ -429,6 +454,8 @@ def _check_security(config: ClientConfig) -> None:
         provider = config.sasl_oauth_token_provider
         if not callable(getattr(provider, "token", provider)):
             raise ConfigError("sasl_oauth_token_provider: OAUTHBEARER needs a function that returns a token")
+        return
+    if config.sasl_mechanism == GSSAPI:
         return
     for key in ("sasl_plain_username", "sasl_plain_password"):
         value = getattr(config, key)

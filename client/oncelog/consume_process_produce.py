@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import TopicPartition
@@ -22,13 +22,16 @@ logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_MS: Final = 1_000
 
-Polled = Mapping[TopicPartition, list[ConsumerRecord]]
+K = TypeVar("K")
+V = TypeVar("V")
+
+Polled = Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 async def consume_process_produce(
-    consumer: Consumer,
-    producer: Producer,
-    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    consumer: Consumer[K, V],
+    producer: Producer[Any, Any],
+    process: Callable[[list[ConsumerRecord[K, V]]], Awaitable[object]],
     *,
     max_records: int | None = None,
     stop: asyncio.Event | None = None,
@@ -39,15 +42,15 @@ async def consume_process_produce(
     transaction that is aborted is repeated if that may help, from the committed offsets. So `process` may see a record
     again, and side effects other than sending happen again (S63).
 
-    The committed offset is the consumer's position, which is past markers and aborted records too. A poll that has
-    passed only those is committed by its own transaction, so that the lag of a group that has read everything is 0
-    (S91).
+    The committed offset is the consumer's position, which is past markers and aborted records too. The positions after
+    a poll that returned only such offsets are committed by its own transaction, so that the lag of a group that has
+    read everything is 0 (S91).
 
     Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises: then its
     transaction is aborted, the consumer is back at the previous position, and the error propagates.
 
     Raises ConfigError for a consumer that commits automatically or reads uncommitted records; FatalError if this
-    producer is fenced; and what `Consumer.poll` raises.
+    producer is fenced; and the errors of `Consumer.poll`.
     """
     _check(consumer, producer)
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -55,7 +58,7 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # Both as of this poll: a member expelled from its group since then must be refused (S46).
+        # Both as they were at this poll: a member expelled from its group since then must be refused (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)
@@ -73,13 +76,13 @@ async def consume_process_produce(
 
 
 async def _to_commit(
-    consumer: Consumer,
+    consumer: Consumer[Any, Any],
     polled: Polled,
     consumed: Mapping[TopicPartition, OffsetAndMetadata],
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The positions of the polled partitions or, without records, of those that have moved since the last commit.
-    `stored` is the known committed offsets; those of newly assigned partitions are looked up."""
+    `stored` is the known committed offsets; the offsets of newly assigned partitions are looked up."""
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
@@ -92,14 +95,14 @@ async def _to_commit(
 
 
 async def _transact(
-    consumer: Consumer,
-    producer: Producer,
-    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    consumer: Consumer[Any, Any],
+    producer: Producer[Any, Any],
+    process: Callable[[list[ConsumerRecord[Any, Any]]], Awaitable[object]],
     polled: Polled,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> None:
-    """Run one transaction. Raises what went wrong; the consumer then continues from the committed offsets."""
+    """Run one transaction. Raises the error; the consumer then continues from the committed offsets."""
     records = [record for several in polled.values() for record in several]
     is_complete = False
     try:
@@ -113,7 +116,7 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                raise  # an error of an earlier transaction whose commit was left running
+                raise  # an error of an earlier transaction whose commit was still running
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)
@@ -122,7 +125,7 @@ async def _transact(
         raise
 
 
-async def _commit_at_last(producer: Producer) -> None:
+async def _commit_at_last(producer: Producer[Any, Any]) -> None:
     """Wait for a commit that takes longer than max.block.ms: nothing else is possible before it has ended."""
     try:
         await until_known(producer.commit_transaction)
@@ -131,7 +134,7 @@ async def _commit_at_last(producer: Producer) -> None:
         raise
 
 
-async def _end_at_last(producer: Producer) -> None:
+async def _end_at_last(producer: Producer[Any, Any]) -> None:
     """After a cancellation during the commit: wait for its end, as the next transaction cannot start before."""
     try:
         await _commit_at_last(producer)
@@ -148,7 +151,7 @@ def _may_pass(error: KafkaError) -> bool:
     return error.retriable or rule_of(error.code).is_repeated
 
 
-def rewind(consumer: Consumer, polled: Polled) -> None:
+def rewind(consumer: Consumer[Any, Any], polled: Polled) -> None:
     """Have `consumer` read the records of this poll again.
 
     From the committed offset: the group may have assigned the partition to another member meanwhile, and after a
@@ -159,7 +162,7 @@ def rewind(consumer: Consumer, polled: Polled) -> None:
         consumer.seek_to_committed(partition, polled[partition][0].offset)
 
 
-def _check(consumer: Consumer, producer: Producer) -> None:
+def _check(consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
     config = consumer.config
     if producer.config.transactional_id is None:
         raise ConfigError("transactional_id: consume-process-produce needs a producer that has one")
@@ -169,5 +172,5 @@ def _check(consumer: Consumer, producer: Producer) -> None:
         )
     if config.isolation_level != "read_committed":
         raise ConfigError(
-            "isolation_level: must be 'read_committed', or what a transaction before this one has aborted is processed"
+            "isolation_level: must be 'read_committed', otherwise records of aborted transactions are processed"
         )

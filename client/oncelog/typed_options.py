@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from oncelog.config import (
     Acks,
     CompressionType,
+    ConsumerInterceptors,
     GroupProtocol,
     Isolation,
     OffsetReset,
+    Partitioner,
+    ProducerInterceptors,
     RecoveryStrategy,
     SaslMechanism,
     SecurityProtocol,
@@ -59,6 +62,8 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauth_token_provider: Token | TokenProvider | None
     """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
     method. Called in a thread."""
+    sasl_kerberos_service_name: str
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -68,7 +73,7 @@ class ProducerOptions(ClientOptions, total=False):
     """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
     without an offset."""
     linger_ms: int
-    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
+    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
     batch_size: int
     """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType
@@ -85,6 +90,11 @@ class ProducerOptions(ClientOptions, total=False):
     """A topic without sends for this long is dropped from the metadata until its next record: further requests would
     re-create it after its deletion."""
     partitioner_ignore_keys: bool
+    partitioner: Partitioner | None
+    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
+    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    interceptors: ProducerInterceptors
+    """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None
     """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
     (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
@@ -109,7 +119,7 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
+    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
     max_partition_fetch_bytes: int
     max_poll_records: int
     auto_offset_reset: OffsetReset
@@ -126,7 +136,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_id: str | None
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None
-    """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
     group_protocol: GroupProtocol
     """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
     the session timeout, the heartbeat interval and the assignors then."""
@@ -141,10 +151,12 @@ class ConsumerOptions(ClientOptions, total=False):
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
     """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    interceptors: ConsumerInterceptors
+    """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
     `Consumer.processing`. It needs the extra `otel`."""
 
 

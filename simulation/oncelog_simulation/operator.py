@@ -1,4 +1,4 @@
-"""The operator of a simulated cluster, who does what the guides say when faults are over (docs/guides/operations.md).
+"""The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
 
 A broker some of whose logs are offline is restarted once its disk works again, and again if they still are. A broker
 that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back.
@@ -18,7 +18,7 @@ ACCEPTED: Final = "start.accept"
 NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
 """How a refused start names the setting that accepts what it found."""
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the cluster, and before the first: what mends itself has so long."""
+"""Seconds between two checks of the cluster, and before the first: enough for automatic repairs."""
 
 
 async def tend(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What brokers tell of a cluster in which one dies and comes back, and that the others stay ready meanwhile."""
+"""The metrics of brokers in a cluster in which one dies and comes back; the others stay ready meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Several replicas of one partition, under whatever may happen between them: nothing acknowledged is lost.
+"""Several replicas of one partition, under arbitrary events between them: no acknowledged record is lost.
 
-`tests/support/replication_machine.py` is what happens. Without any one of the rules of replication, which are taken
-away one by one here, something that must hold is broken.
+`tests/support/replication_machine.py` has the events. Each rule of replication is removed in turn here, and then a
+required property is broken.
 """
 
 from __future__ import annotations

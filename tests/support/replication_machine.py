@@ -456,7 +456,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
-        """Whoever is alive and in sync may be chosen."""
+        """Any live in-sync replica may be elected."""
         if broker in self.state.isr and self._can_lead(broker):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
 

@@ -167,7 +167,7 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A follower that is not in sync is left out: it starts with an empty log and fetches the records again.
+        # A follower that is not in sync is skipped: it starts with an empty log and fetches the records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())

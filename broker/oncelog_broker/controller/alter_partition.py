@@ -78,7 +78,7 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal, or the present state if it is what was proposed.
+    """The change that grants the proposal; the present state if the proposal equals it.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
     NOT_CONTROLLER if the sender knows a newer state than this controller.
@@ -107,9 +107,11 @@ def decide(
     if state.leader in isr:
         return PartitionChange(key, granted, known.version, is_election=False)
     if not set(isr) <= set(state.isr):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that gives up leadership must not change the ISR")
     if any(view.broker(broker).is_unsure_of(known.written) for broker in isr):
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "one of them has come back since, perhaps with less")
+        raise KafkaError(
+            ErrorCode.INELIGIBLE_REPLICA, "a proposed replica has returned since, perhaps with fewer records"
+        )
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
@@ -131,8 +133,8 @@ def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
     """Grant a leader epoch far above both the state and the log, to a replica whose log had a newer epoch than the
-    state. Returns the present state if it has such an epoch already. It is not enough that elections have raised the
-    epoch to one just above that log: the log of another replica may have that epoch."""
+    state. Returns the present state if it has such an epoch already. An epoch raised by elections to just above that
+    log is not enough: the log of another replica may have that epoch."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
@@ -161,7 +163,7 @@ def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, co
     if state.leader == NO_LEADER:
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "nobody leads it")
     if not view.may_vouch(key):
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "its leader is about to be elected anew")
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "a new election of its leader is pending")
     _check_eligible(view, proposal.isr, state.isr)
     renewed = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
     return PartitionChange(key, renewed, known.version, is_election=False)
@@ -178,10 +180,12 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
     """Each replica of the proposed ISR must be live, in the registration in which the leader has seen it fetch. A
-    broker that is about to stop must not join: acks=all would wait for a replica that goes (KIP-841)."""
+    broker that is about to stop must not join: acks=all would wait for a replica that is leaving (KIP-841)."""
     for member in isr:
         broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
-            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is away, or was registered anew")
+            raise KafkaError(
+                ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is not registered, or has registered again"
+            )
         if broker.is_stopping and member.broker not in before:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is about to stop")

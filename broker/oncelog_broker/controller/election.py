@@ -4,7 +4,7 @@ ReplicaStateMachine.
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. It has
 *returned* if its broker registered again later, without loss. It is *unsure* if its broker may have lost the end of its
 logs since then (its machine went down). Each write of a state checks the incarnations of its whole ISR, so a broker
-with a registration older than the write is steady. An unsure broker stays so for all states older than that
+with a registration older than the write is steady. An unsure broker stays unsure for all states older than that
 registration, however often it returns.
 
 Rules:
@@ -65,7 +65,7 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
 
 
 class Undecided(NamedTuple):
-    """Nobody leads the partition, and its state stays until more is known."""
+    """Nobody leads the partition, and its state stays unchanged until more is known."""
 
     ask: tuple[int, ...] = ()
     """Present brokers that must report their log ends first."""
@@ -76,7 +76,7 @@ class Undecided(NamedTuple):
 
 
 Outcome = Decision | Undecided | None
-"""What is to be done about a partition; None: its state stays."""
+"""The decision for a partition; None: its state stays unchanged."""
 
 
 def _not_asked(_: int) -> LogEnd | None:
@@ -84,7 +84,7 @@ def _not_asked(_: int) -> LogEnd | None:
 
 
 class Election(NamedTuple):
-    """One partition and what is known of its replicas: everything that decides who leads it."""
+    """One partition and what is known of its replicas: all facts that decide which replica leads it."""
 
     replicas: Sequence[int]
     known: KnownState
@@ -92,7 +92,7 @@ class Election(NamedTuple):
     """Every broker that is registered, or was once, by id."""
     controller_epoch: int
     unclean: bool = False
-    """Whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable)."""
+    """Whether a replica outside the ISR may lead if no other can (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
     """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR are unsure."""
@@ -107,7 +107,7 @@ class Election(NamedTuple):
         return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)
 
     def is_there(self, broker: int) -> bool:
-        """Whether it is a replica whose broker is registered and not about to stop."""
+        """Whether the replica's broker is registered and not about to stop."""
         known = self.brokers.get(broker)
         return known is not None and known.is_live and not known.is_stopping and broker in self.replicas
 
@@ -123,25 +123,25 @@ class Election(NamedTuple):
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The unsure replicas of the ISR, those that are away included."""
+        """The unsure replicas of the ISR, absent ones included."""
         return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
-        """The log ends of those replicas that are there and not known to be offline. None: not asked yet."""
+        """The log ends of those replicas that are present and not known to be offline. None: not asked yet."""
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
     @property
     def offline(self) -> tuple[int, ...]:
-        """The replicas that are there, and whose brokers have reported that their logs are offline."""
+        """The present replicas whose brokers have reported that their logs are offline."""
         return tuple(broker for broker in self.replicas if self.is_there(broker) and self.log_end_of(broker) == OFFLINE)
 
 
 def outcome(election: Election) -> Outcome:
-    """What is to be done about a partition while these brokers live.
+    """The decision for a partition, given the live brokers.
 
     The first case that applies decides: the leader stays; a steady replica of the ISR leads; a returned one; an unsure
-    one; a replica outside the ISR. Otherwise nobody leads.
+    one; a replica outside the ISR. Otherwise the partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -218,8 +218,8 @@ def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> 
 def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: Collection[int]) -> Decision:
     """The candidate with the most complete log leads, all `sure` replicas stay in sync.
 
-    Each candidate has all acknowledged records, so the ends matter only if all are known: a log that was lost unnoticed
-    is the shortest one.
+    Each candidate has all acknowledged records, so the ends matter only if all are known: the shortest log may have
+    lost records unnoticed.
     """
     ends = set(candidates.values())
     best = candidates if UNKNOWN in ends else [broker for broker, end in candidates.items() if end == max(ends)]
@@ -259,7 +259,7 @@ def _unclean(election: Election) -> Decision | Undecided | None:
 
 
 def _without_a_leader(election: Election) -> Outcome:
-    """Nobody can lead. The state says so unless a replica of the ISR is unsure: the write would vouch for it."""
+    """No replica can lead. The state says so unless a replica of the ISR is unsure: the write would vouch for it."""
     state = election.state
     if election.unsure or state.leader == NO_LEADER:
         return Undecided(offline=election.offline) if election.offline else None
@@ -267,14 +267,14 @@ def _without_a_leader(election: Election) -> Outcome:
     return Decision(replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=election.controller_epoch))
 
 
-# --- what the cases share ------------------------------------------------------------------------------------------
+# --- shared by the cases ------------------------------------------------------------------------------------------
 
 
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
     """The replicas that may lead after a loss, with their log ends; Undecided if they must be asked first.
 
-    `in_sync`: the unsure replicas of the ISR that are there. If one of them cannot report its log end, replicas outside
-    the ISR do not count: it may have more records than any of them.
+    `in_sync`: the unsure replicas of the ISR that are present. If one of them cannot report its log end, replicas
+    outside the ISR do not count: it may have more records than any of them.
     """
     contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
     unasked = tuple(broker for broker, end in contenders.items() if end is None)
@@ -286,7 +286,7 @@ def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], 
     records stay in sync: their logs are the same.
 
     If none has reported its log end, one of them leads alone: the others may have fewer or more records, and must not
-    be elected later as if they had the same.
+    be elected later as if they had the same records.
     """
     state = election.state
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}

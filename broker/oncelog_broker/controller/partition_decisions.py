@@ -50,7 +50,7 @@ class PartitionChange(NamedTuple):
     """The assignment to be written with the state, at the beginning or end of a reassignment."""
 
     def brokers(self) -> set[int]:
-        """The brokers whose incarnations the write must check: those of the new ISR."""
+        """The brokers whose incarnations the write must check: the members of the new ISR."""
         return set(self.state.isr)
 
 
@@ -81,7 +81,7 @@ def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: in
 
 
 def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool = False) -> Election:
-    """Everything that decides who leads a partition that has a state."""
+    """All facts that decide which replica leads a partition that has a state."""
     candidates = view.candidates
     return Election(
         view.replicas(key),
@@ -102,8 +102,8 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """What must be known before anybody can lead this partition; None if nothing would help, or nothing is needed.
-    `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
+    """The questions to answer before any replica can lead this partition; None if no answer would help, or none is
+    needed. `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
     if unclean is None:

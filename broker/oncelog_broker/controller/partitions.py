@@ -70,7 +70,7 @@ class PartitionController(Reconciler):
     async def elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        """Elect leaders of these partitions; None: of every partition that needs one. The result of each; None:
+        """Elect leaders of these partitions; None: of every partition that needs a leader. The result of each; None:
         elected."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
@@ -84,8 +84,8 @@ class PartitionController(Reconciler):
             return await self._guarded(self._balance(percentage))
 
     async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
-        """Ask brokers for the log ends that are missing, so that the most complete log leads. The lock is free
-        meanwhile."""
+        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock is
+        released meanwhile."""
         assert self.questions is not None
         async with self._turn:
             await self._guarded(self._look_for_brokers())
@@ -142,8 +142,8 @@ class PartitionController(Reconciler):
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Reading the brokers may have shown that some came again: reconcile the present ISRs with that first. An
-            # ISR may also have grown to what a reassignment waits for.
+            # Reading the brokers may have shown that some have returned: reconcile the present ISRs with that first. An
+            # ISR may also have gained the replica that a reassignment waits for.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
@@ -261,7 +261,7 @@ class PartitionController(Reconciler):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # a write of ours was done after it had been read as not done
+                self.distrust()  # a write of this broker took effect after a read had shown it as not done
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

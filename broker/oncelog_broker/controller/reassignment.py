@@ -4,9 +4,9 @@
     catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
     completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
 
-All of it is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it is
-written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on the
-older assignment is refused by its version.
+All of this is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it
+is written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on
+the older assignment is refused by its version.
 
 A removed replica causes a new leader epoch, in which it fetches no more. An added replica causes none: no log changes
 for it, and clients notice nothing. A step that would remove the last replica in sync is refused.

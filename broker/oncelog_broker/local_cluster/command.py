@@ -141,10 +141,10 @@ def start(name: str, data: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @data_option
 def restart(names: tuple[str, ...], data: Path) -> None:
-    """Restart the brokers NAME, or all that run, one after the other, without interrupting clients.
+    """Restart the brokers NAME, or all running ones, one after the other, without interrupting clients.
 
-    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. At
-    the end the preferred replicas lead.
+    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. Then
+    elect the preferred replicas as leaders.
     """
     with _cluster(data) as local:
         local.restart(names)

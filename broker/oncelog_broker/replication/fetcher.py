@@ -84,7 +84,7 @@ class Fetchers:
         self._leaders = leaders
         self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
-        """By leader."""
+        """Leader -> its fetcher."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
         """Partitions whose logs restart as soon as their leaders answer."""
@@ -195,7 +195,7 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Partitions whose log start offset has moved and is not in the checkpoint on disk yet."""
+        """Partitions whose log start offset has moved but is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
         """Partitions that may lack committed records: only these are throttled."""
         self._has_work = asyncio.Event()
@@ -257,7 +257,7 @@ class BrokerFetcher:
 
     def _hold_back_throttled(self, now: float) -> None:
         """Skip throttled partitions while the quota is exceeded. `now` is also the time of the next request, so that no
-        skip has ended by then."""
+        skipped partition becomes due before it."""
         if not self._behind or not self._quota.is_exceeded(now):
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
@@ -276,7 +276,7 @@ class BrokerFetcher:
             self._behind[asked.key] = partition
 
     async def _rest(self) -> None:
-        """Wait until there is something to fetch."""
+        """Wait until some partition can be fetched."""
         self._has_work.clear()
         until = self._plan.next_end_of_a_rest()
         try:
@@ -352,6 +352,6 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those errors
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

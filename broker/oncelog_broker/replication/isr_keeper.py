@@ -57,7 +57,7 @@ class Proposal(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether no newer state is known than the one the proposal changes."""
+        """Whether the state that the proposal changes is still the newest known one."""
         partition, in_sync = self.partition, self.partition.in_sync
         return (
             not partition.is_resigned
@@ -163,7 +163,7 @@ class IsrKeeper:
     async def _ask(self) -> None:
         """Send proposals until each is answered, or outdated by a newer state."""
         while True:
-            # Appends and fetches of one turn may cause several proposals: send them together.
+            # Appends and fetches in one loop iteration may cause several proposals: send them together.
             await asyncio.sleep(0)
             self._open = {partition: proposal for partition, proposal in self._open.items() if proposal.is_open}
             proposals = list(self._open.values())[:MAX_PROPOSALS]
@@ -189,7 +189,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Send the request without repeating it; the next check covers what is left."""
+        """Send the request without repeating it; the next check handles failed ones."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -249,7 +249,7 @@ class IsrKeeper:
                 continue
             if (
                 self._open.get(partition) is proposal
-            ):  # else the image came first, and the partition has another proposal since
+            ):  # otherwise the image came first, and the partition has another proposal since
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

@@ -5,8 +5,8 @@ confirmed it (`leader_check`). Records above the last fsync are discarded (`LogM
 so what the failed disk kept of them does not matter. A replica in the ISR, or the only one, or one whose leader does
 not answer, stays offline until the operator restarts the broker: the records it acknowledged may exist nowhere else.
 
-A log that could not be created is retried likewise, whoever leads, since it never had records. It may be created in
-another data directory (`log/directories/directory_choice.py`).
+A log that could not be created is retried in the same way, whichever broker leads, since it never had records. It may
+be created in another data directory (`log/directories/directory_choice.py`).
 
 No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. So
 the controller is asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart brings a log
@@ -53,11 +53,11 @@ class OfflineLogRecovery:
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition -> (seconds before the next attempt, monotonic time of that attempt)."""
+        """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
 
     def start(self) -> None:
         """Check from time to time, until the broker's tasks end."""
-        self._tasks.every("logs that come back", LOOK_SECONDS, self.look)
+        self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
         """Try to reopen the logs whose wait is over."""

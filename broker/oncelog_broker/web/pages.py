@@ -37,7 +37,7 @@ class Answer:
         return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
 
     async def send(self, send: Send) -> None:
-        """Send piece by piece, so that a slow client holds one piece only."""
+        """Send piece by piece, so that a slow client keeps only one piece in memory."""
         size = sum(map(len, self.pieces))
         headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
         await send(
@@ -83,7 +83,7 @@ class Pages:
                 HTTPStatus.METHOD_NOT_ALLOWED, {"error": "GET or HEAD"}, allow="GET, HEAD", connection="close"
             )
         if any(name in BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
-            return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "no body is taken"}, connection="close")
+            return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "a request body is not accepted"}, connection="close")
         if path == "/health/live":
             return self._live()
         if path == "/health/ready":

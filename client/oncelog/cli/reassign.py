@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEARSAY_SECONDS: Final = 3.0
-"""Seconds for which partitions that are neither at their target nor moving are queried again."""
+"""Seconds for which partitions that are neither at their target nor moving are queried again, since the broker's answer
+may be outdated."""
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
 DONE, MOVING, OTHER = "done", "moving", "elsewhere"
 """States of a partition of a plan: at its target; moving there; neither."""
@@ -40,7 +41,7 @@ def broker_ids(text: str) -> tuple[int, ...]:
 
 plan_argument: Final = click.argument("plan_file", metavar="PLAN", type=click.File("r"))
 throttle_option: Final = click.option(
-    "--preserve-throttle", is_flag=True, help="Leave the throttle as it is, also if all are done."
+    "--preserve-throttle", is_flag=True, help="Keep the throttle, even if all are done."
 )
 
 
@@ -57,9 +58,11 @@ def reassign() -> None:
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @bootstrap_option
 @click.option("--all", "everything", is_flag=True, help="All topics, internal ones included.")
-@click.option("--topics-file", type=click.File("r"), help='{"topics": [{"topic": "orders"}]}, beside the TOPICs.')
-@click.option("--to", "nodes", type=parsed("ID,...", broker_ids), help="The brokers to use. Default: all that live.")
-@click.option("--replication-factor", type=click.IntRange(min=1), help="Default: as many replicas as there are.")
+@click.option(
+    "--topics-file", type=click.File("r"), help='{"topics": [{"topic": "orders"}]}, in addition to the TOPICs.'
+)
+@click.option("--to", "nodes", type=parsed("ID,...", broker_ids), help="The brokers to use. Default: all live brokers.")
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Default: the present number.")
 @click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
 @click.option("--current", type=click.Path(dir_okay=False), help="Write the way back, as a plan, into this file.")
 def generate(
@@ -129,7 +132,7 @@ def execute(
         async with Admin(bootstrap, **connection_settings()) as admin:
             present = await _assignment_of(admin, {partition.topic for partition in plan})
             if unknown := plan.keys() - present.keys():
-                raise Failure(f"there is no partition {', '.join(map(str, sorted(unknown)))}")
+                raise Failure(f"unknown partition {', '.join(map(str, sorted(unknown)))}")
             if current is not None:
                 Path(current).write_text(to_json({partition: present[partition] for partition in plan}) + "\n")
             if throttle is not None:
@@ -197,7 +200,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
 @reassign.command()
 @click.argument("plan_file", metavar="[PLAN]", type=click.File("r"), required=False)
 @bootstrap_option
-@click.option("--all", "everything", is_flag=True, help="All that are on their way, in place of a PLAN.")
+@click.option("--all", "everything", is_flag=True, help="All ongoing reassignments, instead of a PLAN.")
 @throttle_option
 def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve_throttle: bool) -> None:
     """Cancel the ongoing reassignments of the PLAN: partitions stay on their previous brokers."""
@@ -232,7 +235,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
 
 
 async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
-    """The replicas of these topics, or those before an ongoing reassignment."""
+    """The replicas of these topics, or the replicas before an ongoing reassignment."""
     from oncelog.cluster import TopicPartition
 
     described = await admin.describe_topics(topics)
@@ -249,7 +252,7 @@ async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
 async def _rows(
     admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], moving: Mapping[TopicPartition, Reassignment]
 ) -> list[tuple[object, ...]]:
-    """As in COLUMNS."""
+    """The rows of the table, with COLUMNS."""
     described = await admin.describe_topics(_topics(targets)) if targets else {}
     rows: list[tuple[object, ...]] = []
     for each, target in sorted(targets.items()):

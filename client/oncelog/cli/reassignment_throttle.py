@@ -1,7 +1,7 @@
 """The throttle of `oncelog reassign`, set before partitions move and removed afterwards.
 
-As in kafka-reassign-partitions (KIP-73): a rate on each broker that sends or receives, and on each topic the list of
-throttled replicas. In-sync replicas are not throttled.
+Like kafka-reassign-partitions (KIP-73): sets a rate on each broker that sends or receives, and on each topic the list
+of throttled replicas. In-sync replicas are not throttled.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
 
 
 async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
-    """Remove the throttle of these topics, and of all live brokers. Raises KafkaError. Does not check for one first: a
-    broker might not know of it yet."""
+    """Remove the throttle from these topics, and from all live brokers. Raises KafkaError. Does not check first whether
+    one exists: a broker might not know it yet."""
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 
     keys = {ConfigResource.topic(topic): (LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}

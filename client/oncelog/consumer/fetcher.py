@@ -17,6 +17,7 @@ from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import HANGING_S, ConnectionPool
 from oncelog.connection.transport import BrokerConnection
+from oncelog.consumer.counts import ConsumerCounts
 from oncelog.consumer.fetch_session import FetchPartition, FetchSession, LogEnds, SessionRequest
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
@@ -75,9 +76,10 @@ class Fetcher:
         self._timer = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
         self._is_closed = False
+        self.counts = ConsumerCounts()
 
     def send_fetches(self) -> None:
-        """Fetch from every node without an outstanding request what its partitions can still buffer."""
+        """Send a fetch to every node without an outstanding request, for the partitions that can buffer more."""
         if self._is_closed:
             return
         config, now = self._config, self._loop.time()
@@ -103,8 +105,8 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard unreadable data. As with every error that poll raises, later polls fetch it again after a back-off:
-        it may have been damaged on its way."""
+        """Discard unreadable data. As after every error that poll raises, later polls fetch it again after a back-off:
+        it may have been damaged in transit."""
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -218,7 +220,7 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
-        # Partitions that are fetched from another leader meanwhile, as this one hangs, are ignored.
+        # Partitions that are meanwhile fetched from another leader, because this one hangs, are ignored.
         asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
             position.fetching_from = NO_NODE
@@ -236,6 +238,7 @@ class Fetcher:
             self._failed(asked, error_for(response.error_code))
             return
         session.answered(response.session_id)
+        self.counts.fetches += 1
         has_news = False
         for topic in response.responses:
             for data in topic.partitions:
@@ -312,6 +315,7 @@ class Fetcher:
             self._failed_for_good(position, error)
         else:
             position.add(fetched)
+            self.counts.bytes_fetched += fetched.size
         return True
 
     def _refused(self, node_id: int, position: PartitionPosition, offset: int, data: PartitionData) -> bool:

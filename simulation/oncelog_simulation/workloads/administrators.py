@@ -92,7 +92,7 @@ class Mover(ClientWorkload):
 
 
 class TopicMaker(ClientWorkload):
-    """Deletes a topic and makes it again under its name, with a writer. Nobody reads what an older one held."""
+    """Deletes a topic and makes it again under its name, with a writer. The records of an older topic are not read."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -115,12 +115,13 @@ class TopicMaker(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     async def _make_again(self, world: World, admin: Admin) -> None:
-        """Until it is deleted, and another one is made. Whoever asks again may be told that it was done already."""
+        """Until it is deleted, and another one is made. A repeated request may be answered that the work is already
+        done."""
         while True:
             try:
                 await admin.delete_topics([self._topic])
             except StaleMetadata:
-                break  # there is none
+                break  # no such topic exists
             except KafkaError:
                 await asyncio.sleep(0.2)
             else:
@@ -131,14 +132,14 @@ class TopicMaker(ClientWorkload):
             try:
                 await admin.create_topics([NewTopic(self._topic, 1)])
             except TopicAlreadyExists:
-                return  # ours, whose answer was lost
+                return  # our own request, whose answer was lost
             except (InvalidTopic, KafkaError):
                 await asyncio.sleep(0.2)
             else:
                 return
 
     async def _write_and_read(self, world: World, rng: Random) -> list[bytes] | None:
-        """All that the topic holds; None where that could not be found out."""
+        """All records of the topic; None if they could not be read."""
         partition = TopicPartition(self._topic, 0)
         try:
             async with Producer(world.bootstrap_servers, **producer_options(delivery_timeout_ms=10_000)) as producer:
@@ -161,7 +162,7 @@ class TopicMaker(ClientWorkload):
 
 
 class Trimmer(ClientWorkload):
-    """Writes to a topic and deletes its oldest records: what was deleted does not come back, all else is there."""
+    """Writes to a topic and deletes its oldest records: deleted ones do not come back, all others remain."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)

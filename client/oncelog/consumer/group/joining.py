@@ -151,7 +151,7 @@ class Joining:
             assignments=assignments,
         )
         # Unlike JoinGroup, SyncGroup waits for the leader's assignment alone, so request_timeout_ms is enough, as in
-        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat notices it.
+        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat detects it.
         answer = await connection.send(sync)
         if self._membership.state is not MemberState.COMPLETING:
             return Reaction.REJOIN
