@@ -80,5 +80,42 @@ async def test_a_silent_broker_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     assert state.brokers.keys() == {1, 2}
 
 
+class LateBroker(OneTopic):
+    """Names the replicas of both sides of a reassignment that the controller has ended, until it is asked again."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+        self.asked = 0
+
+    async def list_partition_reassignments(self) -> dict[TopicPartition, Reassignment]:
+        return {}
+
+    async def describe_topics(self, names: list[str]) -> dict[str, Topic]:
+        self.asked += 1
+        late = (1, 2, 3) if self.asked < 3 else (1, 2)
+        replicas = {index: late if index == 0 else (1, 2) for index in range(self.partitions)}
+        return {"orders": Topic("orders", partitions={i: Partition(i, 1, replicas=r) for i, r in replicas.items()})}
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [(2, None), (1, {ORDERS: (1, 2)})])
+async def test_a_reassignment_that_is_over_is_not_taken_for_more_replicas(
+    monkeypatch: pytest.MonkeyPatch, partitions: int, expected: dict[TopicPartition, tuple[int, ...]] | None
+) -> None:
+    monkeypatch.setattr(cluster_state, "HEARSAY_PAUSE_SECONDS", 0.001)
+    admin = LateBroker(partitions)
+    state = await read_state(admin, expected)  # type: ignore[arg-type]
+    assert state.assignment[ORDERS] == (1, 2)
+    assert admin.asked == 3
+
+
+async def test_partitions_that_stay_elsewhere_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_state, "HEARSAY_SECONDS", 0.003)
+    monkeypatch.setattr(cluster_state, "HEARSAY_PAUSE_SECONDS", 0.001)
+    admin = LateBroker(1)
+    state = await read_state(admin, {ORDERS: (7, 8)})  # type: ignore[arg-type]
+    assert state.assignment[ORDERS] == (1, 2)
+
+
 def test_an_empty_cluster_has_no_holders() -> None:
     assert ClusterState({}, -1, {}, {}, {}).holders == set()
