@@ -1,9 +1,9 @@
 """The same load on Apache Kafka and on our broker, in turns: `python bench/run.py --only apache`.
 
 Both run on one core with the client that loads them; the best of several turns counts. A JVM is slow until it has
-compiled what it runs, so Kafka is loaded with each kind of request before anything counts: for FIRST_WARM_UP_SECONDS
-with the first kind, for WARM_UP_SECONDS with each other one. Its heap is touched at start: fresh pages are not what we
-measure.
+compiled its hot code, so Kafka is loaded with each kind of request before any measurement: for FIRST_WARM_UP_SECONDS
+with the first kind, for WARM_UP_SECONDS with each other one. Its heap is touched at start: the cost of fresh pages is
+not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 KAFKA_SETTINGS: Final = {**SETTINGS, "log.initial.task.delay.ms": "200"}
 
 Load = Callable[[RawClient, int], float]
-"""From a connection and the broker's pid to the figure."""
+"""Takes a connection and the broker's pid; returns the figure."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Contender:
 
 
 def compare(add: Callable[[str, float, str], None], scale: int) -> None:
-    """`add` takes what was measured, the value, its unit. `scale` divides the work."""
+    """`add` gets the name of the measurement, the value, its unit. `scale` divides the work."""
     try:
         with tempfile.TemporaryDirectory() as directory:
             kafka = ApacheKafka(RELEASE, Path(directory) / "kafka", KAFKA_SETTINGS, JAVA_OPTIONS)
@@ -74,7 +74,7 @@ def _compare(add: Callable[[str, float, str], None], kafka: ApacheKafka, directo
 
 
 def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """What it is, its unit, which of two figures is better, the load."""
+    """Name, unit, which of two figures is better, and the load."""
     for contender in contenders:
         cost.recycled_topic(contender.client, "single")
     one = cost.batch(100, 100)
@@ -104,7 +104,7 @@ def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, 
 
 
 def _transactions(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """Transactions V1, one after another: what they cost, and what the client waits."""
+    """Transactions V1, one after another: their cost, and the client's waiting time."""
     for contender in contenders:
         find_coordinator(contender.client, "any", GROUP)
     for partitions, group in ((1, None), (10, None), (1, "consume-process-produce")):

@@ -1,7 +1,7 @@
-"""What 1,000 ACLs cost single-record Produce: `python bench/run.py --only authorizer`.
+"""The cost of 1,000 ACLs for single-record Produce: `python bench/run.py --only authorizer`.
 
-Two brokers of this build get the same load in turns (as compare.py): one without an authorizer, one that decides by
-ACLs who may write. Most of those are about other topics and other users; some of each kind hold for the topic.
+Two brokers of this build get the same load in turns (see compare.py): one without an authorizer, one that authorizes
+writes by ACLs. Most ACLs name other topics and other users; some of each kind apply to the topic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compare import TOPIC, TURNS, Build, RawClient, produce  # first: it says where the others are found
+from compare import TOPIC, TURNS, Build, RawClient, produce  # first: it sets sys.path
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
@@ -27,9 +27,10 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 GUARDED: Final = {**SETTINGS, "authorizer.class.name": "StandardAuthorizer"}
 CREATE_ACLS_VERSION: Final = 3
 PAIRS: Final = 4
-"""Two processes of the same build may differ by five percent, for as long as they live: so there are several."""
+"""Two processes of the same build may differ by five percent, for as long as they live: so several pairs are
+measured."""
 LIMIT: Final = 1.03
-"""What issue and docs promise: at most three percent."""
+"""The promise of the docs: at most three percent."""
 
 
 def acls() -> list[CreateAclsRequest.AclCreation]:
@@ -78,7 +79,7 @@ class Found(NamedTuple):
 
 
 def turns(stack: contextlib.ExitStack, *, guarded_first: bool) -> Found:
-    """Of two brokers in turns."""
+    """The turns of two brokers."""
     builds = {guarded: opened(stack, GUARDED if guarded else SETTINGS, guarded=guarded)
               for guarded in (guarded_first, not guarded_first)}  # fmt: skip
     load = produce(100, 100, 1500, 1)

@@ -1,4 +1,4 @@
-"""What a request costs the broker: CPU time of its process while a raw client keeps it busy.
+"""The cost of a request for the broker: CPU time of its process while a raw client keeps it busy.
 
 Fresh memory is very dear on virtual machines, page cache included, so the working set is small and recycled: the log
 under test is kept to a few small segments by retention, and a warm-up touches its pages before anything is measured.
@@ -69,8 +69,9 @@ def cpu_seconds(pid: int) -> float:
 def pinned(pid: int, *, together: bool) -> Iterator[None]:
     """Keep the broker and this process on one core each, or `together` on the same one.
 
-    On a virtual machine, waking a core that sleeps costs whoever wakes it tens of microseconds in the hypervisor. That
-    is no work of the broker, so its cost per request is measured with both on one core; apart is shown beside it.
+    On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. That
+    is not work of the broker, so its cost per request is measured with both on one core; the figure on separate cores
+    is shown as well.
     """
     cores = sorted(os.sched_getaffinity(0))
     threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
@@ -118,7 +119,7 @@ def delete_topic(client: RawClient, name: str) -> None:
 
 
 def wait_for_leader(client: RawClient, topic: str) -> None:
-    """Until the broker takes itself for the leader of partition 0: with Apache Kafka that is a moment later."""
+    """Wait until the broker is the leader of partition 0: with Apache Kafka that takes a moment."""
     wanted = ListOffsetsRequest.ListOffsetsTopic
     partition = wanted.ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)
     request = ListOffsetsRequest(replica_id=-1, topics=[wanted(name=topic, partitions=[partition])])
@@ -132,7 +133,7 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
 
 
 def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    """A topic whose log stays within RETENTION_BYTES, give or take a segment."""
+    """A topic whose log stays within RETENTION_BYTES, plus at most a segment."""
     create_topic(
         client,
         name,
@@ -200,7 +201,7 @@ def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
 
 
 def readable_log(client: RawClient, topic: str, batch: bytes) -> tuple[list[bytes], int]:
-    """A new topic with a log of about 16 MB: (requests that read it, 1 MB or one batch each; the bytes of them all)."""
+    """A new topic with a log of about 16 MB: (requests that read it, 1 MB or one batch each; the total bytes)."""
     create_topic(client, topic, **{"max.message.bytes": str(4 << 20)})
     count = max(2, (16 << 20) // len(batch))
     for frame in client.pipeline(produce_request(topic, batch), count, 4):

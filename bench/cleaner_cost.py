@@ -1,7 +1,7 @@
-"""What compaction costs the broker, and how long it keeps others waiting.
+"""The cost of compaction for the broker, and the delay that it causes for other requests.
 
 A topic is filled while it is a `delete` topic, then made a compacted one: so the cleaner starts when we look. The log
-is one closed part after another; what is left of it after the cleaning is read from its files.
+is one closed segment after another; its size after the cleaning is read from its files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SET = 0
 
 @dataclass
 class Cleaning:
-    """One cleaning: what it cost the broker, what is left of the bytes, and what others noticed."""
+    """One cleaning: its cost for the broker, the remaining fraction of bytes, and the delay of other requests."""
 
     cpu_seconds: float
     seconds: float
@@ -62,7 +62,7 @@ def measured_cleaning(client: RawClient, broker: BrokerProcess, topic: str, reco
         if time.perf_counter() - started > TIMEOUT_SECONDS:
             raise RuntimeError(f"not compacted after {TIMEOUT_SECONDS} s; the broker's log: {broker.log}")
     seconds, spent = time.perf_counter() - started, cpu_seconds(broker.pid) - cpu
-    # What the same pings cost when nothing is cleaned is not the cleaner's.
+    # The cost of the same pings without a cleaning is subtracted.
     cpu, started = cpu_seconds(broker.pid), time.perf_counter()
     idle = [ping(client) for _ in answers]
     idle_cpu_per_ping = (cpu_seconds(broker.pid) - cpu) / len(answers)

@@ -1,12 +1,12 @@
-"""Three brokers with ZooKeeper on one machine: what acks=all costs, and how long it takes until all goes on.
+"""Three brokers with ZooKeeper on one machine: the cost of acks=all, and the time of a fail-over.
 
 All seconds are by the clock on the wall. Brokers, ZooKeeper and the client share the machine's cores and its disk:
-three replicas on three machines are another matter. Fail-over is what a client sees: from kill -9 of a leader to the
-next record that is acknowledged with acks=all; of it, the session is the time for which nobody may take over.
+three replicas on three machines are another matter. Fail-over is measured at a client: from kill -9 of a leader to the
+next record that is acknowledged with acks=all; for the session timeout of that time no broker may take over.
 
-With many partitions the brokers' data are in memory: 3,000 directories and 6,000 small files are made, and how long a
-file system takes for one depends on what was deleted there before. ext4 without a journal, say, passes over every inode
-that was freed in the last minutes: after a measurement like this one a log costs 1 ms of processor time, not 0.05.
+With many partitions the brokers' data are in memory: 3,000 directories and 6,000 small files are created, and the time
+of each depends on earlier deletions in that file system. ext4 without a journal, for example, skips every inode that
+was freed in the last minutes: after a measurement like this one a log costs 1 ms of processor time, not 0.05.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
 SESSION_SECONDS: Final = SESSION_MS / 1000
 LOOK_SECONDS: Final = 0.02
-"""Between two looks at what is waited for."""
+"""Seconds between two checks of a condition."""
 MANY_LOOK_SECONDS: Final = 0.2
 """The same where a look takes the brokers and the client some 20 ms each, of the time that is measured."""
 WAIT_SECONDS: Final = 120.0
 MEMORY_DISK: Final = Path("/dev/shm")
 MEMORY_DISK_ROOM: Final = 1 << 30
 ROUNDS: Final = 3
-"""Of what is measured by killing: the median counts."""
+"""Rounds of a measurement that kills a broker: the median counts."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -53,7 +53,7 @@ def measure(add: Add, scale: int) -> None:
 
 @contextlib.contextmanager
 def running(*, in_memory: bool = False) -> Iterator[ReplicatedCluster]:
-    """`in_memory`: the data of the brokers, where there is room; ZooKeeper's are on the disk."""
+    """`in_memory`: the data of the brokers are in memory, if it is large enough; those of ZooKeeper are on the disk."""
     with (
         tempfile.TemporaryDirectory() as directory,
         tempfile.TemporaryDirectory(dir=MEMORY_DISK if in_memory and _has_room(MEMORY_DISK) else None) as data,
@@ -68,7 +68,7 @@ def _has_room(disk: Path) -> bool:
 
 
 def acknowledged(add: Add, cluster: ReplicatedCluster, count: int, megabytes: int) -> None:
-    """acks=all with three replicas, and acks=1 beside it."""
+    """acks=all with three replicas, and acks=1 for comparison."""
     cluster.create_topic("replicated", (1, 2, 3))
     leader = cluster.until_led("replicated").leader
     with contextlib.closing(RawClient(cluster.brokers[leader].port)) as client:
@@ -79,7 +79,7 @@ def acknowledged(add: Add, cluster: ReplicatedCluster, count: int, megabytes: in
                 began = time.perf_counter()
                 for frame in client.pipeline(request, 1, 1):
                     cost.check_produced(frame)
-                if number >= count // 10:  # the first ones warm up
+                if number >= count // 10:  # the first ones are a warm-up
                     waits.append((time.perf_counter() - began) * 1000)
             add(f"{name}, 1 record of 1000 B, one in flight: p50", statistics.median(waits), "ms")
             add(f"{name}, 1 record of 1000 B, one in flight: p99", percentile(waits, 0.99), "ms")
@@ -154,7 +154,7 @@ def waited_for(condition: Callable[[], bool], look_seconds: float = LOOK_SECONDS
 
 
 def _cpu_seconds(cluster: ReplicatedCluster) -> list[float]:
-    """What each broker has spent."""
+    """The CPU seconds of each broker."""
     return [cost.cpu_seconds(broker.pid) for broker in cluster.brokers.values()]
 
 

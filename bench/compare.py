@@ -1,7 +1,7 @@
 """Two builds of the broker in turns: `python bench/compare.py --before path/to/oncelog [--after path/to/oncelog]`.
 
-Both run at the same time and get the same raw load A B A B, so that what else the machine does falls on both. Printed
-is the CPU of each per request (median of the turns) and the median of the turns' ratios, after to before.
+Both run at the same time and get the same raw load in turns A B A B, so that other load on the machine affects both.
+Printed is the CPU of each per request (median of the turns) and the median of the turns' ratios, after to before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WIDE: Final = "wide"
 
 @dataclass(slots=True)
 class Build:
-    """One broker under load, and what it spent: CPU us per request by load."""
+    """One broker under load, and its cost: CPU us per request by load."""
 
     broker: BrokerProcess
     client: RawClient

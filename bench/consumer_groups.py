@@ -1,5 +1,5 @@
-"""What a large group of the consumer protocol costs the broker (KIP-848): joining, heartbeats, and how long others wait
-while it is assigned.
+"""The cost of a large group of the consumer protocol for the broker (KIP-848): joining, heartbeats, and the delay of
+other requests during its assignment.
 
 All members use one connection.
 """
@@ -88,7 +88,7 @@ def consumer_groups_cost(port: int, pid: int, members: int, topics: int, partiti
         sent = [beats[number % members] for number in range(heartbeats)]
         return sum(1 for _ in client.pipeline_all(sent, WINDOW)), 0
 
-    beat_all()  # what the creation of the topics has left to do is done meanwhile
+    beat_all()  # remaining work of the creation of topics is done meanwhile
     beaten = cost.measured(pid, beat_all)
     client.close()
     return Costs(joined.cpu_us_per_request, beaten.cpu_us_per_request, took)
@@ -128,7 +128,7 @@ def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
         for record in effects.records:
             machine.replay(record, 0, -1)
         jobs += effects.jobs
-    undo = keep_collections_short()  # as a broker does
+    undo = keep_collections_short()  # like a broker process
     longest, result = _slices(jobs[-1].steps())
     began = time.thread_time()
     effects = machine.on_job(GROUP, result)

@@ -1,7 +1,7 @@
-"""What consumer groups cost the broker: memory for each group, CPU for each heartbeat and commit.
+"""The cost of consumer groups for the broker: memory for each group, CPU for each heartbeat and commit.
 
-Many groups with one member each, all over one connection: the members do not exist but for what the broker knows of
-them, so the memory is the coordinator's alone.
+Many groups with one member each, all over one connection: the members exist only in the broker, so the memory is only
+the coordinator's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What the benchmarks found, kept: `results.json`, `DETAILS.md` (the same for people), `RESULTS.md` (one page of it).
+"""Stores the results of the benchmarks: `results.json`, `DETAILS.md` (the same as tables), `RESULTS.md` (one page of
+it).
 
-Each part of `run.py` replaces its own figures, so that a part can be measured again without the others.
+Each part of `run.py` replaces its own figures, so that a part can be measured again alone.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from table import Row, Table
 HERE: Final = Path(__file__).parent
 JSON: Final = HERE / "results.json"
 Parts = dict[str, dict[str, Any]]
-"""By the name of the part: `date`, `machine`, `rows`."""
+"""Name of the part -> `date`, `machine`, `rows`."""
 
 
 class Line(NamedTuple):
-    """A line of the page: what a reader asks, the row that answers, the row of the peer."""
+    """A line of the page: the question of a reader, the row with our figure, the row of the peer."""
 
     what: str
     ours: str

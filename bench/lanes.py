@@ -42,7 +42,8 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 8
 TOPIC, READ, WIDE, LONG, WAITED = "load", "read", "wide", "long", "waited"
 SESSION_ID_AT: Final = 14
-"""Of the id in a Fetch response, v12, without its size: behind correlation id, tags, throttle time and error code."""
+"""The position of the id in a Fetch response, v12, without its size: behind correlation id, tags, throttle time and
+error code."""
 REPLICATED_RECORDS: Final = 300
 
 
@@ -128,7 +129,7 @@ def waiting(side: Side) -> cost.Cost:
 
 
 _BASE_OFFSET_AT: Final = 4 + 1 + 1 + 1 + len(WAITED) + 1 + 4 + 2
-"""Of the base offset in a Produce response, v9."""
+"""The position of the base offset in a Produce response, v9."""
 
 
 def _port(side: Side) -> int:

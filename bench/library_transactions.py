@@ -1,4 +1,5 @@
-"""The library clients of the part `transactions`: who produces how fast in which way, and what a commit takes."""
+"""The library clients of the part `transactions`: their throughput with and without transactions, and the time of a
+commit."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def _add_commits(add: Add, what: str, taken: Commits) -> None:
 
 
 def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """What idempotence and transactions of 100 ms take from our own producer, with realistic batches, and what they
-    cost the broker then."""
+    """The cost of idempotence and of transactions of 100 ms for our own producer, with realistic batches, and for the
+    broker."""
     for kilobytes in (16, 64):
         batch = BatchSize(1000, kilobytes * 1024)
         found = _in_turns((OURS,), address, client, meter, batch, 0.5, max(1, 6 // scale))
@@ -64,7 +65,7 @@ def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int
 
 
 def libraries(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """The three of them, small records."""
+    """The three library clients, with small records."""
     found = _in_turns(tuple(PRODUCE), address, client, meter, BatchSize(100, 65_536), 0.5, max(1, 3 // scale))
     for kind in KINDS:
         for name in PRODUCE:
@@ -78,7 +79,7 @@ def libraries(add: Add, address: str, client: RawClient, meter: Meter, scale: in
 
 
 class Rounds:
-    """What one library made of one kind, round by round."""
+    """The figures of one library for one kind of producing, round by round."""
 
     def __init__(self) -> None:
         self.rate: list[float] = []

@@ -1,7 +1,8 @@
-"""What a process spends: CPU, in user mode, and instructions where the machine counts them. And loads that take turns.
+"""The resources that a process uses: CPU, in user mode, and instructions if the machine counts them. Also runs loads in
+turns.
 
-Of two loads the ratio is what counts: they run A B A B, each turn gives one ratio, and the median of those is told. So
-what slows the machine down for a while slows both.
+For two loads the ratio counts: they run A B A B, each turn gives one ratio, and the median is reported. So a temporary
+slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HARDWARE, INSTRUCTIONS = 0, 1
 EXCLUDE_KERNEL_AND_HYPERVISOR: Final = 1 << 5 | 1 << 6
 
 Work = Callable[[], int]
-"""Does something so many times."""
+"""Does a piece of work so many times."""
 
 
 class Spent(NamedTuple):
@@ -34,7 +35,7 @@ class Spent(NamedTuple):
     seconds: float
     cpu: float
     user: float
-    """As far as the kernel's clock tick sees it: of value for much work only."""
+    """At the resolution of the kernel's clock tick: useful only for long work."""
     instructions: float
     """In user mode; 0 where they cannot be counted."""
 
@@ -43,7 +44,8 @@ class Spent(NamedTuple):
 
 
 class Meter:
-    """Reads what the process `pid` has spent. Instructions are those of its main thread, where our broker works."""
+    """Reads the resources that the process `pid` has used. Instructions are counted for its main thread, where our
+    broker works."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -78,7 +80,7 @@ def _instructions_of(pid: int) -> int | None:
 
 @dataclass
 class Turns:
-    """What one load took in each turn, for one piece of work."""
+    """The cost of one load in each turn, for one piece of work."""
 
     each: list[Spent] = field(default_factory=list)
 
@@ -94,7 +96,7 @@ class Turns:
 
 
 def take_turns(meter: Meter, loads: Mapping[str, Callable[[], Work]], rounds: int) -> dict[str, Turns]:
-    """Run the loads in turns; each is made ready before what it spends is counted. The first round warms up."""
+    """Run the loads in turns; each is prepared before its cost is counted. The first round warms up."""
     turns = {name: Turns() for name in loads}
     for number in range(rounds + 1):
         for name, ready in loads.items():
@@ -108,6 +110,6 @@ def take_turns(meter: Meter, loads: Mapping[str, Callable[[], Work]], rounds: in
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Of `values`, none of which is interpolated."""
+    """A percentile of `values`, without interpolation."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

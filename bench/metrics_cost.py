@@ -1,8 +1,8 @@
-"""What metrics cost single-record Produce: `python bench/metrics_cost.py [--before path/to/oncelog]`.
+"""The cost of metrics for single-record Produce: `python bench/metrics_cost.py [--before path/to/oncelog]`.
 
-Two brokers get the same load in turns (as compare.py): one that tells metrics, and has been asked for them, and one
-without the listener; or, with --before, one of a build that does not count at all. With --silent neither has the
-listener: that is what counting alone costs.
+Two brokers get the same load in turns (see compare.py): one that serves metrics, and was scraped, and one without the
+listener; or, with --before, one of a build that does not count at all. With --silent neither has the listener: that is
+the cost of counting alone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce  # first: it says where the others are found
+from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce  # first: it sets sys.path
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
 
 PAIRS: Final = 4
-"""Two processes of the same build may differ by five percent, for as long as they live: so there are several."""
+"""Two processes of the same build may differ by five percent, for as long as they live: so several pairs are
+measured."""
 REQUESTS: Final = 1500
 LIMIT: Final = 1.01
-"""What issue and docs promise: at most one percent."""
+"""The promise of the docs: at most one percent."""
 
 
 def opened(stack: contextlib.ExitStack, *, tells: bool, before: str | None, silent: bool) -> Build:
@@ -38,14 +39,14 @@ def opened(stack: contextlib.ExitStack, *, tells: bool, before: str | None, sile
 
 
 def scrape(build: Build) -> None:
-    """Once: Prometheus comes so seldom that what a scrape leaves in caches is not felt."""
+    """Scrape once: Prometheus scrapes so rarely that the effect of a scrape on caches does not matter."""
     where = re.search(r"http on (\S+?)\)", build.broker.start_line)
     if where:
         urllib.request.urlopen(f"http://{where[1]}/metrics").read()
 
 
 def ratios(stack: contextlib.ExitStack, *, tells_first: bool, before: str | None, silent: bool) -> list[float]:
-    """Of two brokers in turns: CPU of the one that tells to CPU of the other."""
+    """The ratio, in turns, of the CPU of the broker with metrics to the CPU of the other."""
     builds = {
         tells: opened(stack, tells=tells, before=before, silent=silent) for tells in (tells_first, not tells_first)
     }

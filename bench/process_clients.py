@@ -1,4 +1,4 @@
-"""Library clients that make small transactions, one after another, beside what they do without: consume, process and
+"""Library clients that make small transactions, one after another, and the same work without: consume, process and
 produce one record with its offset; commit a few records.
 """
 
@@ -15,7 +15,7 @@ CLOCK: Final = time.perf_counter
 
 
 class Steps(NamedTuple):
-    """Seconds that each one-record step took: produced and committed one after the other, or in a transaction."""
+    """Seconds of each one-record step: produced and committed one after the other, or in a transaction."""
 
     naive: list[float]
     transactional: list[float]

@@ -1,8 +1,8 @@
-"""CPU seconds of a tree of processes, those that have ended included.
+"""CPU seconds of a tree of processes, including ended ones.
 
 The kernel adds the time of a process that has ended to its parent's `children` time, but only where the parent waits
 for it. Spark's daemons, which fork the Python workers, do not wait. So the time that such a process had used before a
-round is not missing at the end of it; what it used within its last round is.
+round is included at the end of it; the time that it used within its last round is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SETTLE_SECONDS: Final = 20.0
 
 
 class Usage(NamedTuple):
-    """CPU seconds of a process, and of those of its children that have ended and were waited for."""
+    """CPU seconds of a process, and of its children that have ended and were waited for."""
 
     parent: int
     own: float
@@ -27,11 +27,11 @@ class Usage(NamedTuple):
 
 
 Snapshot = dict[int, Usage]
-"""By the process id."""
+"""Process id -> its usage."""
 
 
 class ProcessTree:
-    """A process and all its descendants, and those of the processes whose command line ends in its id and names
+    """A process and all its descendants, and the descendants of processes whose command line ends in its id and names
     `helper`: such a process was started for it, but has another parent."""
 
     def __init__(self, root: int, helper: str) -> None:
@@ -55,7 +55,7 @@ class ProcessTree:
         return parent not in before or parent not in after or after[parent].children > before[parent].children
 
     def _settled(self) -> Snapshot:
-        """Read when no process of the tree has used CPU for two clock ticks, so that a process that ends has ended."""
+        """Read when no process of the tree has used CPU for two clock ticks, so that an ending process has ended."""
         deadline = time.monotonic() + SETTLE_SECONDS
         last = self._snapshot()
         while time.monotonic() < deadline:
@@ -93,7 +93,7 @@ class ProcessTree:
 
 
 def _usage(path: Path) -> Usage | None:
-    """None where the process has ended meanwhile. One that has ended and was not waited for is still there."""
+    """None if the process has ended meanwhile. A process that has ended and was not waited for still exists."""
     try:
         fields = (path / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
 """100,000 producer ids in one partition: memory, expiry, reopening.
 
-They are in a log of this process, so that memory and stalls can be seen directly.
+They are in a log of this process, so that memory and stalls can be measured directly.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def memory_of_producers(count: int) -> float:
 
 @dataclass
 class Stalls:
-    """Longest times for which the event loop would stand still, in ms."""
+    """The longest times for which the event loop would be blocked, in ms."""
 
     expiry: float
     image: float
 
 
 def stalls(count: int) -> Stalls:
-    """Of an expiry of all producers, slice by slice, and of the image for a snapshot."""
+    """The stalls of an expiry of all producers, slice by slice, and of a snapshot of them."""
     state = ProducerState(LogConfig())
     for header in headers(count, 1):
         state.follow(header)

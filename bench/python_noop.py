@@ -1,5 +1,5 @@
-"""`format("python-noop")`: a sink of Spark's Python API that takes all rows and does nothing with them: what the API
-itself costs."""
+"""`format("python-noop")`: a sink of Spark's Python API that takes all rows and drops them: measures the cost of the
+API itself."""
 
 from __future__ import annotations
 

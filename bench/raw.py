@@ -1,6 +1,6 @@
 """A raw Kafka client for load: prepared requests over one blocking socket, no library between us and the broker.
 
-It costs little itself, so that what is measured is the broker.
+It costs little itself, so that the broker is measured.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RawClient:
         return frame
 
     def skip_frame(self, scratch: memoryview) -> int:
-        """Read one answer into `scratch` and forget it; its size. For large fetches: no memory is touched anew."""
+        """Read one answer into `scratch` and forget it; its size. For large fetches: no new memory is touched."""
         self._receive_exactly(scratch[:4])
         (size,) = SIZE.unpack_from(scratch)
         self._receive_exactly(scratch[:size])

@@ -1,4 +1,4 @@
-"""`make bench`: what the broker costs and how fast it starts, printed as a table and kept in bench/ (`kept.py`).
+"""`make bench`: the cost of the broker and its start-up time, printed as a table and stored in bench/ (`kept.py`).
 
 Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
 the same broker, A B A B, and the better of two rounds counts.
@@ -53,7 +53,7 @@ BROKER_SETTINGS = {"log.retention.check.interval.ms": "200"}
 
 
 def start_up(table: Table, rounds: int) -> None:
-    """From starting the process to the first acknowledged record, on an empty directory."""
+    """From the start of the process to the first acknowledged record, on an empty directory."""
     taken, resident = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as directory:
@@ -107,7 +107,7 @@ def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
         produced: dict[str, float] = {"plain": 0.0, "lz4": 0.0}
         for name in produced:
             cost.recycled_topic(client, f"{name}-{kilobytes}")
-        for turn in range(4):  # the first warms up: fresh pages are not what we measure
+        for turn in range(4):  # the first round is a warm-up: the cost of fresh pages is not measured
             for name, batch in (("plain", plain), ("lz4", packed)):
                 request = cost.produce_request(f"{name}-{kilobytes}", batch)
                 count = max(4, megabytes * 1024 * 1024 // len(batch))
@@ -164,7 +164,7 @@ def compaction(table: Table, records: int) -> None:
     ):
         keys = records // 100
         what = f"compacting {records:,} records of {keys:,} keys"
-        # Three times the same; of what other processes on the machine make worse, the best counts.
+        # Three times the same; the best counts, as other processes on the machine only make it worse.
         rounds = [cleaner.measured_cleaning(client, broker, f"compact-{n}", records, keys) for n in range(3)]
         least = {name: min(getattr(found, name) for found in rounds) for name in vars(rounds[0])}
         table.add(f"{what}: broker CPU", least["cpu_seconds"], "s", at_most=5 * records / 1e6)
@@ -252,7 +252,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "spark-sink": lambda table, scale: spark_sink.measure(table.add, scale),
     "spark-source": lambda table, scale: spark_source.measure(table.add, scale),
 }
-"""Parts that start what they need."""
+"""Parts that start their own brokers."""
 TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]]] = {
     "single": lambda table, client, broker, scale: single_records(table, client, broker.pid, 20_000 // scale),
     "producers": lambda table, client, broker, scale: producers(table, 100_000 // scale),

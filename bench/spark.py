@@ -1,4 +1,4 @@
-"""How long one small batch of a stream takes with Spark, by what it is written to.
+"""The time of one small batch of a stream with Spark, by the kind of sink.
 
 The source (`spark_source.py`), the sink (`spark_sink.py`) and latency (`spark_latency.py`) have parts of their own.
 """

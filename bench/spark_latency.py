@@ -3,8 +3,9 @@
 A query copies records between topics of two partitions. A client produces one record, waits until a read_committed
 consumer has seen the copy, pauses, and produces the next one: so each record is a micro-batch of its own, and the query
 is idle before it. Ours and Spark's own connector take turns in one session. The phases are those of Spark's progress
-(milliseconds), and CPU milliseconds for each record of the JVM, of all processes below it (Python's, and those that
-Hadoop's local file system starts for each file of the checkpoint), and of the broker. Last, what an idle query takes.
+(milliseconds); CPU milliseconds for each record are those of the JVM, of all processes below it (Python's, and those
+that Hadoop's local file system starts for each file of the checkpoint), and of the broker. The last figures are those
+of an idle query.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ PEER: Final = (
 
 @dataclass
 class Taken:
-    """What was measured of one way: milliseconds each."""
+    """The figures of one kind of sink: milliseconds each."""
 
     visible: list[float] = field(default_factory=list)
     phases: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
@@ -79,7 +80,7 @@ def measure(add: Add, scale: int) -> None:
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
-        print("the latency of Spark is left out: make pipeline", file=sys.stderr)
+        print("the latency of Spark is skipped: make pipeline", file=sys.stderr)
         return
     sys.path.insert(0, str(ROOT / "tests" / "spark"))
     from spark_session import started
@@ -97,8 +98,8 @@ def measure(add: Add, scale: int) -> None:
 
 
 def _connector(version: str) -> list[Path]:
-    """The jars of Spark's connector of the same minor version, which its stream source must be of; empty where there
-    are none."""
+    """The jars of Spark's connector of the same minor version, which its stream source requires; empty if they are not
+    installed."""
     try:
         jars = connector()
     except Unavailable as error:
@@ -133,7 +134,7 @@ def idle(add: Add, spark: Any, broker: BrokerProcess, partitions: int, seconds: 
     options = {"kafka.bootstrap.servers": broker.address, "subscribe": "idle"}
     query = spark.readStream.format("oncelog").options(**options).load().writeStream.format("noop").start()
     try:
-        time.sleep(10)  # it starts, and its pauses grow
+        time.sleep(10)  # the query starts, and its pauses grow
         before, began = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter()
         time.sleep(seconds)
         after, passed = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter() - began
@@ -145,13 +146,13 @@ def idle(add: Add, spark: Any, broker: BrokerProcess, partitions: int, seconds: 
 
 
 def _pid(spark: Any) -> int:
-    """Of the JVM."""
+    """The pid of the JVM."""
     pid: int = spark.sparkContext._gateway.proc.pid
     return pid
 
 
 def _turn(spark: Any, broker: BrokerProcess, directory: str, way: Way, taken: Taken, count: int) -> None:
-    """One query, from its start to its end. Raises TimeoutError where a record does not come."""
+    """One query, from its start to its end. Raises TimeoutError if a record does not arrive."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     name = uuid.uuid4().hex
@@ -208,7 +209,7 @@ def _cpu_seconds(jvm_pid: int, broker_pid: int) -> dict[str, float]:
         try:
             python += sum(each.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            continue  # it has ended since, and its parent's children's times have it from now on
+            continue  # the process has ended since, and its time is included in its parent's from now on
     broker = psutil.Process(broker_pid).cpu_times()
     return {"JVM": own.user + own.system, "Python": python, "broker": broker.user + broker.system}
 

@@ -1,8 +1,8 @@
-"""The sink beside Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+"""The sink compared with Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
 
-Four tables of generated rows: of 100 B without keys to 4 partitions, with keys to 16, and the same with 1 KB. What
-generates them ("nothing") and what Spark takes to bring them to Python ("nothing, in Python") are rows of their own, as
-they are in all others and nothing can be done about them here.
+Four tables of generated rows: of 100 B without keys to 4 partitions, with keys to 16, and the same with 1 KB.
+Generating the rows ("nothing") and passing them to Python ("nothing, in Python") are rows of their own, as both are
+included in all others and cannot be improved here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from oncelog import Admin, NewTopic
 
 TASKS: Final = 4
 ROWS: Final = {100: 300_000, 1000: 80_000}
-"""By the size of a value in bytes."""
+"""Size of a value in bytes -> number of rows."""
 PARTITIONS: Final = {False: 4, True: 16}
-"""By whether rows have keys."""
+"""Whether rows have keys -> number of partitions."""
 WARM_UPS: Final = 2
-"""The JVM compiles what it runs often: the first rounds of either side are slower."""
+"""The JVM compiles hot code: the first rounds of either side are slower."""
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
 GOAL: Final = 1.0
@@ -31,7 +31,7 @@ GOAL: Final = 1.0
 COST_OF_ONCE: Final = 0.85
 """Ratio of exactly once to at least once."""
 TOPIC_CONFIGS: Final = {"retention.bytes": "50000000", "segment.bytes": "20000000"}
-"""Of each partition: so that some gigabytes in all rounds do not fill the disk."""
+"""Settings of each topic, so that some gigabytes in all rounds do not fill the disk."""
 
 
 def measure(add: Add, scale: int) -> None:

@@ -1,8 +1,8 @@
-"""The source beside Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+"""The source compared with Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
 
 Two kinds of query, of records of 100 B and 1 KB, over several numbers of partitions:
 
-- a batch read (`spark.read`) into `noop`, of which the reading itself is most;
+- a batch read (`spark.read`) into `noop`, most of which is the reading itself;
 - a short stream (`trigger(availableNow=True)`), of which the start of Python processes is a large part.
 """
 
@@ -21,14 +21,14 @@ from oncelog import Admin, NewTopic, Producer
 
 ROUNDS: Final = 3
 ROWS: Final = {100: 300_000, 1000: 80_000}
-"""By the size of a record in bytes."""
+"""Size of a record in bytes -> number of rows."""
 BATCH_PARTITIONS: Final = (1, 4)
 STREAM_PARTITIONS: Final = (1, 4, 16)
 BATCH_GOALS: Final = {100: 2.0, 1000: 1.5}
 """Ratio to Spark's connector, by the size of a record."""
 STREAM_GOAL: Final = 1.0
 WARM_UPS: Final = 2
-"""The JVM compiles what it runs often: the first rounds of either side are slower."""
+"""The JVM compiles hot code: the first rounds of either side are slower."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -84,7 +84,7 @@ def _add(add: Add, what: str, found: dict[str, float], goal: float | None) -> No
 
 
 def _options(address: str, topic: str) -> dict[str, str]:
-    """The peer reads what is committed, too, as ours does by default."""
+    """The peer reads committed records, too, as ours does by default."""
     return {
         "subscribe": topic,
         "kafka.bootstrap.servers": address,
@@ -112,12 +112,12 @@ def _short_stream(session: Session, name: str, topic: str) -> Callable[[], None]
 
 
 def _worker(address: str, topic: str) -> float:
-    """What a task does in Python, without Spark: from the broker to Arrow batches. The best of three rounds."""
+    """The Python part of a task, without Spark: from the broker to Arrow batches. The best of three rounds."""
     from oncelog_pipeline.spark.data_source import OncelogDataSource
 
     reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]
     best = 0.0
-    for _ in range(ROUNDS + 1):  # the first imports what it needs
+    for _ in range(ROUNDS + 1):  # the first round imports modules
         before = time.process_time()
         rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
         best = max(best, rows / (time.process_time() - before))

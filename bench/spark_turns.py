@@ -1,8 +1,8 @@
 """A session of Spark with a broker, and ways of doing the same work in it, in turns, by their CPU seconds.
 
-Spark's own Kafka connector is four jars from Maven; where there are none of a release that this PySpark can run, it is
-left out, and a line says so. The JVM is as its users have it, with both compilers, and the session's Python is the one
-that `set_environment()` chooses.
+Spark's own Kafka connector is four jars from Maven; if none fits a release that this PySpark can run, it is skipped,
+and a line says so. The JVM is configured as for users, with both compilers, and the session's Python is the one that
+`set_environment()` chooses.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SETTINGS: Final = {
     "spark.executor.heartbeatInterval": "60s",
     "spark.network.timeout": "600s",
     "spark.driver.memory": "1g",
-    # Tests do without the JVM's second compiler; who runs queries has it.
+    # Tests switch the JVM's second compiler off; users' queries have it.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 class Session(NamedTuple):
-    """`directory` is for checkpoints; `has_peer`: whether Spark's own connector is there."""
+    """`directory` is for checkpoints; `has_peer`: whether Spark's own connector is installed."""
 
     spark: Any
     address: str
@@ -47,9 +47,9 @@ class Session(NamedTuple):
 
 @contextmanager
 def session() -> Iterator[Session | None]:
-    """None where there is no PySpark."""
+    """None if PySpark is not installed."""
     if find_spec("pyspark") is None:
-        print("Spark is left out: make pipeline", file=sys.stderr)
+        print("Spark is skipped: make pipeline", file=sys.stderr)
         yield None
         return
     sys.path.insert(0, str(ROOT / "tests" / "spark"))
@@ -88,7 +88,8 @@ def rates(tree: ProcessTree, ways: dict[str, Callable[[], None]], rows: int, *, 
 
 
 def connector_jars() -> list[Path]:
-    """Those of Spark's own Kafka connector; none where it cannot be had, which a line on standard error says."""
+    """The jars of Spark's own Kafka connector; none if they cannot be downloaded, which a line on standard error
+    reports."""
     try:
         return connector()
     except Unavailable as error:

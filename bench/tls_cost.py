@@ -1,8 +1,8 @@
-"""What TLS costs the broker: processor time for each small request, for each GB that is fetched, for each connection.
+"""The cost of TLS for the broker: processor time for each small request, for each GB fetched, for each connection.
 
-`python bench/run.py --only tls` starts a broker with both listeners, and asks on either of them in turns, A B A B, so
-that whatever else the machine does meanwhile meets both alike. Processor time is the broker's; the median of the turns
-counts, and of their ratios.
+`python bench/run.py --only tls` starts a broker with both listeners, and sends requests to both in turns, A B A B, so
+that other load on the machine affects both. Processor time is the broker's; the median of the turns counts, and of
+their ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FETCH_BYTES = 8 * 900_000
 
 Connect = Callable[[], socket.socket]
 Work = Callable[[Connect, int], float]
-"""Does it so many times; in units of what is told."""
+"""Does the work so many times; in units of the reported figure."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -108,4 +108,4 @@ WORK: dict[str, tuple[Work, int]] = {
     "fetch, 900 KB batches": (_gigabytes, 40),
     "connections": (_connections, 1_000),
 }
-"""And how often in a turn."""
+"""The work, and how often it is done in a turn."""

@@ -1,6 +1,6 @@
 """Library clients that produce as fast as they can for a while: plainly, idempotently, in transactions of 100 ms.
 
-A client's CPU is that of this process, all threads: what runs here is the client and nothing else.
+A client's CPU is that of this process, all threads: only the client runs in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LOOK_EVERY: Final = 100
 """Records between two looks at the clock."""
 LINGER_MS: Final = 5
 IN_FLIGHT: Final = 5
-"""Requests: what idempotence allows; librdkafka would have no limit without it, and Kafka's own client has this one."""
+"""Requests in flight: as many as idempotence allows; librdkafka would have no limit without it, and Kafka's own client
+has this one."""
 BUFFER_KILOBYTES: Final = 32_768
 """Kafka's default: a larger one would be sent when the transaction ends, long after its 100 ms."""
 TIMEOUT_SECONDS: Final = 60.0
@@ -25,7 +26,7 @@ CLOCK: Final = time.perf_counter
 
 
 class Produced(NamedTuple):
-    """What was produced in so many seconds, and the CPU that the client took for it."""
+    """The records produced in so many seconds, and the client's CPU for them."""
 
     records: int
     seconds: float
@@ -91,7 +92,7 @@ async def aiokafka_produce(way: Way) -> Produced:
 
 
 async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> Produced:
-    """By a client of asyncio: both have the same methods."""
+    """Produce with an asyncio client: both have the same methods."""
     value, topic, send = b"v" * way.batch.record_bytes, way.topic, producer.send
     measured = Measured(way.seconds)
     while CLOCK() < measured.ends_at:

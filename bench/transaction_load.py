@@ -1,7 +1,7 @@
-"""Transactions as prepared requests over raw connections: what they cost the broker, with no library in between.
+"""Transactions as prepared requests over raw connections: their cost for the broker, without a library.
 
-V1 is what librdkafka, aiokafka and Kafka before 4.0 speak: partitions and offsets are registered by requests of their
-own. V2 is KIP-890: Produce and TxnOffsetCommit register them, and each transaction has its own epoch.
+librdkafka, aiokafka and Kafka before 4.0 use V1: partitions and offsets are registered by separate requests. V2 is
+KIP-890: Produce and TxnOffsetCommit register them, and each transaction has its own epoch.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ CONCURRENT: Final = ErrorCode.CONCURRENT_TRANSACTIONS.to_bytes(2, "big")
 BACKOFF_SECONDS: Final = 0.001
 
 Requests = list[bytes]
-"""The frames of one transaction, each to be sent when the one before is answered."""
+"""The frames of one transaction, each to be sent when the previous one is answered."""
 
 
 def find_coordinator(client: RawClient, key: str, kind: int) -> None:
-    """Also what has the broker make the internal topic."""
+    """It also makes the broker create the internal topic."""
     deadline = time.monotonic() + PASSES_WITHIN_SECONDS
     request = FindCoordinatorRequest(key=key, key_type=kind)
     while (code := client.call(request, ApiKey.FIND_COORDINATOR, FIND_VERSION).error_code) in PASSING:
@@ -65,7 +65,7 @@ def find_coordinator(client: RawClient, key: str, kind: int) -> None:
 
 
 class Batch(NamedTuple):
-    """What goes to each partition at once."""
+    """The batch for each partition."""
 
     records: int
     record_bytes: int
@@ -85,7 +85,7 @@ class RawProducer:
     version: int = 1
     transactional_id: str | None = None
     group: str | None = None
-    """Whose offset is committed with each transaction."""
+    """The group whose offset is committed with each transaction."""
 
     def __post_init__(self) -> None:
         self._builder = RecordBatchBuilder(size_limit=1 << 24)
@@ -131,7 +131,7 @@ class RawProducer:
         return prepared(request, ApiKey.PRODUCE, PRODUCE_VERSIONS[self.version or 1])
 
     def transaction(self, batches: int = 1) -> Requests:
-        """The next one whole: so many batches to each partition, then the commit."""
+        """Run the next transaction: so many batches to each partition, then the commit."""
         frames = []
         if self.version == 1:
             frames.append(self._add_partitions())
@@ -189,7 +189,7 @@ class RawProducer:
         return prepared(request, ApiKey.END_TXN, END_VERSIONS[self.version])
 
     def commit_offset(self) -> bytes:
-        """OffsetCommit: what a consumer does that knows no transactions."""
+        """OffsetCommit, as a consumer without transactions sends it."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         self._offset += 1
         partition = topic.OffsetCommitRequestPartition(
@@ -210,7 +210,7 @@ def check(request: bytes, frame: bytes) -> None:
 
 
 def _error_codes(answer: object) -> Iterator[int]:
-    """All that is called an error code, however deep."""
+    """All error codes in a response, at any depth."""
     for name in getattr(type(answer), "__slots__", ()):
         value = getattr(answer, name)
         if name.endswith("error_code"):
@@ -221,15 +221,15 @@ def _error_codes(answer: object) -> Iterator[int]:
 
 
 class Taken(NamedTuple):
-    """Seconds that one transaction took, and of those its last request: the commit."""
+    """Seconds of one transaction, and of its last request: the commit."""
 
     whole: float
     commit: float
 
 
 def one_after_another(client: RawClient, transactions: Iterable[Requests]) -> list[Taken]:
-    """Send each request when the one before is answered; then check all answers. A transaction that is refused since
-    the one before is being completed is begun again, which counts as a part of it."""
+    """Send each request when the one before is answered; then check all answers. A transaction that is refused because
+    the previous one is being completed is begun again, and that time is included."""
     taken, answers = [], list[tuple[bytes, bytes]]()
     for requests in transactions:
         begun = started = time.perf_counter()
@@ -250,7 +250,7 @@ def one_after_another(client: RawClient, transactions: Iterable[Requests]) -> li
 
 
 def side_by_side(clients: Sequence[RawClient], transactions: Sequence[Sequence[Requests]]) -> tuple[float, list[Taken]]:
-    """As `one_after_another`, by all clients at once, each over its own connection; in how many seconds in all."""
+    """Like `one_after_another`, by all clients at once, each over its own connection; returns the total seconds."""
     begun = time.perf_counter()
     runs = [_Run(client, mine) for client, mine in zip(clients, transactions, strict=True)]
     with selectors.DefaultSelector() as selector:
@@ -297,7 +297,7 @@ class _Run:
         self.client.socket.sendall(self._request)
 
     def receive(self) -> None:
-        """One answer, which is there or about to be; then the next request."""
+        """Receive one answer, then send the next request."""
         self.answers.append((self._request, self.client.read_frame()))
         if self._is_last:
             now = time.perf_counter()

@@ -1,8 +1,8 @@
-"""What exactly once costs: idempotence and transactions against plain producing, transactions of several shapes, many
+"""The cost of exactly once: idempotence and transactions against plain producing, transactions of several shapes, many
 transactional ids at once, one-record consume-process-produce against its naive form.
 
-The part `transactions` of `run.py`: here what raw requests cost the broker, in `library_transactions` what the library
-clients make of it. What is compared takes turns in one run (`meter`).
+The part `transactions` of `run.py`: this module measures the broker with raw requests, `library_transactions` the
+library clients. Compared loads take turns in one run (`meter`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from transaction_load import (
 
 IDS_AT_ONCE, PARTITIONS_EACH = 64, 3
 TRANSACTION_MEGABYTES: Final = 20
-"""What a fast client produces in 100 ms, so what a transaction holds that is committed so often."""
+"""The records that a fast client produces in 100 ms: the size of a transaction that is committed so often."""
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 CALM_SECONDS: Final = 0.2
 """Longer than the broker takes to free a deleted topic's files."""
@@ -81,10 +81,11 @@ def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
 def _requests_in_turns(
     client: RawClient, meter: Meter, batch: Batch, count: int, window: int, rounds: int, calm_seconds: float
 ) -> dict[str, Turns]:
-    """What one of `count` requests costs, `window` in flight. Transactional: all of a turn are one transaction.
+    """The cost of one of `count` requests, with `window` in flight. Transactional: all of a turn are one transaction.
 
-    Each turn has a topic of its own, one segment long, and the one before has been deleted for `calm_seconds`: to seal
-    a segment, to sync it and to free its pages costs as much as hundreds of requests, in whatever turn it happens.
+    Each turn has a topic of its own, one segment long, and the previous one has been deleted for `calm_seconds`:
+    sealing a segment, syncing it and freeing its pages costs as much as hundreds of requests, in whichever turn it
+    happens.
     """
     topics = (f"overhead-{batch.records}-{batch.record_bytes}-{number}" for number in itertools.count())
     topic = ""
@@ -141,7 +142,8 @@ def _add_overhead(
 
 
 def cost_of_a_transaction(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
-    """One producer, one transaction after another, on one core with the broker; beside the same batches without."""
+    """One producer, one transaction after another, on one core with the broker; compared with the same batches without
+    transactions."""
     for records, partitions in libraries.SHAPES:
         topic = f"raw-{records}-{partitions}"
         cost.recycled_topic(client, topic, partitions)

@@ -1,8 +1,8 @@
 """`make audit`: looks the pinned dependencies of constraints.txt up in the indexes of advisories that pip-audit knows.
 
-The exit code is 0 where every package was looked up and nothing is known, 1 where there is an advisory, and 3 where
-packages could not be looked up: an audit that has seen nothing must not look like one that has found nothing. pip-audit
-itself ends with 0 where an index answers that it knows none of the packages, as mirrors without advisories do.
+The exit code is 0 if every package was looked up and has no advisory, 1 if there is an advisory, and 3 if packages
+could not be looked up: an audit without data must not look like one without findings. pip-audit itself ends with 0 if
+an index knows none of the packages, as mirrors without advisories do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 
 PINNED: Final = Path(__file__).parents[1] / "constraints.txt"
 SERVICES: Final = ("pypi", "osv")
-"""As pip-audit calls them; the second one is asked where the first one knows nothing."""
+"""The names of services for pip-audit; the second one is asked if the first one has no data."""
 TIMEOUT_SECONDS: Final = 900.0
 NOTHING_KNOWN, ADVISORIES, NOT_LOOKED_UP = 0, 1, 3
 
 
 class Found(NamedTuple):
-    """What one index says."""
+    """The result of one index."""
 
     advisories: list[str]
     """A line for each."""
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 def found_in(report: Mapping[str, Any]) -> Found:
-    """Of pip-audit's JSON."""
+    """Parse pip-audit's JSON."""
     advisories, skipped, looked_up = [], [], 0
     for package in report["dependencies"]:
         if "skip_reason" in package:
@@ -46,7 +46,7 @@ def found_in(report: Mapping[str, Any]) -> Found:
 
 
 def ask(command: Sequence[str], service: str) -> Found | str:
-    """What the index says, or why it cannot be asked."""
+    """The result of the index, or why it cannot be asked."""
     options = (
         "--no-deps",
         "--disable-pip",
@@ -66,7 +66,7 @@ def ask(command: Sequence[str], service: str) -> Found | str:
 
 
 def audit(command: Sequence[str]) -> int:
-    """The exit code; what was found is printed. `command`: pip-audit."""
+    """Prints the findings; returns the exit code. `command`: pip-audit."""
     best: Found | None = None
     for service in SERVICES:
         found = ask(command, service)

@@ -2,8 +2,8 @@
 
     python deploy/grafana_panels.py dashboard.json http://127.0.0.1:9404/metrics [--source "where it is from"]
 
-prints a table. A query fills if each metric in it is told, with the labels that it asks for and, where it asks for one
-value, with that value. Labels that Prometheus adds when it scrapes are not looked at.
+prints a table. A query can be filled if each of its metrics is exported, with the labels that it selects and, if it
+selects one value, with that value. Labels that Prometheus adds when it scrapes are not looked at.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Panel(NamedTuple):
 
 
 def panels(dashboard: dict[str, Any]) -> Iterator[Panel]:
-    """Those with queries, in rows or not."""
+    """The panels with queries, in rows or not."""
     for panel in dashboard.get("panels", []):
         queries = tuple(target["expr"] for target in panel.get("targets") or () if target.get("expr"))
         if queries:
@@ -56,7 +56,7 @@ def panels(dashboard: dict[str, Any]) -> Iterator[Panel]:
 
 
 def asked(query: str) -> list[Asked]:
-    """The metrics of a query of PromQL, with what it asks of their labels."""
+    """The metrics of a PromQL query, with the labels that it selects."""
     plain = GROUPING.sub(" ", DURATION.sub(" ", query))
     return [
         Asked(name, tuple(MATCHER.findall(matchers)))
@@ -71,7 +71,7 @@ def grouping(query: str) -> set[str]:
 
 
 def told(metrics: str) -> dict[str, list[Labels]]:
-    """Of the text of /metrics: by name, the labels of each sample."""
+    """Parse the text of /metrics: by name, the labels of each sample."""
     found: dict[str, list[Labels]] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
@@ -80,7 +80,7 @@ def told(metrics: str) -> dict[str, list[Labels]]:
 
 
 def missing(query: str, metrics: dict[str, list[Labels]]) -> list[str]:
-    """What a query asks for and is not told; empty if it fills."""
+    """The metrics and labels that a query needs and that are not exported; empty if it fills."""
     reasons = []
     for name, matchers in asked(query):
         samples = metrics.get(name)
@@ -94,7 +94,7 @@ def missing(query: str, metrics: dict[str, list[Labels]]) -> list[str]:
 
 
 def _matches(sample: Labels, label: str, operator: str, value: str) -> bool:
-    if "$" in value:  # a variable: whatever is told may be chosen
+    if "$" in value:  # a variable: any exported value may be chosen
         return label in sample
     is_equal = bool(re.fullmatch(value, sample.get(label, ""))) if "~" in operator else sample.get(label, "") == value
     return is_equal != operator.startswith("!")

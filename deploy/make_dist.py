@@ -1,8 +1,8 @@
-"""`make dist`: an sdist and a wheel in dist/, each installed where nothing else is, and the README tried there.
+"""`make dist`: builds an sdist and a wheel in dist/, installs each in an empty environment, and tries the README there.
 
-The README's shell commands and the programs of the guide to brokers are run as they stand, with another address, the
-README's test by pytest, and the console is asked for its pages. What a reader copies works in what is published, or
-this ends with 1.
+The README's shell commands and the programs of the guide to brokers are run unchanged, with another address, the
+README's test by pytest, and the console is asked for its pages. If a copied example does not work in the published
+package, this ends with 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 ADDRESS_IN_PAGES = "127.0.0.1:9092"
 EXTRAS = "broker,console,otel"
 TO_TRY_IT = ("pytest", "confluent-kafka")
-"""What the programs need beside us."""
+"""Further packages that the programs need."""
 PATIENCE_SECONDS = 300.0
 EXPECTED = (
     "oncelog_testing/plugin.py",
@@ -113,7 +113,7 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
 
 
 def try_console(project: Path, environment: Mapping[str, str]) -> None:
-    """Its pages and what they look like are in what was installed."""
+    """The console's pages and their styles are in the installed package."""
     start = ["oncelog", "console", "--listen", "127.0.0.1:0"]
     print("$", " ".join(start), flush=True)
     with subprocess.Popen(start, env=environment, cwd=project, stdout=subprocess.PIPE, text=True) as console:
@@ -123,7 +123,7 @@ def try_console(project: Path, environment: Mapping[str, str]) -> None:
             assert found, "the console does not start"
             for path, text in (("/topics", "greetings"), ("/static/console.css", "{"), ("/static/live.js", "(")):
                 with urllib.request.urlopen(found[1].rstrip("/") + path, timeout=PATIENCE_SECONDS) as answer:
-                    assert text in answer.read().decode(), f"the console's {path} lacks {text!r}"
+                    assert text in answer.read().decode(), f"the console's {path} does not contain {text!r}"
         finally:
             console.terminate()
 

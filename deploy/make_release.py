@@ -1,7 +1,7 @@
-"""`make release`: checks, builds and tags the version that pyproject.toml names; then says what is to be published.
+"""`make release`: checks, builds and tags the version that pyproject.toml names; then lists the files to publish.
 
-Nothing leaves this machine. Before anything takes time it is asked whether there may be a release (`reasons_against`);
-after that come `make test` and `make dist`, and the tag, with the changelog's section as its text.
+Nothing leaves this machine. First, quick checks decide whether a release is possible (`reasons_against`); then `make
+test` and `make dist` run, and the tag is made, with the changelog's section as its text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def tag(root: Path, version: str) -> None:
 
 
 def notes(root: Path, version: str) -> str:
-    """The version's section of the changelog, without its heading. Raises ValueError where there is none."""
+    """The version's section of the changelog, without its heading. Raises ValueError if there is none."""
     found = re.search(rf"^## {re.escape(version)} .*?\n(.*?)(?=^## |\Z)", changelog(root), re.MULTILINE | re.DOTALL)
     if not found:
         raise ValueError(f"CHANGELOG.md has no section {version}")
@@ -93,7 +93,7 @@ The site of the documents is built by `make docs`, in build/site.{"" if has_urls
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What git says. Raises CalledProcessError."""
+    """The output of a git command. Raises CalledProcessError."""
     done = subprocess.run(["git", *arguments], cwd=root, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 

@@ -1,6 +1,6 @@
-"""`systemd-analyze verify` of oncelog.service, where there is a systemd: part of `make lint`.
+"""`systemd-analyze verify` of oncelog.service, if systemd is installed: part of `make lint`.
 
-It wants the program to be installed; so the unit is looked at with one in its place that always is.
+It requires the program to be installed; so the unit is checked with a program in its place that always exists.
 """
 
 import shutil
@@ -15,7 +15,7 @@ PROGRAM = "/opt/oncelog/bin/oncelog"
 
 def main() -> int:
     if shutil.which("systemd-analyze") is None:
-        print(f"{UNIT.name} is not verified: there is no systemd-analyze")
+        print(f"{UNIT.name} is not verified: systemd-analyze is not installed")
         return 0
     text = UNIT.read_text()
     assert f"ExecStart={PROGRAM} " in text
@@ -25,7 +25,7 @@ def main() -> int:
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, timeout=60
         )
-    # It speaks of what it does not know, and ends with 0 all the same; also of other units that ours needs.
+    # It reports unknown settings, and exits with 0 nevertheless; it also reports other units that ours needs.
     said = [line for line in (done.stderr + done.stdout).splitlines() if UNIT.name in line]
     if done.returncode or said:
         print("\n".join(said) or done.stderr, file=sys.stderr)

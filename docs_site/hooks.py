@@ -1,4 +1,4 @@
-"""What MkDocs calls: pages from outside docs/ come in, and links are sent to where the site has their targets.
+"""The hooks of MkDocs: add pages from outside docs/, and map links to the targets in the site.
 
 The page of rules names their tests here, and only here.
 """
@@ -22,7 +22,7 @@ RULES = "reference/rules.md"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds `links.PAGES`, and what else of the repository a page links to: copies of files, lists of directories.
+    """Adds `links.PAGES`, and other targets of links in the repository: copies of files, lists of directories.
 
     The page of rules is replaced by one with the names of their tests.
     """

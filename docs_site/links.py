@@ -1,7 +1,7 @@
 """Links of a page, which are right in a checkout and on a code host, as the site needs them.
 
-The site has the files of docs/, some pages from elsewhere in the repository (`PAGES`), a copy, as text, of each other
-file that a page links to, and a list of what is in a directory. So a reader without a network gets everywhere.
+The site has the files of docs/, some pages from other directories of the repository (`PAGES`), a copy, as text, of each
+other file that a page links to, and a list of each linked directory. So a reader without a network gets everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CODE_OR_LINK: Final = re.compile(rf"{_FENCED.pattern}|{_LINK.pattern}", re.MULT
 
 
 def in_repository(page: str) -> str:
-    """Where a page of the site stands in the repository."""
+    """The path of a page of the site in the repository."""
     if page.startswith(f"{SOURCES}/"):
         return page.removeprefix(f"{SOURCES}/")
     return next((file for file, uri in PAGES.items() if uri == page), f"{DOCS}/{page}")
@@ -53,7 +53,7 @@ def in_site(file: str) -> str:
 
 
 def listing(directory: str) -> str:
-    """A page with what is in a directory of the repository."""
+    """A page that lists a directory of the repository."""
     names = sorted(path.name for path in (ROOT / directory).iterdir() if not path.name.startswith(("_", ".")))
     return "\n".join([f"# {directory}", "", *(f"- [{name}]({name})" for name in names), ""])
 
@@ -67,7 +67,7 @@ def linked(page: str, markdown: str) -> Iterator[str]:
 
 
 def missing(page: str, markdown: str) -> list[str]:
-    """What a page links to, and is not there."""
+    """Targets of links of a page that do not exist."""
     return [file for file in linked(page, markdown) if not (ROOT / file).exists()]
 
 

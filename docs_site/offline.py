@@ -1,4 +1,4 @@
-"""Whether a built site is whole without a network: what its pages load must lie beside them."""
+"""Checks whether a built site works without a network: everything that its pages load must be in it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class _Loaded(HTMLParser):
 
 
 def loaded_from_elsewhere(html: str) -> list[str]:
-    """What a browser would fetch from another host to show this page."""
+    """The URLs that a browser would fetch from another host to show this page."""
     page = _Loaded()
     page.feed(html)
     return page.from_elsewhere
 
 
 def fetched_from_elsewhere(site: Path) -> list[str]:
-    """One line for each thing that a page or a style sheet of the site loads from another host."""
+    """One line for each URL that a page or a style sheet of the site loads from another host."""
     found = []
     for path in sorted(site.rglob("*.html")):
         found += [f"{path.relative_to(site)}: {what}" for what in loaded_from_elsewhere(path.read_text())]

@@ -1,7 +1,7 @@
-"""At most once, at least once, exactly once: the same work in three profiles, and what a crash does to each (S66).
+"""At most once, at least once, exactly once: the same work in three profiles, and the effect of a crash on each (S66).
 
 Numbers are read from one topic and written to another; `--fill N` writes N of them first. `--crash-after N` kills the
-process at the worst moment, when N records are worked on; start it again without, and see what it tells:
+process at the worst moment, while N records are processed; start it again without the option, and read its output:
 
     at-most-once    commits the offsets first, sends without retries: some are missing, none comes twice
     at-least-once   sends, waits, commits the offsets last: none is missing, some come twice
@@ -30,7 +30,7 @@ RECORDS_PER_POLL: Final = 10
 
 
 class Profile(NamedTuple):
-    """The settings that make a level, beside the order of the steps."""
+    """The settings of a level, in addition to the order of the steps."""
 
     producer: Mapping[str, Any]
     consumer: Mapping[str, Any]
@@ -53,7 +53,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 
 
 class Crash:
-    """kill -9, by our own hand, when so many records are worked on."""
+    """kill -9 of this process, when so many records are being processed."""
 
     def __init__(self, after: int | None) -> None:
         self._left = after
@@ -71,7 +71,7 @@ Worker = Callable[[Consumer, Producer, str, Crash, asyncio.Event], Awaitable[Non
 async def at_most_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
     while not stop.is_set():
         polled = await consumer.poll(POLL_MS, RECORDS_PER_POLL)
-        await consumer.commit()  # they count as done from here on
+        await consumer.commit()  # they count as processed from here on
         for record in in_order(polled):
             crash.work()
             await producer.send(target, record.value)
@@ -82,9 +82,9 @@ async def at_least_once(consumer: Consumer, producer: Producer, target: str, cra
     while not stop.is_set():
         polled = await consumer.poll(POLL_MS, RECORDS_PER_POLL)
         for future in [await producer.send(target, record.value) for record in in_order(polled)]:
-            await future  # one that failed must not be committed
+            await future  # a failed record must not be committed
         crash.work(len(in_order(polled)))
-        await consumer.commit()  # they count as done from here on
+        await consumer.commit()  # they count as processed from here on
 
 
 async def exactly_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
@@ -109,7 +109,7 @@ def in_order(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> list[Cons
 
 
 async def until_caught_up(consumer: Consumer, source: str, stop: asyncio.Event) -> None:
-    """Set `stop` when all that is there now is committed."""
+    """Set `stop` when all present records are committed."""
     partitions = [TopicPartition(source, index) for index in await consumer.partitions_for(source)]
     ends = await consumer.end_offsets(partitions)
     while not stop.is_set():
@@ -126,7 +126,7 @@ async def fill(servers: str, source: str, count: int) -> None:
 
 
 async def copies(servers: str, target: str) -> str:
-    """What a read_committed reader finds."""
+    """The copies that a read_committed reader finds."""
     found: list[bytes | None] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(target, index) for index in await consumer.partitions_for(target)]

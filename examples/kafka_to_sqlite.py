@@ -1,11 +1,11 @@
 """From a topic into a database, each record counted once (S62): two ways, both without a Kafka transaction.
 
     upsert          At least once, and repeating does no harm: a row per record, under the record's own identity. The
-                    group's offsets are committed after the database. Right where a row is the result.
-    offsets-in-db   The offsets stand in the database, changed in the transaction that uses the records, and a consumer
-                    begins where they say (seek on assign). Right for anything, such as the sums here, that would be
-                    wrong if a record counted twice. Each change says from which offset it goes on, so that a consumer
-                    which lost its partition meanwhile changes nothing.
+                    group's offsets are committed after the database. Right if a row is the result.
+    offsets-in-db   The offsets are stored in the database, changed in the transaction that uses the records, and a
+                    consumer begins at them (seek on assign). Right for anything, such as the sums here, that would be
+                    wrong if a record counted twice. Each change names the offset from which it continues, so that a
+                    consumer which lost its partition meanwhile changes nothing.
 
     python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --pay 20 --until-caught-up
     python -m examples.kafka_to_sqlite --mode upsert --servers 127.0.0.1:9092 --until-caught-up
@@ -29,7 +29,7 @@ Polled = Mapping[TopicPartition, list[ConsumerRecord]]
 
 
 class LostPartition(Exception):
-    """Somebody else has written what we were about to write."""
+    """Another consumer has already written these records."""
 
 
 def open_database(path: str) -> sqlite3.Connection:
@@ -68,7 +68,7 @@ def upsert(database: sqlite3.Connection, polled: Polled) -> None:
 
 
 class SeekToStored(RebalanceListener):
-    """A partition is read from where the database says; `next_offsets` is where it stands as far as we know."""
+    """A partition is read from the offset in the database; `next_offsets` are the known positions."""
 
     def __init__(self, database: sqlite3.Connection, consumer: Consumer) -> None:
         self._database = database

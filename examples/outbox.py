@@ -1,8 +1,8 @@
-"""Outbox: what a database has decided is told to a topic, each decision once and in order (S61).
+"""Outbox: sends the decisions of a database to a topic, each decision once and in order (S61).
 
 The application writes its data and an outbox row in one database transaction, and knows nothing of Kafka. This relay
-sends the outbox rows and, in the same Kafka transaction, how far it is, to the topic `next-outbox-seq`. Killed
-anywhere, it finds there where to go on. Started twice, the first of the two is fenced.
+sends the outbox rows and, in the same Kafka transaction, its position, to the topic `next-outbox-seq`. Killed anywhere,
+it finds there where to continue. Started twice, the first of the two is fenced.
 
     python -m examples.outbox --servers 127.0.0.1:9092 --database shop.db --place 20 --until-empty
 
@@ -51,7 +51,7 @@ async def relay(servers: str, database: sqlite3.Connection, topic: str, *, until
     key = transactional_id.encode()
     await ensure_state_topic(servers, POSITIONS)
     async with Producer(servers, transactional_id=transactional_id) as producer:
-        position = await last_value(servers, POSITIONS, key)  # nobody but us can change it now
+        position = await last_value(servers, POSITIONS, key)  # only this producer can change it now
         next_seq = 1 if position is None else int(position)
         while True:
             rows = database.execute(

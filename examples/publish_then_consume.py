@@ -1,12 +1,13 @@
-"""What a transaction does not do (S63): show its own records to the one who writes them, or undo what is done outside.
+"""The limits of a transaction (S63): its records are not visible to their own producer before the commit, and side
+effects outside are not undone.
 
 An order is published, and its confirmation is to be read back and mailed within the same transaction. A read_committed
-reader, also this program's own, sees nothing before the commit; a read_uncommitted one sees what may never have been.
-And the mail is out, whether the transaction commits or not: tried again, it goes out again.
+reader, also this program's own, sees nothing before the commit; a read_uncommitted one may see records that are aborted
+later. And the mail is sent, whether the transaction commits or not: a retry sends it again.
 
     python -m examples.publish_then_consume --servers 127.0.0.1:9092
 
-So: commit first, then read. What must happen once outside is done by a reader, by one of the ways of
+So: commit first, then read. An action outside that must happen once is done by a reader, by one of the ways of
 `kafka_to_sqlite.py`.
 """
 

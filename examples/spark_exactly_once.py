@@ -4,7 +4,7 @@
     python -m examples.spark_exactly_once run      the stream: each number and its square, to the topic "squares"
     python -m examples.spark_exactly_once check    is each number there once?
 
-Kill `run` with -9 whenever you like, and start it again: it goes on where it was, and `check` finds no number twice and
+Kill `run` with -9 at any time, and start it again: it continues where it ended, and `check` finds no number twice and
 none missing. With `run --delivery at-least-once` it does find some.
 """
 
@@ -49,7 +49,7 @@ def squares(
     source: str = SOURCE,
     target: str = TARGET,
 ) -> Any:
-    """The query, started. It ends when it has read what was there."""
+    """The query, started. It ends when it has read all present records."""
     numbers = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", servers)
@@ -72,7 +72,7 @@ def squares(
 
 
 async def check(servers: str, records: int, target: str = TARGET) -> str:
-    """What a read_committed reader finds."""
+    """The squares that a read_committed reader finds."""
     partitions = [TopicPartition(target, index) for index in range(PARTITIONS)]
     seen: Counter[int] = Counter()
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:

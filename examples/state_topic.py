@@ -1,6 +1,6 @@
 """A compacted topic as the memory of a program: the last value under a key.
 
-Written in the same transaction as the data that it is about, it is never ahead of that data and never behind it.
+Written in the same transaction as the data that it describes, it is never ahead of that data and never behind it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ async def ensure_state_topic(servers: str, topic: str) -> None:
 
 
 async def last_value(servers: str, topic: str, key: bytes) -> bytes | None:
-    """The last committed value; None where there is none.
+    """The last committed value; None if there is none.
 
-    To be asked when a producer with the writer's transactional id has started: then every transaction of the writers
-    before it has ended, one way or the other, and none of them can write any more.
+    Call it after a producer with the writer's transactional id has started: then every transaction of earlier writers
+    has ended, one way or the other, and none of them can write any more.
     """
     partition, found = TopicPartition(topic, 0), None
     async with Consumer(servers, isolation_level="read_committed") as consumer:

@@ -1,12 +1,12 @@
 """A database row and a record, both or neither, by two-phase commit (S122, KIP-939).
 
 Each booking is a row in SQLite and a record in a topic. The topic's transaction is prepared first: its records are
-written, and nobody sees them. Then one transaction of the database writes the row and the name of the prepared
-transaction: that commit decides. Only then the topic's transaction is committed.
+written, and not visible. Then one transaction of the database writes the row and the name of the prepared transaction:
+that commit decides. Only then the topic's transaction is committed.
 
-Killed anywhere, the next start finds in the database which transaction was decided, and completes it: it is committed
-if it is the one that is prepared, else aborted. That may be weeks later: the transaction has no timeout. Until then it
-holds back readers of committed records.
+Killed anywhere, the next start finds in the database which transaction was decided, and completes it: it commits the
+prepared transaction if it is that one, otherwise aborts it. That may be weeks later: the transaction has no timeout.
+Until then it holds back readers of committed records.
 
 The broker needs two-phase commit: `oncelog serve --set transaction.two.phase.commit.enable=true`.
 
@@ -47,7 +47,7 @@ def stored(database: sqlite3.Connection, topic: str) -> PreparedTransaction | No
 
 
 async def book(servers: str, database: sqlite3.Connection, topic: str, count: int, crash_after: str | None) -> None:
-    """Complete what an earlier run has left, then make `count` bookings."""
+    """Complete the bookings of an earlier run, then make `count` bookings."""
 
     def reached(step: str) -> None:
         if step == crash_after:

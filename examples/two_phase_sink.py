@@ -1,14 +1,14 @@
 """A sink with two phases, as stream processors want it (S65): a checkpoint is a transaction of each writer.
 
-All writers `prepare`: their records are acknowledged by all replicas and visible to nobody. When all of them are, all
-`commit`. Which checkpoint a writer has committed stands in `sink-checkpoints`, in the same transaction as its records,
-so that it is known after any crash, also one between two commits: then the job does the checkpoint again, and writers
-that have it already pass it over.
+All writers `prepare`: their records are acknowledged by all replicas and not visible to any reader. When all of them
+are prepared, all `commit`. The last committed checkpoint of a writer is stored in `sink-checkpoints`, in the same
+transaction as its records, so that it is known after any crash, also after one between two commits: then the job
+repeats the checkpoint, and writers that have already committed it skip it.
 
     python -m examples.two_phase_sink --servers 127.0.0.1:9092 --checkpoints 10
 
-That takes a source that gives the same records for a checkpoint again: here numbers, in Spark what its log of offsets
-says. A prepared transaction does not outlive its process: the next producer with that transactional id aborts it.
+That requires a source that repeats the records of a checkpoint: here numbers, in Spark the ranges in its log of
+offsets. A prepared transaction does not outlive its process: the next producer with that transactional id aborts it.
 Where the broker has two-phase commit it can be kept instead: see `two_phase_database`. (Flink resumes it by the
 producer's id and epoch, on any Kafka.)
 """
@@ -38,10 +38,10 @@ class TwoPhaseWriter:
         self._producer = Producer(servers, transactional_id=name)
         self._prepared: int | None = None
         self.committed = 0
-        """The last checkpoint whose records are in the log for good; 0 before the first."""
+        """The last checkpoint whose records are permanently in the log; 0 before the first."""
 
     async def start(self) -> None:
-        """Whatever was prepared and not committed is gone, and whoever was this writer before is fenced."""
+        """Prepared and uncommitted transactions are aborted, and the previous process of this writer is fenced."""
         await self._producer.start()
         found = await last_value(self._servers, CHECKPOINTS, self._key)
         self.committed = 0 if found is None else int(found)
@@ -70,7 +70,7 @@ class TwoPhaseWriter:
 
 
 def share(checkpoint: int, writer: int) -> list[bytes]:
-    """What of a checkpoint falls to a writer: the same whenever it is asked."""
+    """The part of a checkpoint that belongs to a writer: the same at each call."""
     numbers = range((checkpoint - 1) * PER_CHECKPOINT, checkpoint * PER_CHECKPOINT)
     return [b"%d" % number for number in numbers if number % WRITERS == writer]
 

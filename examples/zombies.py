@@ -1,8 +1,8 @@
-"""A worker that is taken for dead and is not (S64, KIP-447): what fences it, and what does not.
+"""A worker that is wrongly considered dead (S64, KIP-447): what fences it, and what does not.
 
-Two workers of a group share the work, each with a transactional id of its own. The first reads some records and is held
-up for longer than max.poll.interval.ms: its partitions go to the second, which does the work and commits. Then the
-first wakes up and commits what it had. Its transactional id fences nobody: the other one has another.
+Two workers of a group share the work, each with a transactional id of its own. The first reads some records and is
+delayed for longer than max.poll.interval.ms: its partitions go to the second, which does the work and commits. Then the
+first continues and commits its records. Its transactional id fences no other worker: the second one has another id.
 
     --mode old   it hands over its offsets without saying who it is in the group: accepted, and all is there twice
     --mode new   it hands them over with `consumer.group_metadata()`: refused, and its transaction is aborted
@@ -85,7 +85,7 @@ async def run(servers: str, source: str, target: str, mode: str) -> bool:
 
 
 async def outcome(servers: str, target: str) -> list[str]:
-    """What a read_committed reader sees."""
+    """The records that a read_committed reader sees."""
     partition, values = TopicPartition(target, 0), list[str]()
     async with Consumer(servers, isolation_level="read_committed") as reader:
         reader.assign([partition])

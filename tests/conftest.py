@@ -1,4 +1,4 @@
-"""Settings for all tests, and what one that hangs shows."""
+"""Settings for all tests, and the diagnosis of a test that hangs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.zookeeper.fixtures import SERVERS
 
 HERE = Path(__file__).parent
 
-# The machine may be slow: there is no deadline, and no complaint that examples took long to draw.
+# The machine may be slow: examples have no deadline, and no limit on the time to draw them.
 settings.register_profile("any", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run: a failure in CI is the failure at the desk.
 settings.register_profile("ci", settings.get_profile("any"), derandomize=True)
-# Other examples in every run, and more; a failure prints what repeats it.
+# Other examples in every run, and more of them; a failure prints how to repeat it.
 settings.register_profile("soak", settings.get_profile("any"), derandomize=False, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
 
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What takes a fixture that starts a ZooKeeper is marked: `make check` leaves it out."""
+    """Mark tests whose fixture starts a ZooKeeper: `make check` skips them."""
     if SERVERS.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("zookeeper")
 
@@ -83,7 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """pytest-timeout shows where each thread is; of an event loop that is the loop, so here is what its tasks await."""
+    """pytest-timeout shows where each thread is; for an event loop that is only the loop, so this shows what its tasks
+    await."""
     report = yield
     if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
         for task in tasks_of(call.excinfo):

@@ -1,8 +1,9 @@
 """One broker: its parts (`assembly/`) started in order, and stopped in the reverse.
 
-Start: lock the data directories -> open the metadata store -> compare the two, refuse or go on (`starting/`) -> open
-the logs -> bind the listeners (port 0 becomes a real port) -> register, claim the controller's part, elect leaders ->
-read the cluster image, open what it gives us -> serve. Nothing is served before the image is complete.
+Start: lock the data directories -> open the metadata store -> compare the two, refuse or continue (`starting/`) -> open
+the logs -> bind the listeners (port 0 becomes a real port) -> register, claim the controller role, elect leaders ->
+read the cluster image, open the partitions that it assigns to this broker -> serve. Nothing is served before the image
+is complete.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ __all__ = ["Broker", "BrokerStartError"]
 logger = logging.getLogger(__name__)
 
 DOUBT_SECONDS: Final = 2.0
-"""How long a broker that is told to stop waits for its session to be confirmed: who leads the only copy in sync must
-not go because ZooKeeper answered late just then. Without ZooKeeper, it stops so much later."""
+"""How long a stopping broker waits until its session is confirmed: a broker with the only in-sync copy of a partition
+must not stop just because ZooKeeper answered late. Without ZooKeeper, the stop is delayed by this time."""
 
 
 class Parts(NamedTuple):
@@ -65,17 +66,17 @@ class Broker:
         network: Network | None = None,
         store: StoreOpening | None = None,
     ) -> None:
-        """What is not given is the real one, and the metadata store as the configuration says. `store`: how it is
-        opened; several brokers of one process may share a `MemoryTree`."""
+        """Clock, disk, network and tasks that are not given are the real ones; the metadata store is then the one that
+        the configuration names. `store`: how it is opened; several brokers of one process may share a `MemoryTree`."""
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
         self._opening = store
         self._undo = AsyncExitStack()
-        """What `stop` does, in reverse order of the start."""
+        """The steps of `stop`, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
-        """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
-        reason: the gate shuts, and opens again when it is back."""
+        """Set when the broker can go on no more and must be stopped; the log says why. An unreachable ZooKeeper does
+        not fail the broker: the gate shuts, and opens again when ZooKeeper is back."""
         self.http_service = HttpService()
 
     @property
@@ -89,7 +90,7 @@ class Broker:
 
     @property
     def parts(self) -> Parts:
-        """What the broker is made of, once it has started."""
+        """The parts of the broker, once it has started."""
         assert self._parts is not None, "the broker has not started"
         return self._parts
 
@@ -99,7 +100,7 @@ class Broker:
         return self.parts.advertised
 
     async def start(self) -> None:
-        """Start serving. Raises BrokerStartError, InvalidConfig, OSError; what was begun is undone."""
+        """Start serving. Raises BrokerStartError, InvalidConfig, OSError; the parts that had started are stopped."""
         try:
             self._parts = await self._start()
         except BaseException:
@@ -149,8 +150,8 @@ class Broker:
         return Parts(advertised, storage, membership, replication, coordinators, serving)
 
     async def leave(self) -> None:
-        """Before `stop`, and while serving: have others lead what this broker leads, as far as they can, and another
-        one be the controller. May be cancelled. What cannot be done is logged."""
+        """Called before `stop`, while serving: move the leadership of this broker's partitions, and the controller
+        role, to other brokers, as far as possible. May be cancelled. Steps that fail are logged."""
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
             return  # there is no other broker, or the others take over anyway
@@ -172,8 +173,8 @@ class Broker:
         await self._undo.aclose()
 
     def _on_session(self, state: SessionState) -> None:
-        """The store of a broker alone is lost (a failed fsync, say): who leads what can no longer be known, so serving
-        ends. Not told when the broker stops by itself."""
+        """The store of a broker alone is lost (a failed fsync, say): the leaders of partitions can no longer be known,
+        so serving ends. Not called when the broker stops by itself."""
         if state is SessionState.LOST:
             logger.error("the metadata store is lost: the broker stops")
             self.failed.set()

@@ -1,7 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
-One line on standard output says where to connect, in which mode, and where the data is; everything else is log, on
-standard error, from warnings up unless asked for more.
+One line on standard output says where to connect, in which mode, and where the data is; everything else is log output
+on standard error, from level WARNING on by default.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ logger = logging.getLogger(__name__)
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
+    help="A setting; takes precedence over environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
 @click.option(
     "--accept",
     "accepted",
     multiple=True,
     metavar="KIND:DIGEST",
-    help="What a start that was refused said it needs; short for --set start.accept=... May be repeated.",
+    help="Accept a difference that a refused start named; short for --set start.accept=... May be repeated.",
 )
 @click.option(
     "--http",
     metavar="HOST:PORT",
-    help="Tell metrics (/metrics) and health (/health/live, /health/ready) there; short for --set http.listener=...",
+    help="Serve metrics (/metrics) and health (/health/live, /health/ready) at this address; short for --set "
+    "http.listener=...",
 )
 @click.option(
     "--log-level",
@@ -72,7 +73,7 @@ logger = logging.getLogger(__name__)
     "--fail-control",
     metavar="[HOST:]PORT",
     help="For tests: take orders over HTTP to fail, on loopback unless a host is given; the second line on standard "
-    "output says where. Never in production: whoever reaches it can kill the broker. docs/testing.md",
+    "output says where. Never in production: everyone who reaches it can kill the broker. docs/testing.md",
 )
 def serve(
     config_file: Path | None,
@@ -89,7 +90,7 @@ def serve(
 
     By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper, unless
     zookeeper.connect says where one is. One line on standard output says when it is ready, and where; Ctrl-C or SIGTERM
-    stops it: in a cluster when other brokers have taken over, the second one at once.
+    stops it: in a cluster, after other brokers have taken over its partitions; a second signal stops it at once.
 
     \b
     On any free port, as tests like it:
@@ -165,7 +166,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     keep_collections_short()
-    await asyncio.to_thread(flush_logs)  # what is said of the start comes before the line that ends it
+    await asyncio.to_thread(flush_logs)  # log lines of the start come before the line that ends it
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
@@ -187,7 +188,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
-    """Let others take over, `unless` one of these ends before they have: a second signal, say."""
+    """Let other brokers take over, `unless` one of these futures completes first (a second signal, for example)."""
     leaving = asyncio.get_running_loop().create_task(broker.leave())
     await asyncio.wait((leaving, *unless), return_when=asyncio.FIRST_COMPLETED)
     if not leaving.done():
@@ -200,6 +201,6 @@ async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """As many files and connections as the system lets us have: a partition keeps its active segment open."""
+    """Raise the limit of open files as far as the system allows: each partition keeps its active segment open."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -43,7 +43,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is NO_NODE while there is none; `leader_epoch` is -1 if unknown (Metadata < 7)."""
+    """`leader` is NO_NODE while the partition has no leader; `leader_epoch` is -1 if unknown (Metadata < 7)."""
 
     index: int
     leader: int
@@ -81,7 +81,7 @@ class Cluster:
         return known.partitions.get(index) if known is not None else None
 
     def leader(self, topic: str, index: int) -> int:
-        """The node id of the leader, NO_NODE if there is none or its broker is not known."""
+        """The node id of the leader, NO_NODE if there is no leader or its broker is not known."""
         partition = self.partition(topic, index)
         return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
 
@@ -103,7 +103,7 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # For example LEADER_NOT_AVAILABLE: what we know may still be valid.
+                # For example LEADER_NOT_AVAILABLE: the cached metadata may still be valid.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -136,14 +136,14 @@ class Cluster:
 def error_of(answer: MetadataTopic) -> int:
     """The error code of a topic in a Metadata response.
 
-    LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: there is no such topic, and sparse
+    LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: such a topic cannot exist, and sparse
     numbers would create a queue for each number in between.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 
 
 def fault_of(answer: MetadataTopic) -> str | None:
-    """What is wrong with the partition numbers of a topic, None if nothing is."""
+    """The error in the partition numbers of a topic, None if they are valid."""
     numbers = {told.partition_index for told in answer.partitions}
     if not numbers or (len(numbers) == len(answer.partitions) and min(numbers) >= 0 and max(numbers) < len(numbers)):
         return None

@@ -1,6 +1,6 @@
 """Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
 
-`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are left out. Times are in
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are omitted. Times are in
 milliseconds, sizes in bytes.
 
 The fields below are the only declaration of an option. `validate` checks values by their types and bounds; the typed
@@ -95,7 +95,7 @@ class ClientConfig:
     """The keys whose values go to brokers as strings."""
 
     bootstrap_servers: str | Iterable[str]
-    """One "host:port" or several, comma-separated or as a list; any of them leads to the whole cluster."""
+    """One "host:port" or several, comma-separated or as a list; any of them gives access to the whole cluster."""
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
     """The wait for a response before the connection counts as dead."""
@@ -130,7 +130,7 @@ class ClientConfig:
     """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
 
     def validate(self: C) -> C:
-        """Returns itself. Raises ConfigError naming key, value and the allowed values."""
+        """Check the values; returns the config itself. Raises ConfigError naming key, value and the allowed values."""
         cls: Any = type(self)  # mypy considers the class of a frozen dataclass unhashable
         types = declared_types(cls)
         for option in fields(self):
@@ -182,7 +182,7 @@ class ProducerConfig(ClientConfig):
     """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
     without an offset."""
     linger_ms: int = 5
-    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
+    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
     batch_size: int = 16_384
     """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType = "none"
@@ -305,7 +305,7 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 52_428_800
-    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
+    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     auto_offset_reset: OffsetReset = "latest"
@@ -323,7 +323,7 @@ class ConsumerConfig(ClientConfig):
     group_id: str | None = None
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None = None
-    """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
     group_protocol: GroupProtocol = "classic"
     """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
     the session timeout, the heartbeat interval and the assignors then."""
@@ -343,7 +343,7 @@ class ConsumerConfig(ClientConfig):
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
     `Consumer.processing`. It needs the extra `otel`."""
 
     def validate(self) -> ConsumerConfig:
@@ -410,7 +410,7 @@ def _address(text: str) -> Address:
         host, port = text, str(DEFAULT_PORT)
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ConfigError(
-            f"bootstrap_servers has {text!r}: an IPv6 address stands in brackets, [{text}]:{DEFAULT_PORT}"
+            f"bootstrap_servers has {text!r}: an IPv6 address must be in brackets, [{text}]:{DEFAULT_PORT}"
         )
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ConfigError(f"bootstrap_servers has {text!r}: must be host:port with a port from 1 to 65535")

@@ -42,15 +42,15 @@ async def consume_process_produce(
     transaction that is aborted is repeated if that may help, from the committed offsets. So `process` may see a record
     again, and side effects other than sending happen again (S63).
 
-    The committed offset is the consumer's position, which is past markers and aborted records too. A poll that has
-    passed only those is committed by its own transaction, so that the lag of a group that has read everything is 0
-    (S91).
+    The committed offset is the consumer's position, which is past markers and aborted records too. The positions after
+    a poll that returned only such offsets are committed by its own transaction, so that the lag of a group that has
+    read everything is 0 (S91).
 
     Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises: then its
     transaction is aborted, the consumer is back at the previous position, and the error propagates.
 
     Raises ConfigError for a consumer that commits automatically or reads uncommitted records; FatalError if this
-    producer is fenced; and what `Consumer.poll` raises.
+    producer is fenced; and the errors of `Consumer.poll`.
     """
     _check(consumer, producer)
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -58,7 +58,7 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # Both as of this poll: a member expelled from its group since then must be refused (S46).
+        # Both as they were at this poll: a member expelled from its group since then must be refused (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)
@@ -82,7 +82,7 @@ async def _to_commit(
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The positions of the polled partitions or, without records, of those that have moved since the last commit.
-    `stored` is the known committed offsets; those of newly assigned partitions are looked up."""
+    `stored` is the known committed offsets; the offsets of newly assigned partitions are looked up."""
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
@@ -102,7 +102,7 @@ async def _transact(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> None:
-    """Run one transaction. Raises what went wrong; the consumer then continues from the committed offsets."""
+    """Run one transaction. Raises the error; the consumer then continues from the committed offsets."""
     records = [record for several in polled.values() for record in several]
     is_complete = False
     try:
@@ -116,7 +116,7 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                raise  # an error of an earlier transaction whose commit was left running
+                raise  # an error of an earlier transaction whose commit was still running
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)
@@ -172,5 +172,5 @@ def _check(consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
         )
     if config.isolation_level != "read_committed":
         raise ConfigError(
-            "isolation_level: must be 'read_committed', or what a transaction before this one has aborted is processed"
+            "isolation_level: must be 'read_committed', otherwise records of aborted transactions are processed"
         )

@@ -1,4 +1,4 @@
-"""The client's exceptions, classified by what the caller can do.
+"""The client's exceptions, classified by the possible reaction of the caller.
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
@@ -111,7 +111,7 @@ class EndNotKnown(RequestTimedOut):
 
 
 class FatalError(KafkaError):
-    """This client cannot go on."""
+    """This client cannot continue."""
 
 
 class AuthenticationFailed(FatalError):
@@ -138,15 +138,15 @@ class ClientClosed(FatalError):
     """The client was closed before or during the call."""
 
     def __init__(self, message: str) -> None:
-        # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
+        # KAFKA: exceptions that are never sent have no code of their own, and use -1.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # not from a broker
+        return self.message  # raised by the client, not sent by a broker
 
 
 class AbortableError(KafkaError):
-    """The transaction cannot be committed any more: abort it, then the next one may begin (KIP-588, KIP-890)."""
+    """The transaction can no longer be committed: abort it, then the next one may begin (KIP-588, KIP-890)."""
 
 
 class OutOfOrderSequence(KafkaError):
@@ -185,8 +185,8 @@ class OffsetOutOfRange(KafkaError):
 
 class LogTruncationError(OffsetOutOfRange):
     """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
-    Kafka's LogTruncationException). The log differs from `divergent_offset` on (None: unknown). Seeking there skips no
-    record of the log and repeats none."""
+    Kafka's LogTruncationException). The log differs from `divergent_offset` on (None: unknown). A seek to that offset
+    skips no record of the log and repeats none."""
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -229,11 +229,12 @@ class TopicAlreadyExists(KafkaError):
 
 
 class InvalidTopic(KafkaError):
-    """Not a legal topic name."""
+    """The topic name is not legal."""
 
 
 class PartialFailure(KafkaError):
-    """Some items of an Admin call failed: `errors` has an error for each of them, `results` the rest.
+    """Some items of an Admin call failed: `errors` has an error for each failed item, `results` the results of the
+    other ones.
 
     The message has each reason once, with the items that share it.
     """

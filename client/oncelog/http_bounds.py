@@ -1,13 +1,13 @@
 """An HTTP connection with limits on number, request size and duration.
 
-uvicorn parses (with h11) and writes. It has no limit on the number of connections, on the head of a
-request received in a single read, and on the time in which a client sends a request or reads a response. The broker's
-HTTP listener and the console add these; the rest of the client does not import this module or need uvicorn.
+uvicorn parses (with h11) and writes. uvicorn has no limit on the number of connections, on the head of a request
+received in a single read, and on the time in which a client sends a request or reads a response. The broker's HTTP
+listener and the console add these; the rest of the client does not import this module or need uvicorn.
 
-- A connection above the limit replaces the longest idle one without a complete request; only if all are being
-  answered, the one with the oldest response. So half-sent requests keep nobody out.
+- A connection above the limit replaces the longest idle one without a complete request; only if all are being answered,
+  the one with the oldest response. So half-sent requests do not block other clients.
 - A head has at most `MAX_HEAD_BYTES`, plus one slice. h11 limits only a head that is incomplete after a read, so bytes
-  are passed to it in slices, and those behind a complete request only after its response.
+  are passed to it in slices, and bytes after a complete request only after its response.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ _COMMITS: Final[Mapping[ErrorCode, Ended]] = {
 _ABORTS: Final[Mapping[ErrorCode, Ended]] = {
     ErrorCode.NONE: Ended.AS_ASKED,
     ErrorCode.INVALID_TXN_STATE: Ended.OTHERWISE,
-    # What raised the epoch (a timeout, a producer with the same id, `fence`) has aborted the open transaction.
+    # The cause of the higher epoch (a timeout, a producer with the same id, `fence`) has also aborted the open
+    # transaction.
     ErrorCode.PRODUCER_FENCED: Ended.AS_ASKED,
     ErrorCode.INVALID_PRODUCER_EPOCH: Ended.AS_ASKED,
 }

@@ -1,7 +1,7 @@
 """(pure) Checks values against declared types of options at run time, and describes the types.
 
 Only plain classes are checked: bool, int, str, list, tuple and the like. Choices (`Literal`), functions and protocols
-have checks with better messages beside their declaration.
+have checks with better messages next to their declaration.
 """
 
 from __future__ import annotations

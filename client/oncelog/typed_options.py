@@ -73,7 +73,7 @@ class ProducerOptions(ClientOptions, total=False):
     """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
     without an offset."""
     linger_ms: int
-    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
+    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
     batch_size: int
     """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType
@@ -119,7 +119,7 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
+    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
     max_partition_fetch_bytes: int
     max_poll_records: int
     auto_offset_reset: OffsetReset
@@ -136,7 +136,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_id: str | None
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None
-    """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
     group_protocol: GroupProtocol
     """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
     the session timeout, the heartbeat interval and the assignors then."""
@@ -156,7 +156,7 @@ class ConsumerOptions(ClientOptions, total=False):
     exclude_internal_topics: bool
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
     `Consumer.processing`. It needs the extra `otel`."""
 
 

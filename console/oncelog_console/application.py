@@ -46,7 +46,7 @@ class Assets(StaticFiles):
 def application(
     link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = (), queries_at: Iterable[str] = ()
 ) -> Starlette:
-    """`hosts`: host names of the console, beside those of the loopback. `queries_at`: URLs of the metrics of Spark
+    """`hosts`: host names of the console, in addition to those of loopback. `queries_at`: URLs of the metrics of Spark
     queries."""
 
     @asynccontextmanager
@@ -99,4 +99,4 @@ def application(
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
-    return error_page(request, Refused("there is no such page", 404))
+    return error_page(request, Refused("this page does not exist", 404))

@@ -34,7 +34,7 @@ def _http_urls(_context: click.Context, _option: click.Parameter, given: tuple[s
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A name under which browsers reach it, beside localhost and the address of --listen. May be repeated.",
+    help="A name under which browsers reach it, in addition to localhost and the address of --listen. May be repeated.",
 )
 @click.option(
     "--queries",
@@ -55,9 +55,9 @@ def console(
 ) -> None:
     """Show a cluster as a web page: brokers, topics, records as they come, groups, transactions, queries of Spark.
 
-    It is an admin client: it works with Apache Kafka, too. Whoever can open the page sees what the console may see,
-    and with --allow-changes does what it may do: it listens on the loopback unless told otherwise, and has no login of
-    its own. Elsewhere, put a proxy before it that has one.
+    It is an admin client: it works with Apache Kafka, too. Everyone who can open the page has the console's read
+    access, and with --allow-changes all its rights: it listens on loopback by default, and has no login of its own.
+    Elsewhere, put a proxy before it that has one.
     """
     host, port = address_of(listen)
 
@@ -71,7 +71,7 @@ def console(
         name = f"[{host}]" if ":" in host else host
         where = f"http://{name}:{listening.getsockname()[1]}"
         if not is_loopback(host):
-            click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
+            click.echo(f"oncelog: everyone who reaches {listen} sees this cluster; it has no login", err=True)
         app = application(link, allows_changes=allow_changes, hosts=(name, *hosts), queries_at=queries_at)
         await serve(app, listening, lambda: click.echo(f"oncelog console is on {where} (Ctrl-C ends it)"))
 

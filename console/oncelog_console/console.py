@@ -38,7 +38,7 @@ class Notices:
 
 @dataclass(slots=True)
 class Console:
-    """One for each application. `tails`: live ones."""
+    """One console per application. `tails`: the live ones."""
 
     link: Link
     allows_changes: bool = False

@@ -1,8 +1,8 @@
 """Checks before every page: the request's host and origin, and response headers for the browser.
 
-A browser sends requests for any page that is open in it. So a request must name us as its host (a name that resolves to
-us today could be another site tomorrow), a request from another site only gets pages, and a change must come from a
-page of ours, with the token that only our pages have.
+A browser sends requests for any page that is open in it. So a request must name the console as its host (a name that
+resolves to it today could be another site tomorrow), a request from another site only gets pages, and a change must
+come from a page of the console, with the token that only its pages have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """ASGI middleware. `hosts`: our host names, without ports, beside those of the loopback."""
+    """ASGI middleware. `hosts`: our host names, without ports, in addition to those of loopback."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = (), allows_changes: bool = False) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class Guard:
                 return 403, "another site asks for this"
             return None
         if method != "POST":
-            return 405, "only GET, HEAD and POST are known here"
+            return 405, "only GET, HEAD and POST are supported"
         if not self._allows_changes:
             return 403, "nothing can be changed here: oncelog console was started without --allow-changes"
         origins = headers.getlist("origin")

@@ -9,7 +9,7 @@ from typing import Final
 MAX_CONNECTIONS: Final = 64
 """Connections open at a time, live tails included; a new one closes the longest idle one."""
 HEAD_SECONDS: Final = 20.0
-"""From the opening of a connection, or the end of its last response, to a complete request head."""
+"""Seconds from the opening of a connection, or the end of its last response, to a complete request head."""
 MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32
@@ -29,13 +29,13 @@ CALL_TIMEOUT_MS: Final = 8_000
 SHARED_SECONDS: Final = 1.5
 """Seconds for which a loaded value is shared by several pages."""
 MAX_SEARCHED_PARTITIONS: Final = 5_000
-"""With more partitions, hanging transactions are not searched for in all of them."""
+"""With more partitions, not all of them are searched for hanging transactions."""
 MAX_TRANSACTIONS: Final = 100
-"""Open ones that are described."""
+"""The most open transactions that are described."""
 MAX_EXPLAINED: Final = 100
 """Partitions."""
 MAX_HOLDS: Final = 50
-"""Partitions that are shown of one transaction."""
+"""The most partitions that are shown of one transaction."""
 
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 720
@@ -65,7 +65,7 @@ SCAN_SECONDS: Final = 5.0
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 """Limit of one decompressed batch."""
 MAX_BATCH_RECORDS: Final = 200_000
-"""Records of one batch; each becomes an object."""
+"""The most records of one batch; each becomes an object."""
 TAIL_BYTES: Final = 256 * 1024
 """Fetched at once by a tail."""
 TAIL_RECORDS: Final = 100

@@ -68,7 +68,7 @@ class Shared(Generic[T]):
         self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """Raises what `load` raises, for all who wait; TimeoutError."""
+        """Raises the errors of `load`, for all waiting callers; TimeoutError."""
         now = self._clock()
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:

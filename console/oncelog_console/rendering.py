@@ -125,12 +125,12 @@ def error_page(request: Request, error: Exception) -> HTMLResponse:
 
 
 def explained(error: Exception, bootstrap: str) -> tuple[int, str, str, str]:
-    """Status, title, what happened, and what to do."""
+    """Status, title, the error, and the remedy."""
     match error:
         case Refused():
             return error.status, "This cannot be done", error.message, ""
         case TimeoutError():
-            why = f"the cluster at {bootstrap} did not tell all of this in time"
+            why = f"the cluster at {bootstrap} did not answer in time"
             return 504, "No answer in time", why, "It may be busy, or a coordinator loads. This page tries again."
         case ConnectionFailed():
             advice = "This page tries again by itself. Another address: oncelog console --bootstrap-server HOST:PORT"
@@ -139,13 +139,13 @@ def explained(error: Exception, bootstrap: str) -> tuple[int, str, str, str]:
             advice = "Start the console with --command-config client.properties, which says how to log in."
             return 502, "The cluster does not let us in", describe(error, bootstrap), advice
         case AuthorizationFailed():
-            advice = "The console sees what its user may see. oncelog acls add gives more."
+            advice = "The console has the rights of its user. Use oncelog acls add to grant more."
             return 403, "Not allowed", describe(error, bootstrap), advice
         case RequestTimedOut():
             advice = "A broker may be away: is the cluster up? This page tries again."
             return 504, "No answer in time", describe(error, bootstrap), advice
         case KafkaError() if error.code in NOT_FOUND:
-            return 404, "There is no such thing", describe(error, bootstrap), "It may have been deleted."
+            return 404, "Not found", describe(error, bootstrap), "It may have been deleted."
         case KafkaError():
             return 502, "The cluster refuses", describe(error, bootstrap), ""
     raise error

@@ -1,4 +1,4 @@
-"""The HTTP listener: uvicorn, with few connections, small requests, and an end to waiting for them."""
+"""The HTTP listener: uvicorn, with limits on connections, request sizes and times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FewConnections(BoundedConnection):
         return HEAD_SECONDS
 
     def on_late(self) -> None:
-        """There is no limit while a response is being made, except after the guard has rejected a request: such a
+        """No limit applies while a response is being made, except after the guard has rejected a request: such a
         connection would close only when all is sent."""
         if self.is_answering and not self.transport.is_closing():
             self.arm()

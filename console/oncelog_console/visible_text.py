@@ -1,7 +1,8 @@
-"""Text from the cluster as people may see it: what cannot be seen, or changes what stands beside it, is written out.
+"""Text from the cluster in readable form: characters that are invisible, or change their neighbours, are written as
+escapes.
 
-Names, keys, values and messages come from anybody who may write to the cluster. HTML is escaped by the templates; here
-a NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
+Names, keys, values and messages come from anyone who may write to the cluster. HTML is escaped by the templates; here a
+NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def short(text: str | None, characters: int = NAME_CHARACTERS) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is that of all of them."""
+    """Bytes as text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is the full size in bytes."""
 
     kind: str
     text: str
@@ -142,7 +143,7 @@ def byte_count(count: int | None) -> str | None:
 
 
 def number(count: int | None) -> str | None:
-    """With thin spaces between thousands."""
+    """The number with thin spaces between thousands."""
     return None if count is None else f"{count:,}".replace(",", THOUSANDS)
 
 

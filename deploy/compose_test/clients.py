@@ -1,4 +1,4 @@
-"""Clients on the host, all of librdkafka, which note in a `History` what they do, are told and get."""
+"""Clients on the host, all using librdkafka, which note in a `History` their requests, answers and records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Orders(Background):
             self._progress.notify_all()
 
     def until_more(self, count: int) -> None:
-        """Until so many more are committed. Raises what ended the writer."""
+        """Wait until so many more are committed. Raises the error that ended the writer."""
         goal = self.committed + count
         self.until(lambda: self.committed >= goal, f"{goal} transactions")
 
@@ -71,7 +71,7 @@ class Orders(Background):
 
 
 class Reader(Background):
-    """Reads what is committed from the beginning, as it comes, until the end of the `with`."""
+    """Reads committed records from the beginning, until the end of the `with`."""
 
     def __init__(self, addresses: str, history: History, name: str, places: Sequence[Place]) -> None:
         super().__init__(PATIENCE_SECONDS)

@@ -1,7 +1,7 @@
 """Leaves nothing behind, however the run ends: containers, networks, processes, mounts, and the temporary directory.
 
 A signal that asks for the end (`timeout` sends SIGTERM, a closed terminal SIGHUP, Ctrl-C SIGINT) ends the run like an
-error, so that what was begun is undone. Further ones are ignored while that is done.
+error, so that everything started is cleaned up. Further signals are ignored during the clean-up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def ended_by_signals() -> Iterator[None]:
     """The first of SIGNALS raises SystemExit with a shell's code for it. Later ones are ignored until the process ends.
 
-    Not only while this lasts: who is impatient must not interrupt what undoes the rest."""
+    Not only during this block: an impatient user must not interrupt the later clean-up."""
     is_ending = False
 
     def end(number: int, _: FrameType | None) -> None:
@@ -45,7 +45,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def attempt(action: Callable[[], Any]) -> None:
-    """One step of undoing: the others come after it, whatever it raises."""
+    """One step of the clean-up: the next steps run, whatever it raises."""
     try:
         action()
     except (subprocess.SubprocessError, OSError):
@@ -63,7 +63,7 @@ def remove(directory: Path) -> None:
 
 
 def _processes_of(directory: Path) -> Iterator[int]:
-    """Those that name it, in their command or their environment. Its name is that of this run alone."""
+    """The processes that name it, in their command or their environment. The name belongs to this run only."""
     name = os.fsencode(directory)
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():

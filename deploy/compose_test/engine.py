@@ -1,7 +1,7 @@
-"""What runs containers here: a Docker daemon, or Podman, whose API docker-compose takes for one.
+"""Runs containers: a Docker daemon, or Podman, whose API docker-compose accepts.
 
-Podman keeps its images and containers in a directory of the run's own, so that nothing is left of it. It runs as root,
-which can install it where apt-get is.
+Podman keeps its images and containers in a directory of the run, so that nothing remains. It runs as root, which can
+install it if apt-get is available.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PACKAGES: Final = {
 }
 """Program, or file, and Debian's package for it."""
 LIMITS: Final = (("nofile", resource.RLIMIT_NOFILE, 1_048_576), ("nproc", resource.RLIMIT_NPROC, 32_768))
-"""Of containers, as far as this process may have them: Podman's own defaults may be more, and it fails with them."""
+"""Limits of containers, as far as this process may set them: Podman's own defaults may be higher, and then it fails."""
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
 COMMAND_SECONDS: Final = 900.0
-"""Of one command: on a slow disk it takes minutes to build an image."""
+"""The time limit of one command: on a slow disk, building an image takes minutes."""
 
 
 class Unavailable(Exception):
@@ -43,9 +43,9 @@ class Unavailable(Exception):
 @dataclass(frozen=True)
 class Engine:
     cli: Sequence[str]
-    """As `docker` is called."""
+    """The command in place of `docker`."""
     compose: Sequence[str]
-    """As `docker compose` is called."""
+    """The command in place of `docker compose`."""
     environment: dict[str, str] = field(default_factory=dict)
     is_podman: bool = False
 
@@ -110,7 +110,7 @@ def _docker_compose() -> list[str]:
         return ["docker", "compose"]
     if _succeeds("docker-compose", "version"):
         return ["docker-compose"]
-    raise Unavailable("a Docker daemon answers, but there is no docker compose")
+    raise Unavailable("a Docker daemon answers, but docker compose is missing")
 
 
 def _install_podman() -> None:
@@ -120,7 +120,7 @@ def _install_podman() -> None:
     if not missing:
         return
     if shutil.which("apt-get") is None:
-        raise Unavailable(f"no Docker daemon answers, {', '.join(missing)} are not installed, and there is no apt-get")
+        raise Unavailable(f"no Docker daemon answers, {', '.join(missing)} are not installed, and apt-get is missing")
     print(f"no Docker daemon answers: installing {' '.join(missing)} by apt-get")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-qq", "--yes", "--no-install-recommends", *missing]):

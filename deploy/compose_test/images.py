@@ -64,7 +64,7 @@ def _make_stand_ins(engine: Engine, directory: Path) -> None:
 
 
 def _build(engine: Engine, context: Path, name: str, dockerfile: Path, *arguments: str) -> None:
-    """Docker's format, since the other one has no health checks. A chroot does for what is run while building."""
+    """Docker's format, since the other one has no health checks. A chroot is enough to run the steps of a build."""
     engine.run(
         *("buildah", "bud", "--isolation", "chroot", "--layers=false", "--format", "docker", "--quiet"),
         *arguments,

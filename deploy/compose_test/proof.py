@@ -1,4 +1,4 @@
-"""What is there in the end: read by two libraries, compared with what the clients were told."""
+"""The final content: read by two libraries, compared with the answers that the clients got."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLE_SECONDS = 180.0
 
 
 def note_content(addresses: str, history: History, places: Sequence[Place]) -> None:
-    """Once no transaction is open there: what our consumer finds and, the same, what librdkafka's does."""
+    """Once no transaction is open: the records that our consumer finds, and checks that librdkafka's finds the same."""
     for place in places:
         end = eventually(lambda: _stable_end(addresses, place), f"no transaction is open in {place}", SETTLE_SECONDS)  # noqa: B023
         found = asyncio.run(read_committed(addresses, place, end - 1))
@@ -31,7 +31,7 @@ def note_content(addresses: str, history: History, places: Sequence[Place]) -> N
 
 
 def until_billed(addresses: str, orders: Sequence[Place], invoices: Sequence[Place], history: History) -> None:
-    """Until there are as many invoices as orders; then the content of both is known."""
+    """Wait until there are as many invoices as orders; then the content of both is known."""
     note_content(addresses, history, orders)
 
     def are_billed() -> bool:
@@ -42,8 +42,8 @@ def until_billed(addresses: str, orders: Sequence[Place], invoices: Sequence[Pla
 
 
 def check_all(history: History, orders: Sequence[Place], invoices: Sequence[Place]) -> None:
-    """Orders and notes against what their producers were told; invoices against the orders that are there: exactly
-    one for each, in the order of the orders. Raises AssertionError."""
+    """Compare orders and notes with the answers that their producers got; invoices with the orders: exactly one for
+    each, in the order of the orders. Raises AssertionError."""
     for order, invoice in zip(orders, invoices, strict=True):
         for _, value in history.final[order]:
             send = history.send(f"billing of {order}", invoice, b"invoice for " + value)
@@ -56,7 +56,7 @@ def _count(history: History, places: Sequence[Place]) -> int:
 
 
 def _stable_end(addresses: str, place: Place) -> int:
-    """One more than the last stable offset, where that is the high watermark; else 0."""
+    """One more than the last stable offset, if that is the high watermark; otherwise 0."""
     try:
         stable, high = (asyncio.run(_end(addresses, place, level)) for level in ("read_committed", "read_uncommitted"))
     except KafkaError:

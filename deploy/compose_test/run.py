@@ -34,7 +34,7 @@ def main() -> int:
 
 def run(engine: Engine, directory: Path) -> int:
     if taken := [port for port in PORTS if is_taken(port)]:
-        print(f"compose-test cannot run: docker-compose.yml publishes port {taken[0]}, where somebody listens already")
+        print(f"compose-test cannot run: docker-compose.yml publishes port {taken[0]}, which is already in use")
         return 1
     started = time.monotonic()
     names = [f"{PROJECT}_{service}" for service in (*BROKERS, "broker")]

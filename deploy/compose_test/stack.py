@@ -44,7 +44,7 @@ class Stack:
         self.engine("kill", "--signal", "KILL", *map(self.container, services))
 
     def stop(self, service: str) -> None:
-        """Raises AssertionError if it had to be killed."""
+        """Raises AssertionError if the container had to be killed."""
         self.engine("stop", "--time", "60", self.container(service))
         self._ended_well(service)
 
@@ -69,11 +69,11 @@ class Stack:
         self.engine("network", "connect", "--alias", service, NETWORK, self.container(service))
 
     def inside(self, service: str, *command: str) -> str:
-        """What a command in its container prints; "" where it fails."""
+        """The output of a command in a container; "" if it fails."""
         return self.engine("exec", self.container(service), *command, check=False)
 
     def until_in_sync(self, *brokers: str) -> None:
-        """Each knows that all are in the cluster, and of no replica, whoever has it, that is behind."""
+        """Wait until each broker knows that all are in the cluster, and of no lagging replica."""
         ping = ("env", "-u", "ONCELOG_NODE_ID", "oncelog", "ping", "--in-sync", "-b", "127.0.0.1:9092")
         for broker in brokers:
             eventually(
@@ -83,7 +83,7 @@ class Stack:
             )
 
     def until_healthy(self, *services: str) -> None:
-        """By their own health checks, which Podman runs only where systemd does."""
+        """Wait for the containers' own health checks, which Podman runs only with systemd."""
         for service in services:
             container = self.container(service)
             if self.engine.is_podman:

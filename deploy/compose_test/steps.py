@@ -1,4 +1,4 @@
-"""What is done to the containers while clients write and read."""
+"""The faults of the containers while clients write and read."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from oncelog_testing.history.recorder import History
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 ZOOKEEPERS: Final = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 ADDRESSES: Final = "localhost:9092,localhost:9093,localhost:9094"
-"""As the host reaches them."""
+"""The addresses of the brokers for the host."""
 ORDERS, INVOICES, NOTES = ([Place(topic, index) for index in range(3)] for topic in ("orders", "invoices", "notes"))
 BILLING: Final = f"{PROJECT}-billing"
 NOTE_MS: Final = 100
-"""How long notes wait for others: it makes a hundred of them in a second at most."""
+"""How long notes wait for others: so at most a hundred of them are written in a second."""
 ENOUGH: Final = 5
 """Transactions that have to be committed in the middle of a fault: each writes to all partitions."""
 
@@ -35,7 +35,7 @@ def say(started: float, text: str) -> None:
 
 
 class Proof:
-    """A run with one compose file; `steps` are what it is about."""
+    """A run with one compose file; `steps` are its faults."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -92,7 +92,7 @@ class Proof:
         self.aborted += orders.aborted
 
     def begin_billing(self) -> None:
-        """From inside the network, and by the image of the brokers."""
+        """Start the billing inside the network, with the image of the brokers."""
         script = Path(__file__).with_name("inside.py")
         image = self.stack.engine("inspect", "--format", "{{.Image}}", self.stack.container("broker-1")).strip()
         self.stack.engine(
@@ -101,12 +101,12 @@ class Proof:
         )
 
     def end_billing(self) -> None:
-        """It leaves its group, and the network, which could not be taken down otherwise."""
+        """The billing leaves its group, and the network, which could not be removed otherwise."""
         self.stack.engine("stop", BILLING)
         self.stack.engine("rm", BILLING)
 
     def strike(self, orders: Orders, what: str, fault: Callable[[], Callable[[], None]]) -> None:
-        """A fault lasts until enough is committed in spite of it; what it returns mends it."""
+        """A fault lasts until enough is committed in spite of it; the function that it returns ends it."""
         orders.longest_wait()
         mend = fault()
         orders.until_more(ENOUGH)
@@ -160,7 +160,7 @@ class Proof:
 
 
 def single_broker(stack: Stack) -> None:
-    """docker-compose.single.yml: up, a record in and out, down and up, still there."""
+    """docker-compose.single.yml: up, write and read a record, down and up, read it again."""
     started = time.monotonic()
     for is_first in (True, False):
         stack.up()

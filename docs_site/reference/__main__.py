@@ -1,4 +1,5 @@
-"""`python -m docs_site.reference`: writes what is generated from the code, and names the files that it has changed."""
+"""`python -m docs_site.reference`: writes the pages that are generated from the code, and names the files that it has
+changed."""
 
 from __future__ import annotations
 

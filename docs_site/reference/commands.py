@@ -39,7 +39,7 @@ def document() -> str:
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """This command, if it is more than a group, and all below it."""
+    """This command, if it is more than a group, and all commands below it."""
     if context.parent is not None:
         yield command, context
     if isinstance(command, click.Group):
@@ -67,7 +67,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 
 def _text(help_text: str) -> str:
-    """A command's help as Markdown: what is not to be wrapped, and what is indented, is a block of code."""
+    """A command's help as Markdown: unwrapped and indented text becomes a block of code."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", cleandoc(help_text)):
         lines = paragraph.split("\n")

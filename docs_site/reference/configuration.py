@@ -98,7 +98,7 @@ def of_topics() -> str:
 
 
 def _topic_default(topic: TopicKey) -> str:
-    """What holds where neither the topic nor a broker says anything."""
+    """The value if neither the topic nor a broker sets one."""
     if not topic.synonyms:
         return _default(topic.key)
     last = next(each for each in topic.synonyms if each.key.default is not None or each is topic.synonyms[-1])
@@ -132,7 +132,7 @@ def of_clients() -> str:
 
 
 def _client_type(field: Field[Any]) -> str:
-    """As it is declared; the name of a choice as what may be chosen."""
+    """The declared type; for a choice, its values."""
     names = [name.strip() for name in str(field.type).split(" | ")]
     choices = [get_args(getattr(oncelog.config, name, None)) for name in names]
     return cell(" | ".join(_choice(name, values) for name, values in zip(names, choices, strict=True)))
@@ -148,7 +148,7 @@ def _client_default(field: Field[Any]) -> str:
 
 
 def _meaning(config: type[ClientConfig], field: Field[Any], texts: dict[str, str]) -> str:
-    """What stands beneath the field, and its bounds."""
+    """The text below the field, and its bounds."""
     words = [cell(texts[field.name])] if field.name in texts else []
     if (bounds := config.BOUNDS.get(field.name)) is not None:
         words.append(_bounds(bounds))
@@ -161,7 +161,7 @@ def _bounds(bounds: Bounds) -> str:
 
 
 def field_texts(config: type[ClientConfig]) -> dict[str, str]:
-    """The string beneath each field, of the class and of what it is derived from."""
+    """The string below each field, of the class and of its base classes."""
     found: dict[str, str] = {}
     for each in reversed(config.__mro__):
         if not issubclass(each, ClientConfig):

@@ -1,4 +1,4 @@
-"""The tables of docs/testing.md: what can be ordered to fail, and what a verdict may find."""
+"""The tables of docs/testing.md: the faults that can be set, and the violations that a verdict may list."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PLACES: Final = {
     State.DRAINING: (380, 200),
     State.ENDED: (640, 330),
 }
-"""The centre of each state: only where a state stands is chosen by hand."""
+"""The centre of each state: only these positions are chosen by hand."""
 
 
 class Edge(NamedTuple):
@@ -40,7 +40,7 @@ def edges() -> Iterator[Edge]:
 
 
 def states() -> str:
-    """The table of the states: what happens in each, and which follows each event."""
+    """The table of the states: a description of each, and the next state after each event."""
     head = ["State", "", *(f"`{event.name}`" for event in Event)]
     rows = [
         [f"`{state.name}`", state.value, *(_after(state, TRANSITIONS[state][event]) for event in Event)]
@@ -90,7 +90,7 @@ def diagram() -> str:
 def _drawn(edge: Edge) -> Iterator[str]:
     (x1, y1), (x2, y2) = _at_border(edge.start, edge.end), _at_border(edge.end, edge.start)
     yield f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#607d8b" marker-end="url(#tip)"/>'
-    # Labels of edges that cross stand near their start.
+    # Labels of edges that cross are placed near their start.
     x, y = x1 + (x2 - x1) * 2 // 5, y1 + (y2 - y1) * 2 // 5
     for number, event in enumerate(edge.events):
         yield (

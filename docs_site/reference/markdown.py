@@ -1,4 +1,4 @@
-"""Markdown as the generated pages have it."""
+"""Writes the Markdown of generated pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Plain text for a cell: what would end it, or be markup, is escaped; lines are joined."""
+    """Plain text for a cell: characters that would end it, or be markup, are escaped; lines are joined."""
     return re.sub(r"([|<>])", r"\\\1", " ".join(text.split()))
 
 
@@ -24,7 +24,8 @@ def code(text: str) -> str:
 
 
 def with_section(page: str, name: str, content: str) -> str:
-    """A page whose part between `<!-- name -->` and `<!-- end of name -->` is this. Raises ValueError without them."""
+    """A page whose part between `<!-- name -->` and `<!-- end of name -->` is replaced by this. Raises ValueError
+    without them."""
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     if start not in page or end not in page:
         raise ValueError(f"the page has no {start!r} and {end!r}")

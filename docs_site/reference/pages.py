@@ -49,7 +49,7 @@ SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("testing.md", "kinds"): faults.kinds,
     ("testing.md", "points"): faults.points,
 }
-"""Parts of pages that people write: the page, and the name that stands around the part."""
+"""Generated parts of pages that people write: the page, and the name in the marks around the part."""
 
 
 def names() -> list[str]:
@@ -58,7 +58,7 @@ def names() -> list[str]:
 
 
 def written(page: str) -> str:
-    """What should stand in this file of docs/."""
+    """The intended content of this file in docs/."""
     if page in PAGES:
         return PAGES[page]()
     text = (DOCS / page).read_text()

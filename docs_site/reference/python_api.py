@@ -45,9 +45,9 @@ clients](client-configuration.md); type annotations are complete (`mypy --strict
 class Chapter(NamedTuple):
     title: str
     how: str
-    """How its members are had."""
+    """How its members are accessed."""
     members: dict[str, Any]
-    """By the names that they are imported by."""
+    """By the names with which they are imported."""
 
 
 def chapters() -> list[Chapter]:
@@ -158,7 +158,7 @@ def _methods_with_inherited(cls: type) -> Iterator[Function]:
 
 
 def _methods(declared: ast.ClassDef) -> Iterator[Function]:
-    """`__init__` and the public ones."""
+    """`__init__` and the public methods."""
     for statement in declared.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and (
             statement.name == "__init__" or not statement.name.startswith("_")
@@ -167,7 +167,7 @@ def _methods(declared: ast.ClassDef) -> Iterator[Function]:
 
 
 def _signature(function: Function, name: str) -> str:
-    """As it is called: without `self`."""
+    """The signature for a caller: without `self`."""
     decorators = [ast.unparse(each) for each in function.decorator_list]
     returns = f" -> {ast.unparse(function.returns)}" if function.returns and function.name != "__init__" else ""
     if "property" in decorators:

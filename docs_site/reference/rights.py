@@ -1,4 +1,4 @@
-"""The table of docs/authorizations.md: what each API asks for."""
+"""The table of docs/authorizations.md: the rights that each API needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The page of rules: every rule, scenario and trap of exactly once, which modules keep it, and which tests show it.
 
-The words are in `rules.toml`. A test is named after its rules, `test_s34_e17_...`, so nobody has to list it. The page
-in docs/ has the number of a rule's tests; the site, which is committed nowhere, has their names, too.
+The texts are in `rules.toml`. A test is named after its rules, `test_s34_e17_...`, so no list is needed. The page in
+docs/ has the number of a rule's tests; the site, which is committed nowhere, has their names, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ that `make docs` builds lists them below each rule.
 
 
 class NamedTest(NamedTuple):
-    """`file::name`; a class around it is left out."""
+    """`file::name`; a class around it is omitted."""
 
     file: str
     name: str
@@ -54,7 +54,7 @@ class Section(NamedTuple):
 
 
 def sections() -> list[Section]:
-    """What `rules.toml` says. Raises KeyError, TypeError for a rule that lacks something, or has too much."""
+    """The content of `rules.toml`. Raises KeyError, TypeError for a rule with missing or unknown fields."""
     found = []
     for section in tomllib.loads(SOURCE.read_text())["sections"]:
         rules = [_rule(**declared) for declared in section["rules"]]
@@ -97,7 +97,7 @@ def _names_of(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def rules_in_name(test: str) -> list[str]:
-    """What a test is named after: `test_s34_e17_...`, `test_s7_to_s13_...`."""
+    """The rules in a test's name: `test_s34_e17_...`, `test_s7_to_s13_...`."""
     found = []
     for part in test.split("_")[1:]:
         if _RULE_IN_NAME.fullmatch(part):
@@ -122,7 +122,7 @@ def tests_of(rule: Rule) -> list[NamedTest]:
 
 
 def document(*, names_tests: bool = False) -> str:
-    """The page, as it stands in docs/, or with the names of all tests."""
+    """The page, as it is in docs/, or with the names of all tests."""
     parts = ["# Rules of exactly once\n", INTRODUCTION]
     for section in sections():
         parts.append(f"## {section.title}\n")

@@ -2,7 +2,7 @@
 
     python -m examples.orders.check                 (with --format avro if the orders are in Avro)
 
-The exit code is 1 if a result is missing, wrong, or there twice.
+The exit code is 1 if a result is missing, wrong, or duplicated.
 """
 
 from __future__ import annotations

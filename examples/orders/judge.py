@@ -1,4 +1,4 @@
-"""Computes without Spark what the pipeline must have written, and compares it with what it wrote. Pure."""
+"""Computes without Spark what the pipeline must have written, and compares it with the actual records. Pure."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be there. `windows`: each closed window -> number of orders, sum of cents. `dead`: topic, partition and
-    offset of each record that is no order -> the record and the reason. `orders`, `late`: how many orders are in time,
-    and late."""
+    """The expected results. `windows`: each closed window -> number of orders, sum of cents. `dead`: topic, partition
+    and offset of each record that is no order -> the record and the reason. `orders`, `late`: how many orders are in
+    time, and late."""
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]
@@ -55,7 +55,7 @@ class Expected:
 @dataclass
 class Verdict:
     """The problems, as a line of text each. Results may be `missing` while the pipeline runs. None may ever be `wrong`:
-    there twice, with other sums, or of an open window."""
+    duplicated, with other sums, or of an open window."""
 
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the programs share: the names of topics, the windows, and the order, in JSON and in Avro.
+"""The common definitions of the programs: the names of topics, the windows, and the order, in JSON and in Avro.
 
 An order says which customer bought for how much, and when: `{"order": "o-17", "customer": "c3", "cents": 729, "at":
 "2026-11-26T08:00:17Z"}`. In Avro it has the same fields, by order.avsc, where `at` is a timestamp-millis.
@@ -79,7 +79,7 @@ def read_order(value: bytes | None, form: str) -> Order | str:
 
 
 def _fields(value: bytes, form: str) -> Mapping[str, Any]:
-    """Decode the fields of an order. Raises whatever json, fastavro and datetime raise."""
+    """Decode the fields of an order. Raises any exception of json, fastavro and datetime."""
     if form == AVRO:
         from fastavro import schemaless_reader
 
@@ -93,7 +93,7 @@ def _fields(value: bytes, form: str) -> Mapping[str, Any]:
 
 
 def read_customers(file: Path) -> dict[str, str]:
-    """Return customer -> country. Raises ValueError if a customer is there twice, whose orders would count twice."""
+    """Return customer -> country. Raises ValueError if a customer occurs twice, whose orders would count twice."""
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [(row["customer"], row["country"]) for row in csv.DictReader(lines)]
     customers = dict(rows)

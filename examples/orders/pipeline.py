@@ -4,7 +4,7 @@
     python -m examples.orders.pipeline --master 'local[2,3]' --available-now     until it has read all that is there
     python -m examples.orders.pipeline --master spark://127.0.0.1:7077           the same on a cluster
 
-Kill it with -9 whenever you like, and start it again: it goes on where it was. Without --master it uses the master of
+Kill it with -9 at any time, and start it again: it continues where it ended. Without --master it uses the master of
 spark-submit.
 
 revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
@@ -78,7 +78,7 @@ class Settings:
     available_now: bool = False
 
 
-# --- What is computed
+# --- the computation
 
 
 def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -96,7 +96,7 @@ def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def why_not() -> Column:
-    """Return the reason why a record is no order, the same as of `read_order`; null for an order. It depends on the
+    """Return the reason why a record is not an order, the same as `read_order`; null for an order. It depends on the
     value alone."""
     is_missing = F.col("order").isNull()
     for name in fields.Order.__slots__:
@@ -187,7 +187,7 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
 
 
 def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
-    """Return the progress of the batches after number `told`. The progress of an idle query is left out: it has the
+    """Return the progress of the batches after number `told`. The progress of an idle query is skipped: it has the
     number of the next batch, and no phase addBatch."""
     last = query.lastProgress
     if (

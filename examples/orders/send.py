@@ -38,7 +38,7 @@ BROKEN_EVERY = 50
 TOGETHER = 100
 """Orders that are sent before the producer waits for their acknowledgements. Each order is one second later than the
 previous one, so no partition gets more than 100 seconds ahead of another. That is less than LATENESS_SECONDS: no order
-becomes late by it."""
+becomes late because of it."""
 
 
 def order(number: int) -> Order:

@@ -1,4 +1,4 @@
-"""The tests of the service: `pytest examples/simulated_service`. docs/testing.md explains what is used here."""
+"""The tests of the service: `pytest examples/simulated_service`. docs/testing.md explains them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The application under test: an invoice for each order, exactly once, with librdkafka.
 
-What it read and what it wrote are one transaction; whatever goes wrong on the way, it begins again from what is
-committed.
+Its input and output are one transaction; after any error, it starts again from the committed offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ def invoice_for(order: bytes) -> bytes:
 
 
 def bill(servers: str, orders: str, invoices: str, count: int) -> None:
-    """Until so many orders have been billed by this process."""
+    """Run until so many orders have been billed by this process."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -49,7 +48,8 @@ def bill(servers: str, orders: str, invoices: str, count: int) -> None:
 
 
 def commit(producer: Producer) -> bool:
-    """Whether the transaction is committed; if not, it is aborted. While nobody knows, the question is asked again."""
+    """Whether the transaction is committed; if not, it is aborted. While the outcome is unknown, the question is asked
+    again."""
     while True:
         try:
             producer.commit_transaction(PATIENCE_SECONDS)

@@ -59,14 +59,14 @@ def test_each_order_is_billed_once(
 ) -> None:
     with oncelog_broker.fail(point, **fault) as wrong:
         bill(oncelog_broker.bootstrap_servers, orders, invoices, ORDERS)
-        assert wrong.struck == 1  # else the test would have shown nothing
+        assert wrong.struck == 1  # otherwise the test would have shown nothing
     oncelog_history.read_processed(orders, invoices, order_of, group_id="billing")
     oncelog_history.check()
 
 
 def careless(servers: str, orders: list[bytes], invoices: str) -> None:
-    """Another application, which writes again what it does not know to be written. Without retries, and without
-    idempotence, librdkafka tells it of each failure."""
+    """Another application, which writes a record again if it does not know whether it was written. Without retries, and
+    without idempotence, librdkafka tells it of each failure."""
     producer = Producer({"bootstrap.servers": servers, "retries": 0, "metadata.recovery.strategy": "none"})
     errors: list[object] = []
     for order in orders:

@@ -1,7 +1,7 @@
 """Starts clients, and retries for a while if no broker can be reached.
 
-Our client's `start` fails at once if it reaches no broker. A task of a query connects anew for each batch, and Spark
-tries a task once, or four times within seconds: so a broker's restart would end the query.
+Our client's `start` fails at once if it reaches no broker. A task of a query opens a new connection for each batch, and
+Spark tries a task once, or four times within seconds: so a broker's restart would end the query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ C = TypeVar("C", bound=Startable)
 async def opened(make: Callable[[], C], seconds: float) -> C:
     """Return a started client. Each try makes a new one, until `seconds` have passed.
 
-    Raises ConnectionFailed if no broker was reached for so long, and at once whatever else `start` raises.
+    Raises ConnectionFailed if no broker was reached for so long, and at once all other errors of `start`.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -1,7 +1,8 @@
-"""Access control lists as values: who may, or may not, do what with which resources (KIP-11, KIP-290).
+"""Access control lists as values: which principals may, or may not, do which operations on which resources (KIP-11,
+KIP-290).
 
 An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The numbers are those of
-the wire, the names those of Kafka's tools and of its nodes in ZooKeeper (`TransactionalId`, `IdempotentWrite`).
+the protocol, the names those of Kafka's tools and of its nodes in ZooKeeper (`TransactionalId`, `IdempotentWrite`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 WILDCARD: Final = "*"
 """As a literal name: every resource of its type; as a host: every host."""
 EVERYBODY: Final = "User:*"
-"""The principal of an ACL for everybody."""
+"""The principal of an ACL for all users."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of type CLUSTER."""
 
@@ -119,7 +120,7 @@ class ResourcePattern(NamedTuple):
     pattern: PatternType
 
     def covers(self, name: str) -> bool:
-        """Whether the pattern matches the resource of that name."""
+        """Whether the pattern matches the resource with that name."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)

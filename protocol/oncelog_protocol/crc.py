@@ -18,7 +18,7 @@ else:
         package = PathFinder.find_spec("crc32c")
         extension = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
         if not extension:
-            raise ImportError("crc32c has no extension of that name")
+            raise ImportError("crc32c does not contain this extension")
         module = module_from_spec(extension)
         extension.loader.exec_module(module)
         return module.crc32c

@@ -30,7 +30,7 @@ class ErrorCode(IntEnum):
     CORRUPT_MESSAGE = 2, True, "The record batch failed its CRC, exceeds the valid size or is otherwise corrupt."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "This broker does not host this topic-partition."
     INVALID_FETCH_SIZE = 4, False, "The requested fetch size is invalid."
-    LEADER_NOT_AVAILABLE = 5, True, "There is no leader for this topic-partition: an election is under way."
+    LEADER_NOT_AVAILABLE = 5, True, "There is no leader for this topic-partition: an election is in progress."
     NOT_LEADER_OR_FOLLOWER = 6, True, "This broker is not the leader, or not a replica, of this topic-partition."
     REQUEST_TIMED_OUT = 7, True, "The request timed out."
     BROKER_NOT_AVAILABLE = 8, False, "The broker is not available."
@@ -189,13 +189,13 @@ class KafkaError(Exception):
         return self.code.retriable
 
     def as_value(self) -> Self:
-        """This error, to be stored or passed on instead of raised: without its traceback, whose frames keep their
-        locals alive, often including the error itself."""
+        """This error, to be stored or passed on instead of raised: without its traceback, whose frames keep their local
+        variables alive, often including the error itself."""
         self.__traceback__ = self.__context__ = None
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross processes (multiprocessing). `args` is the text, not what the class was called with.
+        # Errors cross processes (multiprocessing). `args` is the text, not the arguments of the constructor.
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -206,7 +206,7 @@ def _restored(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no message of the declared format: the only error of every decoder, whatever the bytes."""
+    """The bytes are not a message of the declared format: the only error of every decoder, whatever the bytes."""
 
 
 class TooManyElements(MalformedMessage):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """Stands in place of a name, which may be any text: the default quota for entities without their own."""
+    """Used in place of a name, which may be any text: the default quota for entities without their own."""
 
     ENTITY = "<default>"
 

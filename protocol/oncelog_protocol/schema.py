@@ -10,8 +10,9 @@
         class TopicProduceData: ...
 
 The class becomes a slotted dataclass with keyword arguments: annotations speak to people and type checkers, the field
-functions to the wire. A field without `default` must be given to the constructor. What a version does not carry is left
-out when encoding and takes its default when decoding, so the code above the codec sees one shape of each message.
+functions to the wire. A field without `default` must be given to the constructor. A field that a version does not have
+is skipped when encoding and takes its default when decoding, so the code above the codec sees the same fields in all
+versions.
 
 Names are Kafka's: fields in snake_case, structs as they are. `schema_of` gives the declaration as data (tests compare
 it with Kafka's own definitions), `codec.codec` the bytes.
@@ -294,7 +295,7 @@ def _shown(self: Any) -> str:
 def message(*, versions: str, flexible: str | None, api_key: int | None = None) -> Callable[[type[T]], type[T]]:
     """A request, a response, a header, or a record of an internal topic.
 
-    `versions` are those that the declaration covers, `flexible` those with compact lengths and tagged fields.
+    `versions` are the versions of the declaration, `flexible` those with compact lengths and tagged fields.
     """
 
     def declare(cls: type[T]) -> type[T]:

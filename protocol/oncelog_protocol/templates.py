@@ -1,7 +1,7 @@
 """Byte templates of messages that are encoded often and differ only in their records or in fields of fixed size.
 
 No message is hard-coded: a field is located by encoding the declared message (`codec`) with two different values. If a
-declaration changes, its templates change, too, or there is none any more.
+declaration changes, its templates change, too, or no longer exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NoTemplate(ValueError):
 
 
 class Around(NamedTuple):
-    """The bytes before and behind what changes."""
+    """The bytes before and after the variable part."""
 
     head: bytes
     tail: bytes
@@ -53,7 +53,7 @@ class Pattern(NamedTuple):
 
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
-    """What surrounds `records`, the value of a field of `message`: the head ends before their length. NoTemplate."""
+    """The bytes around `records`, the value of a field of `message`: the head ends before its length. NoTemplate."""
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
     if place is None:

@@ -28,7 +28,7 @@ def uuid_to_string(uuid: bytes) -> str:
 def uuid_from_string(text: str) -> bytes:
     """The 16 bytes of 22 characters (with or without padding). ValueError for other text."""
     stripped = text.rstrip("=")
-    if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:  # those two are of the other base64
+    if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:  # Java and librdkafka differ there
         raise ValueError(f"a uuid has {UUID_STRING_CHARS} base64url characters, not {text!r:.40}")
     try:
         return base64.b64decode(stripped.encode("ascii") + b"==", altchars=b"-_", validate=True)

@@ -179,7 +179,7 @@ class WireType(Construct):  # type: ignore[misc]
             emit.line("out = io.parts")
             self.emit_build(emit, "obj")
             emit.line("return obj")
-        emit.line("yield")  # so that it is a generator where no array is
+        emit.line("yield")  # so that it is a generator even without an array
         source = "\n".join([f"def steps({'io' if parses else 'obj, io'}):", *emit.lines])
         namespace: dict[str, Any] = dict(emit.constants)
         exec(compile(source, "<steps>", "exec"), namespace)  # noqa: S102  our own declarations

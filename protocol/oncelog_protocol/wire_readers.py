@@ -49,7 +49,8 @@ def _is_null(position: int) -> MalformedMessage:
     return MalformedMessage(f"null before byte {position}, where null is not allowed")
 
 
-# The readers of compact values read a one-byte length in place, since nearly all lengths are: a call of read_uvarint
+# The readers of compact values read a one-byte length in place, since nearly all lengths have one byte: a call of
+# read_uvarint
 # each would cost a fifth of a small request's decoding.
 
 
@@ -174,10 +175,10 @@ def null_array(position: int) -> MalformedMessage:
 
 
 def too_many_tags(count: int) -> MalformedMessage:
-    """Why `count` tagged fields are refused before the first is read: they count as elements do."""
+    """Refuse `count` tagged fields before the first one is read: they count like elements."""
     if count > MAX_TAGS:
         return MalformedMessage(f"{count} tagged fields in one struct: at most {MAX_TAGS}")
-    return TooManyElements(f"{count} tagged fields: more than the elements that are left to this message")
+    return TooManyElements(f"{count} tagged fields: more than the remaining limit of elements for this message")
 
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
 _ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
-"""Varints below 0x80, which nearly all are: those who write them look here before they call `uvarint`."""
+"""Varints below 0x80, which are nearly all: callers look here before they call `uvarint`."""
 
 
 def uvarint(value: int) -> bytes:

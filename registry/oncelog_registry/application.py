@@ -1,4 +1,4 @@
-"""The routes of the REST interface: what a path and its parameters ask for, and the JSON of the answer."""
+"""The routes of the REST interface: they parse paths and parameters, and build the JSON of the response."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
 
 class UndecodedPaths:
     """ASGI middleware: routes are matched with the path as it was sent. The subject `orders/versions` is sent as
-    `orders%2Fversions`; decoded before, a look-up of it would be a registration under `orders`."""
+    `orders%2Fversions`; if it were decoded earlier, a look-up of it would be a registration under `orders`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -97,7 +97,7 @@ async def _no_method(_request: Request, _error: Exception) -> Response:
 
 
 class Calls:
-    """One method for each call of the interface: it returns what is answered in JSON. RegistryError."""
+    """One method for each call of the interface: it returns the response as JSON. RegistryError."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -296,7 +296,7 @@ class Calls:
         return {"mode": await self._registry.remove_mode(_subject(request))}
 
 
-# --- what a request says
+# --- parameters of a request
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def _reference(document: Any) -> Reference:
 
 
 def _refuse(body: Mapping[str, Any], field: str) -> None:
-    """Data contracts are not kept here: who sends them must not believe that they hold."""
+    """Data contracts are not supported: a client that sends one must not believe that it is enforced."""
     if body.get(field):
         raise errors.unprocessable(f"`{field}` is not supported by this registry: leave it out")
 

@@ -31,16 +31,16 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A name under which a registry on the loopback is asked, beside localhost. May be repeated.",
+    help="A host name under which clients reach a registry on loopback, in addition to localhost. May be repeated.",
 )
 @click.option("--topic", default=TOPIC, show_default=True, help="The compacted topic that keeps the schemas.")
-@click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input: with whoever started it.")
+@click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input, and so with the parent process.")
 def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str, stop_at_eof: bool) -> None:
     """Serve a schema registry: Avro, JSON Schema and Protobuf, by the REST interface that clients of the Confluent
     registry use.
 
-    All schemas are kept in one topic of the cluster. Any number of registries may serve the same topic. There is no
-    login: it listens on the loopback unless told otherwise. Elsewhere, put a proxy before it that has one.
+    All schemas are kept in one topic of the cluster. Any number of registries may serve the same topic. It has no
+    login: it listens on loopback by default. Elsewhere, put a proxy before it that has one.
     """
     from oncelog_broker.runtime.parent import at_end_of_input
     from oncelog_console.addresses import address_of, is_loopback
@@ -72,7 +72,7 @@ def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str, st
         name = f"[{host}]" if ":" in host else host
         known = frozenset({*LOOPBACK, name, *(each.lower() for each in hosts)}) if is_loopback(host) else None
         if known is None:
-            click.echo(f"oncelog: whoever reaches {listen} can change schemas; there is no login", err=True)
+            click.echo(f"oncelog: everyone who reaches {listen} can change schemas; it has no login", err=True)
         where = f"http://{name}:{listening.getsockname()[1]}"
         await serve(
             application(served, known),

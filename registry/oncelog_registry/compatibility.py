@@ -1,4 +1,4 @@
-"""The compatibility levels: which versions of a subject a new schema is compared with, and who must read whom."""
+"""The compatibility levels: the versions of a subject with which a new schema is compared, and in which direction."""
 
 from __future__ import annotations
 

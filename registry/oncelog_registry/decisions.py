@@ -1,7 +1,7 @@
-"""What a change writes to the topic, decided from the state alone. No I/O.
+"""The records that a change writes to the topic, decided from the state alone. No I/O.
 
 Each function returns the records to write, none where nothing is to change, with the answer; or raises a RegistryError.
-It may be called again with a newer state, when another registry has written in between.
+It may be called again with a newer state, if another registry has written in between.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MAX_ID: Final = 2**31 - 1
 
 
 class Registered(NamedTuple):
-    """The answer to a registration, and what to write for it."""
+    """The response to a registration, and the records to write."""
 
     version: SubjectVersion
     records: tuple[Record, ...] = ()
 
 
 class Deleted(NamedTuple):
-    """The numbers of the versions that were deleted, and what to write for it."""
+    """The numbers of the deleted versions, and the records to write."""
 
     versions: list[int]
     records: tuple[Record, ...] = ()
@@ -53,10 +53,10 @@ class Deleted(NamedTuple):
 def register(
     state: State, subject: str, schema: Schema, print_of: str, wanted_id: int | None, wanted_version: int | None
 ) -> Registered:
-    """Give a schema an id and a version; those it has already where the subject has it.
+    """Give a schema an id and a version; the existing ones if the subject already has the schema.
 
-    The caller has checked that it is compatible with the versions that `state` has. `wanted_id`, `wanted_version`: of a
-    subject in mode IMPORT; None: the next ones.
+    The caller has checked that it is compatible with the versions that `state` has. `wanted_id`, `wanted_version`: for
+    a subject in mode IMPORT; None: the next ones.
     """
     mode = state.effective_mode(subject)
     same = state.same_schema(subject, print_of)
@@ -150,7 +150,7 @@ def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Rec
 
 
 def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ...]]:
-    """Return the level as the interface spells it, and what to write."""
+    """Return the level as the interface spells it, and the records to write."""
     wanted = level.upper() if isinstance(level, str) else None
     if wanted not in LEVELS:
         raise errors.invalid_level(level)
@@ -158,7 +158,7 @@ def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ..
 
 
 def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, ...]]:
-    """Return the level that was removed, and what to write."""
+    """Return the removed level, and the records to write."""
     had = state.level(subject)
     if had is None:
         if subject is not None:
@@ -168,7 +168,8 @@ def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, 
 
 
 def set_mode(state: State, subject: str | None, mode: object, *, force: bool) -> tuple[str, tuple[Record, ...]]:
-    """Return the mode, and what to write. Mode IMPORT gives ids away, so it needs an empty subject, or `force`."""
+    """Return the mode, and the records to write. Mode IMPORT gives ids away, so it needs an empty subject, or
+    `force`."""
     wanted = mode.upper() if isinstance(mode, str) else None
     if wanted not in MODES:
         raise errors.invalid_mode(mode)

@@ -1,8 +1,8 @@
-"""What stands before every call: a page that is open in somebody's browser must not ask for it.
+"""Checks every call first: a page that is open in a user's browser must not cause it.
 
 A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; programs send
-neither. A name that resolves to us today would be another site's tomorrow: a registry on the loopback answers to the
-names of the loopback alone, and to those that it was started with.
+neither. A name that resolves to the registry today may be another site's tomorrow: a registry on loopback accepts only
+the names of loopback, and those that it was started with.
 """
 
 from __future__ import annotations

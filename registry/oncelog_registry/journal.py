@@ -1,9 +1,9 @@
 """The topic `_schemas`: read to its end before each answer, written by transactions.
 
 Several registries may write at the same time, and none of them is a leader. Each change is one transaction under a
-transactional id that all registries share: who begins to write takes the id over, which fences the one before (S41),
-then reads the topic to its end, decides, and commits. A registry that was fenced meanwhile cannot commit what it
-decided from an older state; it takes the id back and decides again.
+transactional id that all registries share: a registry that begins to write takes the id over, which fences the previous
+one (S41), then reads the topic to its end, decides, and commits. A registry that was fenced meanwhile cannot commit a
+decision from an older state; it takes the id back and decides again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BACKOFF_SECONDS: Final = 0.05
 
 
 class UnusableTopic(Exception):
-    """The topic exists, and is none that a registry can use; the message says what to do."""
+    """The topic exists, but a registry cannot use it; the message says what to do."""
 
 
 class Journal:
@@ -56,13 +56,13 @@ class Journal:
         self._consumer = Consumer(
             bootstrap, **{**self._settings, "isolation_level": "read_committed", "auto_offset_reset": "none"}
         )
-        """Skips nothing: where the topic has lost what is to be read next, that is an error."""
+        """The consumer skips nothing: if the topic has lost the next record, that is an error."""
         self._topic_id = b""
         self._producer: Producer | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
 
     async def start(self) -> None:
-        """Make the topic where there is none, and read it to its end. Raises KafkaError, UnusableTopic,
+        """Create the topic if it does not exist, and read it to its end. Raises KafkaError, UnusableTopic,
         RegistryError."""
         await self._admin.start()
         await self._make_topic()
@@ -77,14 +77,15 @@ class Journal:
         await self._admin.close()
 
     async def catch_up(self, behind: int = -1) -> None:
-        """Read all that is committed now, and the record at offset `behind`. RegistryError 50001, 50002."""
+        """Read all records that are committed now, and the record at offset `behind`. RegistryError 50001, 50002."""
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
                 end = await self._end()
                 if await self._consumer.position(self._partition) > end:
                     raise store_failed(
-                        f"{self._topic} ends at offset {end}, before what was read of it: it was truncated, or deleted "
-                        "and made again. If this lasts, restart the registry: it will know what is in the topic now"
+                        f"{self._topic} ends at offset {end}, before the position that was read: it was "
+                        "truncated, or deleted "
+                        "and re-created. If this lasts, restart the registry, so that it reads the topic again"
                     )
                 while await self._consumer.position(self._partition) < max(end, behind + 1):
                     polled = await self._consumer.poll(POLL_MS)
@@ -116,7 +117,7 @@ class Journal:
         """Write the records that `decide` returns with its answer, all or none; return the answer when every registry
         can read them. `decide` is called with the topic read to its end, again where another registry wrote first.
 
-        Raises what `decide` raises; RegistryError 50001, 50002.
+        Raises the errors of `decide`; RegistryError 50001, 50002.
         """
         async with self._writing:
             for _ in range(WRITE_ATTEMPTS):
@@ -163,7 +164,7 @@ class Journal:
             try:
                 await producer.close(timeout_s=0)
             except (KafkaError, ClientClosed):
-                return  # the next writer takes the id over, which ends whatever is open
+                return  # the next writer takes the id over, which ends the open transaction
 
     async def _make_topic(self) -> None:
         brokers = len((await self._admin.describe_cluster()).brokers)

@@ -11,7 +11,7 @@ MAX_SCHEMA_BYTES: Final = 900_000
 `max.message.bytes` of a topic."""
 MAX_SUBJECT_CHARACTERS: Final = 255
 MAX_REFERENCES: Final = 100
-"""How many schemas one schema may refer to, those that they refer to included."""
+"""How many schemas one schema may refer to, directly and indirectly."""
 MAX_SCHEMA_DEPTH: Final = 100
 """How deep a JSON document of a schema may nest."""
 BODY_SECONDS: Final = 20.0

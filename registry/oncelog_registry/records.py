@@ -1,6 +1,6 @@
 """The records of the topic `_schemas`, with the keys and values of the Confluent registry: either can read the other's.
 
-A key is a JSON object whose fields stand in a fixed order, since the topic is compacted by the bytes of keys.
+A key is a JSON object with fields in a fixed order, since the topic is compacted by the bytes of keys.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MODE: Final = "MODE"
 DELETE_SUBJECT: Final = "DELETE_SUBJECT"
 CLEAR_SUBJECT: Final = "CLEAR_SUBJECT"
 NOOP: Final = "NOOP"
-"""Passed over by the Confluent registry, whatever its value."""
+"""The Confluent registry skips it, whatever its value."""
 
 
 class Record(NamedTuple):
-    """One record of the topic. `value` None: whatever the key named is gone."""
+    """One record of the topic. `value` None: the subject of the key was deleted."""
 
     key: bytes
     value: bytes | None
@@ -56,15 +56,15 @@ def mode_record(subject: str | None, mode: str | None) -> Record:
 
 
 def delete_subject_record(subject: str, last_version: int) -> Record:
-    """All versions up to this one are soft-deleted. Written beside the records of the versions, for registries that
-    read it."""
+    """All versions up to this one are soft-deleted. Written with the records of the versions, for registries that read
+    it."""
     key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
 
 
 def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Record:
-    """The highest id that was given, and the highest version of each subject of which no remaining record tells it:
-    written beside the tombstones of schemas, which compaction removes with their ids and versions."""
+    """The highest id that was given, and the highest version of each subject whose remaining records show lower ones:
+    it is written with the tombstones of schemas, which compaction removes with their ids and versions."""
     value = {"highestId": schema_id, "highestVersions": dict(versions)}
     return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped(value))
 

@@ -1,7 +1,7 @@
-"""The registry: what each call of the interface answers.
+"""The registry: answers each call of the interface.
 
-Reads answer from the state, after the topic was read to its end: what any registry has answered before is seen. A
-schema by its id is an exception, as an id never changes its meaning: what is known is answered at once.
+Reads answer from the state, after the topic was read to its end: so every earlier answer of any registry is visible. A
+schema by its id is an exception, as an id never changes its meaning: a known schema is returned at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Registry:
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """By the fingerprints of a schema and of those that it refers to: a version may be deleted for good."""
+        """By the fingerprints of a schema and of its references: a version may be deleted permanently."""
 
     async def start(self) -> None:
         """Raises KafkaError, UnusableTopic, RegistryError."""
@@ -58,7 +58,8 @@ class Registry:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def state(self) -> State:
-        """Return the state as of now: with all that was committed before this call. RegistryError 50001, 50002."""
+        """Return the present state: with all changes that were committed before this call. RegistryError 50001,
+        50002."""
         await self._journal.catch_up()
         return self._state
 
@@ -74,7 +75,8 @@ class Registry:
     async def register(
         self, subject: str, schema: Schema, wanted_id: int | None = None, wanted_version: int | None = None
     ) -> SubjectVersion:
-        """Register a schema under a subject, unless it is there. RegistryError 409, 42201, 42205 and others."""
+        """Register a schema under a subject, unless it is registered already. RegistryError 409, 42201, 42205 and
+        others."""
         _check_subject(subject)
         print_of = _checked(schema)
         known = (await self.state()).same_schema(subject, print_of)
@@ -105,8 +107,8 @@ class Registry:
         return found
 
     async def incompatibilities(self, subject: str, schema: Schema, version: int | str | None) -> list[str]:
-        """Return why a schema may not be registered: compared with one version, or with None with those that the level
-        of the subject names. RegistryError 40401, 40402, 42201."""
+        """Return the reasons why a schema may not be registered: compared with one version, or with None with the
+        versions that the level of the subject names. RegistryError 40401, 40402, 42201."""
         state = await self.state()
         _checked(schema)
         if version is None:
@@ -191,7 +193,8 @@ class Registry:
         return parsed
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """RegistryError 42201 for what a schema is refused for; 50002 if it takes longer than CHECK_SECONDS."""
+        """Raises RegistryError 42201 with the reason why a schema is refused; 50002 if the work takes longer than
+        CHECK_SECONDS."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         try:
             return await asyncio.wait_for(asyncio.shield(running), CHECK_SECONDS)
@@ -202,13 +205,13 @@ class Registry:
         except ValueError as error:
             raise errors.invalid_schema(str(error)) from error
         except Exception as error:
-            # The libraries raise whatever they like for what they did not think of: that is no fault of the registry.
+            # The libraries may raise any exception for unexpected schemas: that is no fault of the registry.
             logger.warning("a schema cannot be parsed or compared", exc_info=True)
             raise errors.invalid_schema(f"{type(error).__name__}: {error}") from error
 
     def _referred(self, schema: Schema, state: State) -> Mapping[str, SubjectVersion]:
-        """Find all versions that a schema refers to, by the names it uses, each behind those that it uses itself.
-        RegistryError 42201."""
+        """Find all versions that a schema refers to, by the names it uses, each after its own references. RegistryError
+        42201."""
         found: dict[str, SubjectVersion] = {}
 
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:

@@ -33,7 +33,7 @@ class Schema:
     references: tuple[Reference, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the fields of a schema in an answer. Those of an Avro schema without references are left out, as old
+        """Return the fields of a schema in an answer. For an Avro schema without references they are omitted, as old
         clients expect."""
         document: dict[str, Any] = {}
         if self.type != AVRO:
@@ -53,7 +53,7 @@ class SubjectVersion:
     id: int
     schema: Schema
     fingerprint: str = field(compare=False)
-    """Equal for schemas that mean the same: those have one id."""
+    """Equal for schemas with the same meaning: those have one id."""
     deleted: bool = False
 
     def document(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The state that the records of `_schemas` tell of, in the order of the topic. No I/O.
 
 Ids are of the whole registry: schemas with equal fingerprints have one id. An id is never given to another schema, not
-even when its schema was deleted for good, since records with it may still be there. A version is never given twice, not
-even when its record was deleted for good and compacted away.
+even when its schema was deleted permanently, since records with it may still exist. A version is never given twice, not
+even when its record was deleted permanently and compacted away.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class State:
         self._by_id: dict[int, SubjectVersion] = {}
         """One version with that id, deleted ones included."""
         self._id_of: dict[str, int] = {}
-        """By fingerprint."""
+        """Fingerprint -> id."""
         self._highest_id = 0
         self._highest_versions: dict[str, int] = {}
         self._levels: dict[str | None, str] = {}
         self._modes: dict[str | None, str] = {}
 
-    # --- what there is
+    # --- queries
 
     def subjects(self, prefix: str = "", *, deleted: bool = False, only_deleted: bool = False) -> list[str]:
-        """Return the names of subjects that have a version, sorted. `deleted`: those with soft-deleted ones, too."""
+        """Return the names of subjects that have a version, sorted. `deleted`: include soft-deleted ones."""
         return sorted(
             name
             for name, versions in self._subjects.items()
@@ -124,7 +124,7 @@ class State:
     # --- levels and modes
 
     def level(self, subject: str | None) -> str | None:
-        """Return the level that was set for a subject, or with None for all; None if there is none."""
+        """Return the level that was set for a subject, or with None for all; None if none was set."""
         return self._levels.get(subject)
 
     def effective_level(self, subject: str | None) -> str:
@@ -139,7 +139,7 @@ class State:
     # --- records
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic. One that no registry writes is logged and passed over."""
+        """Take one record of the topic. An unknown record is logged and skipped."""
         fields = None if key is None else records.parsed_key(key)
         if fields is None:
             logger.warning("a record of %s has a key that is none of a schema registry", records.TOPIC)

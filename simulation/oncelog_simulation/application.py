@@ -3,7 +3,7 @@
     check_service(Service(bill, "orders", "invoices", made_of=order_of), seeds=range(1, 51))
 
 The service is any coroutine that uses oncelog's clients, or other asyncio code. It is started, killed and started again
-while brokers fail; each input is to be processed exactly once. What it asks for the time is virtual, so a seed takes a
+while brokers fail; each input must be processed exactly once. The time that it sees is virtual, so a seed takes a
 second or two.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 SERVICE_FAULTS: Final = ("kill a client", "kill", "pause", "partition", "resets", "session ends")
-"""Kinds of faults that a service meets unless the test names others (`faults.FAULTS` has all)."""
+"""Kinds of faults that strike a service unless the test names others (`faults.FAULTS` has all)."""
 SECONDS: Final = 10.0
 """For so long inputs are written and faults strike, in virtual seconds."""
 RESTART_SECONDS: Final = 0.5
@@ -68,7 +68,7 @@ def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[st
 
 
 def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
-    """One seed: what has come of it, and what was noted."""
+    """Run one seed; returns the outcome, and the recorded history."""
     plan = draw_plan(seed, faults=faults)
     clients = tuple(f"service-{number}" for number in range(1, service.instances + 1))
     strikes = tuple(_on_service(strike.machines, clients, plan, number) for number, strike in enumerate(plan.strikes))
@@ -85,7 +85,7 @@ def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_
 
 
 def _on_service(machines: tuple[str, ...], clients: tuple[str, ...], plan: Plan, number: int) -> tuple[str, ...]:
-    """Whom a strike strikes: where a client was drawn, one of the service's."""
+    """Redirect a strike: if it was drawn for a client, it strikes one of the service's processes."""
     return tuple(
         each if each.startswith("broker-") else clients[(plan.seed + number) % len(clients)] for each in machines
     )
@@ -111,7 +111,7 @@ class _ServiceScenario:
 
 
 class _Inputs:
-    """Writes the inputs, without being struck by faults itself."""
+    """Writes the inputs; faults do not strike it."""
 
     name = "inputs"
 
@@ -185,9 +185,6 @@ class _OnceEach:
     def __init__(self, service: Service, notes: Notes) -> None:
         self._service = service
         self._notes = notes
-
-    def look(self, world: World) -> Iterable[str]:
-        return ()
 
     def look_closely(self, world: World) -> Iterable[str]:
         return ()

@@ -1,7 +1,7 @@
 """The clock of a simulated host: virtual time with an offset of the wall clock, and a rate at which it drifts.
 
-`HostClock` is a `runtime.clock.Clock`. The loop sets `virtual` before each turn of the host's process; asking for the
-time takes time, so that loops which work until a deadline come to an end.
+`HostClock` is a `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process; reading the
+time takes time, so that loops which work until a deadline end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WALL_START_MS: Final = 1_700_000_000_000
 
 
 class HostClock:
-    """Clocks of one host. Rates and offsets change while a run goes on; monotonic time never goes back."""
+    """The clocks of one host. Rates and offsets change during a run; monotonic time never goes back."""
 
     __slots__ = ("_virtual", "base", "rate", "wall_offset_ms")
 
@@ -24,12 +24,12 @@ class HostClock:
         self.rate = 1.0
         """Seconds of this clock in a second of the world."""
         self.base = 0.0
-        """What this clock showed more than rate * virtual time, in seconds."""
+        """The difference between this clock and rate * virtual time, in seconds."""
         self.wall_offset_ms = 0
         """How far the wall clock is ahead of the truth, apart from its drift."""
 
     def drift(self, rate: float) -> None:
-        """From now on run at this rate."""
+        """Run at this rate from now on."""
         now = self._virtual()
         self.base += now * (self.rate - rate)
         self.rate = rate
@@ -48,5 +48,5 @@ class HostClock:
         return self.wall_ms_at(self._virtual())
 
     def wall_ms_at(self, virtual: float) -> int:
-        """What the wall clock shows at a time of the world, in ms since the epoch."""
+        """The wall clock at a given virtual time, in ms since the epoch."""
         return WALL_START_MS + self.wall_offset_ms + int((virtual * self.rate + self.base) * 1000)

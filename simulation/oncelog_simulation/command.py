@@ -1,7 +1,7 @@
 """The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
 Every run is one process's work and depends on nothing but its seed. So that it does not depend on the hash of strings
-either, the command runs itself again with PYTHONHASHSEED=0 where that is not set.
+either, the command runs itself again with PYTHONHASHSEED=0 if that is not set.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ import click
 
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
-from oncelog_simulation.defects.report import line_of, write_into
+from oncelog_simulation.defects.report import line_of, put_between, write_into
 from oncelog_simulation.drawing import shortened
 from oncelog_simulation.faults import FAULTS
 from oncelog_simulation.plan import Plan
+from oncelog_simulation.reached import BEGIN as BRANCHES
+from oncelog_simulation.reached import END as END_OF_BRANCHES
+from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
 from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
 
 HASH_SEED: Final = "0"
+BEGIN_OF_FAULTS: Final = "<!-- faults -->\n"
+END_OF_FAULTS: Final = "<!-- end of faults -->\n"
 PROGRESS_SECONDS: Final = 20.0
 """Between two lines that say how far a long run is."""
 
@@ -49,11 +54,18 @@ def with_fixed_hashes() -> None:
 
 @main.command("run")
 @click.option("--seeds", default="1-", show_default=True, help="The first and the last seed; 17-: from 17 on.")
-@click.option("--seconds", type=float, help="Stop after so many seconds of this machine.")
+@click.option("--seconds", type=float, help="Stop after so many seconds of real time.")
 @click.option("--short", is_flag=True, help="A third of the time, and slow clients: many seeds in a minute.")
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
+@click.option(
+    "--out",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A page to put the table of faults into.",
+)
 @click.option("--report", type=click.Path(dir_okay=False), help="Write what was seen, as JSON.")
-def run_seeds(seeds: str, seconds: float | None, short: bool, twice: bool, report: str | None) -> None:
+def run_seeds(
+    seeds: str, seconds: float | None, short: bool, twice: bool, out: Path | None, report: str | None
+) -> None:
     """Run seed after seed; exit with 1 if any broke a rule."""
     first, _, last = seeds.partition("-")
     total = Totals()
@@ -69,6 +81,8 @@ def run_seeds(seeds: str, seconds: float | None, short: bool, twice: bool, repor
             click.echo(f"    python -m oncelog_simulation replay {seed}{' --short' if short else ''}")
         total.tell_progress(seed)
     click.echo(total.table())
+    if out is not None:
+        put_between(out, BEGIN_OF_FAULTS, END_OF_FAULTS, total.as_markdown())
     if report is not None:
         with open(report, "w") as file:
             json.dump(total.as_json(), file, indent=1)
@@ -83,7 +97,7 @@ def _plan_of(seed: int, *, short: bool) -> Plan:
 @main.command()
 @click.argument("seed", type=int)
 @click.option("--short", is_flag=True, help="As `run --short` runs it.")
-@click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print everything that happened.")
+@click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print all events.")
 def replay(seed: int, short: bool, timeline: bool) -> None:
     """Run one seed again, and print its story."""
     plan = _plan_of(seed, short=short)
@@ -103,7 +117,7 @@ def replay(seed: int, short: bool, timeline: bool) -> None:
 @click.argument("seed", type=int)
 @click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
 def story(seed: int, runs: int) -> None:
-    """Make the plan of a failing seed smaller, as long as it fails, and tell what happened."""
+    """Shrink the plan of a failing seed as long as it fails, and tell its events."""
     plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
     scenario = WholeCluster()
     outcome = run(plan, scenario)
@@ -112,14 +126,14 @@ def story(seed: int, runs: int) -> None:
 
 
 def _first_judge(plan: Plan) -> str | None:
-    """Who finds something wrong first, in a run of the plan."""
+    """The judge that finds the first violation in a run of the plan."""
     violations = run(plan, WholeCluster()).violations
     return violations[0].judge if violations else None
 
 
 @main.command()
 @click.argument("names", nargs=-1)
-@click.option("--jobs", default=1, show_default=True, help="How many defects are looked for at a time.")
+@click.option("--jobs", default=1, show_default=True, help="How many defects are hunted at a time.")
 @click.option("--seconds", default=HUNT_SECONDS, show_default=True, help="How long one is looked for at most.")
 @click.option(
     "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
@@ -137,6 +151,20 @@ def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None)
 
 
 @main.command()
+@click.option("--seeds", default="1-100", show_default=True, help="The first and the last seed.")
+@click.option(
+    "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
+)
+def coverage(seeds: str, out: Path | None) -> None:
+    """Show which branches of replication, controller, coordinators and log the seeds reach."""
+    first, _, last = seeds.partition("-")
+    table, left = measure(int(first), int(last))
+    click.echo(f"{table}\nThe most are left in these modules, at these lines:\n{left}")
+    if out is not None:
+        put_between(out, BRANCHES, END_OF_BRANCHES, f"Of seeds {seeds}:\n\n{table}")
+
+
+@main.command()
 def faults() -> None:
     """List the faults that a seed may draw."""
     for name, fault in FAULTS.items():
@@ -144,7 +172,7 @@ def faults() -> None:
 
 
 class Totals:
-    """What many runs have shown together."""
+    """The combined results of many runs."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -180,6 +208,16 @@ class Totals:
         ]
         return "\n".join([*lines, *(f"  {name:<26} {self.struck[name]}" for name in FAULTS)])
 
+    def as_markdown(self) -> str:
+        """For a page."""
+        seconds = time.process_time() - self.cpu
+        failed = f"{len(self.failed)} of them broke a rule" if self.failed else "none of them broke a rule"
+        rows = [f"| {name} | {fault.title} | {self.struck[name]} |\n" for name, fault in FAULTS.items()]
+        return (
+            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.1f} virtual hours in {seconds:.0f} s of processor time:"
+            f" {failed}.\n\n| Fault | What happens | Struck |\n|---|---|---:|\n" + "".join(rows)
+        )
+
     def as_json(self) -> dict[str, object]:
         """For programs."""
         return {
@@ -192,7 +230,7 @@ class Totals:
 
 
 def _seeds(first: int, last: int | None, seconds: float | None) -> Iterator[int]:
-    """The seeds from the first to the last one, as long as there is time."""
+    """The seeds from the first to the last one, as long as time is left."""
     until = None if seconds is None else time.monotonic() + seconds
     for seed in count(first):
         if (last is not None and seed > last) or (until is not None and time.monotonic() > until):

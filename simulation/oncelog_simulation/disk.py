@@ -1,17 +1,19 @@
-"""The disk that a simulated broker sees: `runtime.disk.Disk` on the storage of its machine, with what is wrong with it.
+"""The disk of a simulated broker: `runtime.disk.Disk` on the storage of its machine, with the faults of that disk.
 
-Each call takes virtual time. It may fail (`DiskTroubles`), and it may be the last thing that the process does: the
-world kills it at a write that a fault has chosen, of which any part is done then. A dead process changes nothing.
+Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last one of the process: the world kills
+it at a write that a fault has chosen, of which an arbitrary part is done then. A dead process changes nothing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
+from weakref import WeakSet
 
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
 from oncelog_simulation.loop import SimulatedLoop
@@ -27,8 +29,28 @@ ROOM_BYTES: Final = 100 << 30
 
 
 @dataclass
+class _Judges:
+    """Whether judges are reading now."""
+
+    read: bool = False
+
+
+_JUDGES: Final = _Judges()
+
+
+@contextmanager
+def unnoticed() -> Iterator[None]:
+    """Let judges read what a disk holds: no fault meets them, and no time passes."""
+    _JUDGES.read = True
+    try:
+        yield
+    finally:
+        _JUDGES.read = False
+
+
+@dataclass
 class DiskTroubles:
-    """What is wrong with the disk of a machine now."""
+    """The present faults of a machine's disk."""
 
     slowness: float = 1.0
     """Factor by which every call takes longer."""
@@ -37,14 +59,16 @@ class DiskTroubles:
     """The share of calls that fail with EIO,"""
     fails_writes: float = 0.0
     fails_syncs: float = 0.0
+    failed: str | None = None
+    """The data directory in which every call fails with EIO; None: none."""
     writes_left: int | None = None
-    """How many changes until the process is killed in the middle of one; None: it is not."""
+    """How many changes until the process is killed in the middle of one; None: never."""
     struck: dict[str, int] = field(default_factory=dict)
-    """How often a call failed, by what was wrong."""
+    """How often a call failed, by fault."""
 
     @property
     def is_doomed(self) -> bool:
-        """Whether a write is to come that kills the process."""
+        """Whether a later write is to kill the process."""
         return self.writes_left is not None
 
     def strike(self, what: str) -> None:
@@ -55,13 +79,14 @@ class DiskTroubles:
         self.slowness = 1.0
         self.is_full = False
         self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
+        self.failed = None
         self.writes_left = None
 
 
 class SimulatedDisk:
-    """The disk as one process has it."""
+    """The disk as seen by one process."""
 
-    __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "storage", "troubles")
+    __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
     def __init__(
         self,
@@ -72,9 +97,11 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` kills the process. `locks`: those that processes of this machine hold."""
+        """`doom` kills the process. `locks`: the locks held by processes of this machine."""
         self.storage = storage
         self.troubles = troubles
+        self.open_files: WeakSet[SimulatedFile] = WeakSet()
+        """The files that the process has open."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -84,15 +111,24 @@ class SimulatedDisk:
     # --- before each call
 
     def before_read(self, path: str) -> None:
+        if _JUDGES.read:
+            return
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(READ_SECONDS * troubles.slowness * self._random.random())
+        self._check_directory(path)
         if troubles.fails_reads and self._random.random() < troubles.fails_reads:
             troubles.strike("EIO on read")
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
+    def _check_directory(self, path: str) -> None:
+        failed = self.troubles.failed
+        if failed is not None and path.startswith(failed):
+            self.troubles.strike("directory fails")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
     def before_change(self, path: str) -> bool:
-        """Whether the process dies in the middle of what follows."""
+        """Whether the process dies in the middle of the next change."""
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(WRITE_SECONDS * troubles.slowness * self._random.random())
@@ -101,6 +137,7 @@ class SimulatedDisk:
             if troubles.writes_left < 0:
                 troubles.writes_left = None
                 return True
+        self._check_directory(path)
         if troubles.fails_writes and self._random.random() < troubles.fails_writes:
             troubles.strike("EIO on write")
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
@@ -121,7 +158,7 @@ class SimulatedDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def part(self, data: bytes) -> bytes:
-        """What is written of `data` by a process that is killed meanwhile."""
+        """The part of `data` that is written by a process that is killed meanwhile."""
         return data[: self._random.randint(0, len(data))]
 
     def die(self) -> None:
@@ -190,7 +227,7 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """File by file, so that a process that is killed leaves some of it."""
+        """Removed file by file, so that a process that is killed leaves some of it."""
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):
@@ -260,7 +297,7 @@ class SimulatedDisk:
 
 
 class SimulatedLock:
-    """A lock that a process holds; gone with it."""
+    """A lock held by a process; it is released when the process ends."""
 
     __slots__ = ("_locks", "_path", "_process")
 
@@ -275,9 +312,9 @@ class SimulatedLock:
 
 
 class SimulatedFile:
-    """`runtime.disk.File` on an inode. What it has given to readers stays as it is."""
+    """`runtime.disk.File` on an inode. Bytes that readers have already got do not change."""
 
-    __slots__ = ("_disk", "_inode", "_is_closed", "is_lent", "path", "size")
+    __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
@@ -286,6 +323,7 @@ class SimulatedFile:
         self.is_lent = False
         self.path = path
         self.size = len(inode.data)
+        disk.open_files.add(self)
 
     def append(self, *buffers: Buffer) -> int:
         disk, inode, position = self._disk, self._inode, self.size
@@ -334,3 +372,4 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._is_closed = True
+        self._disk.open_files.discard(self)

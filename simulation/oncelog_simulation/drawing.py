@@ -13,13 +13,17 @@ from oncelog_simulation.plan import Plan
 
 MAX_STRIKES: Final = 12
 SECONDS: Final = (3.0, 24.0)
-"""How long workloads work, at least and at most; short runs are as many as long ones."""
+"""The least and the most seconds that workloads work; short runs are as frequent as long ones."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
 """How much slower than usual clients work: a few seeds work hard, many are cheap."""
 SHORT_PACE: Final = 8.0
 """Lowest pace of a short run."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
-"""log.segment.bytes: small ones roll, and are compacted and deleted."""
+"""log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
+
+
+FETCH_BYTES: Final = ("400", "10485760")
+"""replica.fetch.max.bytes: with the small one a follower that was away catches up in many steps."""
 
 
 def draw_plan(
@@ -35,11 +39,13 @@ def draw_plan(
     plan = Plan(
         seed,
         brokers=3,
+        directories=random.choice((1, 1, 2, 3)),
         seconds=round(SECONDS[0] * (SECONDS[1] / SECONDS[0]) ** random.random(), 3),
         pace=random.choice(PACES),
         settings={
             "log.segment.bytes": random.choice(SEGMENT_BYTES),
             "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),
+            "replica.fetch.max.bytes": random.choice(FETCH_BYTES),
         },
         workloads=draw_workloads(stream(seed, "workloads")),
     )
@@ -53,6 +59,6 @@ def draw_plan(
 
 
 def shortened(plan: Plan) -> Plan:
-    """The same plan in a third of the time, with slow clients: what `make test` runs by the hundred."""
+    """The same plan in a third of the time, with slow clients: `make test` runs hundreds of these."""
     strikes = tuple(replace(strike, at=round(strike.at / 3, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds / 3, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)

@@ -1,11 +1,12 @@
 """The metadata store of a simulated world: an ensemble of ZooKeeper servers, without their protocol's bytes.
 
 A leader has the tree. It does writes one after another, each with the next zxid; every server applies them in that
-order, some time later, so that reads of different servers disagree for a while. A session begins and ends with a write.
-It ends when the leader has not heard of it for its timeout, which servers tell it late. Its owner may not know.
+order, some time later, so that reads of different servers differ for a while. A session begins and ends with a write. A
+session ends when the leader has not heard of it for its timeout; servers report that with a delay. Its owner may not
+know.
 
-`Connection` is what one server knows of one client: requests are answered in order, a read after the writes before it.
-What befalls an ensemble is at the end of `Ensemble`. `sessions` has the client's side.
+`Connection` is one server's state of one client: requests are answered in order, a read after the writes before it. The
+faults of an ensemble are at the end of `Ensemble`. `sessions` has the client's side.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from oncelog_simulation.streams import Pipe, SimulatedHost
 COMMIT_SECONDS: Final = (0.0003, 0.004)
 """Until a write has reached the leader and a majority: at least and at most."""
 APPLY_SECONDS: Final = 0.004
-"""Until a server has applied what was committed, at most, unless it lags."""
+"""The most seconds until a server has applied a committed write, unless it lags."""
 TICK_SECONDS: Final = 0.5
-"""tickTime: how late sessions end at most; servers tell the leader twice as often of whom they have heard."""
+"""tickTime: the longest delay of a session's end; servers report active sessions to the leader twice as often."""
 
 _ERRORS: Final[dict[type[MetadataError], type[Exception]]] = {
     NoNode: kazoo.NoNodeError,
@@ -63,7 +64,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to the request with that number. `result` may be an exception."""
+    """The answer to the request with this number. `result` may be an exception."""
 
     number: int
     result: Any
@@ -88,7 +89,7 @@ class Expired(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first packet of a client: it begins a session, or goes on with the one of that key."""
+    """The first packet of a client: begins a session, or resumes the one with this key."""
 
     key: SessionKey | None
     timeout: float
@@ -96,7 +97,7 @@ class Hello(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a client asks, with its number."""
+    """A client's request, with its number."""
 
     number: int
     body: Any
@@ -124,7 +125,7 @@ class SessionRecord:
 
 
 class Server:
-    """One server: the tree as far as it has applied what was committed."""
+    """One server: the tree up to the last write that it has applied."""
 
     def __init__(self, host: SimulatedHost, tree: Tree) -> None:
         self.host = host
@@ -134,15 +135,15 @@ class Server:
         self.applies_at = 0.0
         self.submits_at = 0.0
         self.lag = 0.0
-        """Seconds by which it is behind, beside the usual."""
+        """Seconds by which it is behind, in addition to the usual delay."""
         self.is_up = True
         self.connections: dict[Connection, None] = {}
         self.heard: dict[int, float] = {}
-        """Sessions of which it has not told the leader, and when it heard of them."""
+        """Sessions not reported to the leader yet, with the time of their last packet."""
 
 
 class Connection:
-    """What a server knows of one client that is connected."""
+    """A server's state of one connected client."""
 
     def __init__(self, ensemble: Ensemble, server: Server) -> None:
         self._ensemble = ensemble
@@ -196,7 +197,7 @@ class Connection:
         self.drop()
 
     def pump(self) -> None:
-        """Answer what can be answered, in order."""
+        """Answer all requests that can be answered, in order."""
         pending, server = self._pending, self.server
         while pending and pending[0][2] is not None and pending[0][2] <= server.zxid:
             number, body, _, written = pending.popleft()
@@ -236,7 +237,7 @@ class Connection:
                 self.tell(Changed(path))
 
     def drop(self) -> None:
-        """Cut the connection: the client learns of it."""
+        """Cut the connection; the client is notified."""
         if not self.is_gone:
             self.pipe.send(None)
             self.is_gone = True
@@ -261,6 +262,10 @@ class Ensemble:
         ]
         self.on_ended: Callable[[int, str], None] | None = None
         """Called with the id of a session that ends, and why."""
+        self.on_written: Callable[[Changes], None] | None = None
+        """Called with what each write has changed."""
+        self.on_restored: Callable[[], None] | None = None
+        """Called when the tree is that of a backup."""
         for server in self.servers:
             loop.happen(loop.now + random.random() * TICK_SECONDS / 2, self._tell_leader, server)
         loop.happen(loop.now + TICK_SECONDS, self._end_silent_sessions)
@@ -272,7 +277,7 @@ class Ensemble:
     # --- the leader
 
     def submit(self, server: Server, work: Callable[..., None], *args: Any) -> None:
-        """Have the leader do something that a server has been asked for. Nothing comes of it without a quorum."""
+        """Have the leader do something that a server has been asked for. Without a quorum the request has no effect."""
         least, most = COMMIT_SECONDS
         when = max(server.submits_at, self.loop.now + self.random.uniform(least, most))
         server.submits_at = when
@@ -299,6 +304,8 @@ class Ensemble:
     def _commit(self, changes: Changes) -> None:
         self.zxid += 1
         self.tree.apply(changes)
+        if self.on_written is not None:
+            self.on_written(changes)
         for server in self.servers:
             if server.is_up:
                 self._apply_later(server, self.zxid, changes)
@@ -310,7 +317,7 @@ class Ensemble:
 
     def _apply(self, server: Server, zxid: int, changes: Changes) -> None:
         if not server.is_up or zxid != server.zxid + 1:
-            return  # it was stopped meanwhile, and has caught up since
+            return  # the server was stopped meanwhile, and has caught up since
         server.zxid = zxid
         touched = server.tree.apply(changes)
         for connection in list(server.connections):
@@ -322,7 +329,7 @@ class Ensemble:
     def accept(self, connection: Connection, hello: Hello) -> None:
         """A client has connected, to begin a session or to go on with one."""
         server = connection.server
-        if not self.has_quorum or hello.seen_zxid > server.zxid:  # the client has seen what this server has not
+        if not self.has_quorum or hello.seen_zxid > server.zxid:  # the client has seen a newer state
             connection.drop()
             return
         self.submit(server, self._accept, connection, hello.key, hello.timeout)
@@ -389,7 +396,7 @@ class Ensemble:
                                 connection.drop()
         self.loop.happen(self.loop.now + TICK_SECONDS, self._end_silent_sessions)
 
-    # --- what befalls it
+    # --- faults
 
     def stop_server(self, server: Server) -> None:
         """Its clients are disconnected, and it applies nothing until `start_server`."""
@@ -399,7 +406,7 @@ class Ensemble:
         server.heard.clear()
 
     def start_server(self, server: Server) -> None:
-        """It has caught up."""
+        """Start the server with all committed writes applied."""
         if not server.is_up:
             server.is_up = True
             self._copy_to(server)
@@ -424,7 +431,7 @@ class Ensemble:
                 record.heard_at = self.loop.now
 
     def drop_connections(self, share: float) -> None:
-        """Cut some connections, whatever is under way on them: writes may have been done, and nobody hears of it."""
+        """Cut some connections, with their requests in flight: writes may have been done, without an answer."""
         for server in self.servers:
             for connection in list(server.connections):
                 if self.random.random() < share:
@@ -436,7 +443,7 @@ class Ensemble:
             server.connections.clear()
 
     def copied(self) -> tuple[Tree, int, dict[int, SessionRecord], int]:
-        """A backup of everything as it is now."""
+        """A backup of the present state."""
         return _copy(self.tree), self.zxid, dict(self.sessions), self._last_session
 
     def restore(self, backup: tuple[Tree, int, dict[int, SessionRecord], int]) -> None:
@@ -446,6 +453,8 @@ class Ensemble:
         self.tree, self.sessions = _copy(tree), dict(sessions)
         for server in self.servers:
             self._copy_to(server)
+        if self.on_restored is not None:
+            self.on_restored()
         self.regain_quorum()
 
 

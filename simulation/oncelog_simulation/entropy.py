@@ -1,4 +1,5 @@
-"""Random streams that a run draws from its seed: one for each purpose, so that one purpose does not move another."""
+"""Random streams that a run draws from its seed: one for each purpose, so that one purpose does not influence
+another."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The faults that may befall a world: one table, by name. Each says how it is drawn and how it strikes.
 
 A fault strikes in the director's process: it does something to machines, links, disks or the store, waits for as long
-as the strike lasts, and undoes it. `end_all` undoes everything that is left when the faults are over.
+as the strike lasts, and undoes it. `end_all` undoes all remaining faults.
 
-`Fault.needs_whole`: the fault destroys what a broker has on its disk, so it strikes only while all replicas are in
-sync, and in one run always the same broker. More than that no replication survives.
+`Fault.needs_whole`: the fault destroys a broker's disk, so it strikes only while all replicas are in sync, and in one
+run always the same broker. No replication survives more than that.
 """
 
 from __future__ import annotations
@@ -16,15 +16,25 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.payloads import parse_controller
 from oncelog_simulation.machine import BrokerMachine, Killed, Machine
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.world import World
 
 STORE_SERVERS: Final = 3
 MAX_WALL_STEP_MS: Final = 120_000
-"""How far a wall clock is put forward or back, at most."""
+"""The most by which a wall clock is moved forward or back."""
 MAX_DRIFT: Final = 0.02
-"""How much faster or slower a clock runs, at most: a machine that is worse off than that is broken."""
+"""The most by which a clock runs faster or slower: a machine with a larger deviation is broken."""
+
+CHANGED_SETTINGS: Final = (
+    ("log.segment.bytes", ("4000", "1073741824")),
+    ("log.flush.interval.messages", ("1", "9223372036854775807")),
+    ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
+    ("replica.fetch.max.bytes", ("300", "10485760")),
+)
+"""Settings that a rolling restart may change, with no promise of the others broken."""
 
 Draw = Callable[[Random, Plan], tuple[str, ...]]
 """Names of the machines that are struck."""
@@ -38,7 +48,7 @@ class Fault:
 
     name: str
     title: str
-    """What happens, in words."""
+    """The fault, as text."""
     draw_machines: Draw
     seconds: tuple[float, float]
     """How long it lasts: at least and at most."""
@@ -52,7 +62,7 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {}
-"""By name."""
+"""Name -> fault."""
 
 
 def fault(
@@ -67,7 +77,7 @@ def fault(
     return add
 
 
-# --- whom it strikes
+# --- choice of the machine
 
 
 def a_broker(random: Random, plan: Plan) -> tuple[str, ...]:
@@ -100,6 +110,11 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
     return (*a_broker(random, plan), *(f"store-{number}" for number in range(1, STORE_SERVERS + 1)))
 
 
+def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
+    """Which one, the strength of the strike says."""
+    return ("leader",)
+
+
 def the_store(random: Random, plan: Plan) -> tuple[str, ...]:
     return ("store",)
 
@@ -109,7 +124,7 @@ def _brokers(world: World, strike: Strike) -> list[BrokerMachine]:
 
 
 def _machine(world: World, strike: Strike) -> Machine | None:
-    """The machine that is struck; None: there is no client yet."""
+    """The machine that is struck; None if no client exists yet."""
     if strike.machines[0] in world.brokers:
         return world.brokers[strike.machines[0]]
     if strike.machines[0] in world.clients:
@@ -150,6 +165,67 @@ async def kill_at_a_write(world: World, strike: Strike) -> bool:
         return False
     await _down(machine, strike.seconds)
     return True
+
+
+@fault("kill of all", "kill -9 of all brokers at once", all_brokers, (0.0, 2.0))
+async def kill_of_all(world: World, strike: Strike) -> bool:
+    """Nothing is lost, and the end of each log may be on one replica alone."""
+    machines = _brokers(world, strike)
+    struck = any(machine.is_running for machine in machines)
+    for machine in machines:
+        machine.kill()
+    random = world.random("kill of all")
+    await asyncio.gather(*(_down(machine, strike.seconds * random.random()) for machine in machines))
+    return struck
+
+
+@fault("kill a leader", "kill -9 of the broker that leads some partition", a_partition, (0.0, 3.0))
+async def kill_a_leader(world: World, strike: Strike) -> bool:
+    leaders = [
+        machine
+        for machine in world.brokers.values()
+        if machine.broker is not None
+        for _ in machine.broker.parts.replication.replicas.led()
+    ]
+    if not leaders:
+        return False
+    machine = leaders[int(strike.strength * len(leaders))]
+    machine.kill()
+    await _down(machine, strike.seconds)
+    return True
+
+
+@fault("kill the controller", "kill -9 of the broker that is the controller", the_store, (0.0, 3.0))
+async def kill_the_controller(world: World, strike: Strike) -> bool:
+    node = world.store.tree.node(paths.CONTROLLER)
+    if node is None:
+        return False
+    machine = world.brokers[f"broker-{parse_controller(node.data, paths.CONTROLLER).broker_id}"]
+    struck = machine.is_running
+    machine.kill()
+    await _down(machine, strike.seconds)
+    return struck
+
+
+@fault("rolling restart", "all brokers are restarted, one after another, with other settings", all_brokers, (0.1, 1.0))
+async def rolling_restart(world: World, strike: Strike) -> bool:
+    """Each with a controlled shutdown. Settings differ from broker to broker meanwhile."""
+    random = world.random("rolling restart")
+    key, values = random.choice(CHANGED_SETTINGS)
+    value = random.choice(values)
+    struck = False
+    for machine in _brokers(world, strike):
+        if machine.broker is None:
+            continue
+        machine.settings[key] = value
+        world.note(machine.name, "is restarted with another setting", key=key, value=value)
+        with suppress(Killed):
+            await machine.stop()
+            struck = True
+        while not machine.is_serving:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(strike.seconds)
+    return struck
 
 
 @fault("stop", "controlled shutdown of a broker", a_broker, (0.0, 4.0))
@@ -264,7 +340,7 @@ async def partition(world: World, strike: Strike) -> bool:
     return bool(rest) and await _cut(world, _both_ways((first,), rest), strike.seconds)
 
 
-@fault("one-way partition", "what a broker sends to another one is lost", two_brokers, (0.5, 12.0))
+@fault("one-way partition", "packets from one broker to another are lost", two_brokers, (0.5, 12.0))
 async def one_way_partition(world: World, strike: Strike) -> bool:
     first, *rest = strike.machines
     return bool(rest) and await _cut(world, [(first, other) for other in rest], strike.seconds)
@@ -289,14 +365,17 @@ async def no_store(world: World, strike: Strike) -> bool:
 
 
 @fault(
-    "no answers of the store", "what the metadata store sends to a broker is lost", a_broker_and_its_store, (0.5, 12.0)
+    "no answers of the store",
+    "packets from the metadata store to a broker are lost",
+    a_broker_and_its_store,
+    (0.5, 12.0),
 )
 async def no_answers_of_the_store(world: World, strike: Strike) -> bool:
     broker, *servers = strike.machines
     return await _cut(world, [(server, broker) for server in servers], strike.seconds)
 
 
-@fault("slow links", "everything that a machine sends takes long", a_broker_or_client, (1.0, 10.0))
+@fault("slow links", "all packets of a machine are slow", a_broker_or_client, (1.0, 10.0))
 async def slow_links(world: World, strike: Strike) -> bool:
     machine = _machine(world, strike)
     if machine is None:
@@ -327,12 +406,23 @@ async def resets(world: World, strike: Strike) -> bool:
     return bool(transports)
 
 
+@fault("flapping", "links between brokers break again and again, for less than a second each", all_brokers, (1.0, 8.0))
+async def flapping(world: World, strike: Strike) -> bool:
+    random, until = world.random("flapping"), world.now + strike.seconds
+    names = [*strike.machines, *(server.host.name for server in world.store.servers)]
+    while world.now < until:
+        source, target = random.sample(names, 2)
+        await _cut(world, [(source, target)], random.uniform(0.05, 0.8))
+        await asyncio.sleep(random.uniform(0.0, 0.4))
+    return True
+
+
 # --- the metadata store
 
 
 @fault("session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
 async def session_ends(world: World, strike: Strike) -> bool:
-    """The broker hears of it when the store reaches it again."""
+    """The broker learns of it when the store is reachable again."""
     (machine,) = _brokers(world, strike)
     if machine.broker is None:
         return False
@@ -348,7 +438,7 @@ async def session_ends(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("lost answers of the store", "connections to the store break, whatever is under way", the_store, (0.1, 5.0))
+@fault("lost answers of the store", "connections to the store break, with requests in flight", the_store, (0.1, 5.0))
 async def lost_answers_of_the_store(world: World, strike: Strike) -> bool:
     until = world.now + strike.seconds
     random = world.random("lost answers of the store")
@@ -384,7 +474,7 @@ async def store_server_behind(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("store without quorum", "the metadata store serves nobody", the_store, (0.5, 12.0))
+@fault("store without quorum", "the metadata store is down", the_store, (0.5, 12.0))
 async def store_without_quorum(world: World, strike: Strike) -> bool:
     world.note("store", "has no quorum")
     world.store.lose_quorum()
@@ -443,6 +533,14 @@ async def eio_on_fsync(world: World, strike: Strike) -> bool:
     return await _trouble(world, machine, strike, "EIO on fsync", lambda: setattr(troubles, "fails_syncs", 0.0))
 
 
+@fault("directory fails", "every call to a data directory of a broker fails, and works again", a_broker, (0.5, 8.0))
+async def directory_fails(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles, directories = machine.disk_troubles, machine.directories
+    troubles.failed = directories[int(strike.strength * len(directories))]
+    return await _trouble(world, machine, strike, "directory fails", lambda: setattr(troubles, "failed", None))
+
+
 @fault("slow disk", "everything takes long that a broker's disk does", a_broker, (1.0, 10.0))
 async def slow_disk(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
@@ -455,11 +553,11 @@ async def slow_disk(world: World, strike: Strike) -> bool:
     return True
 
 
-# --- disks that lose what they have
+# --- disks that lose their contents
 
 
 def is_whole(world: World) -> bool:
-    """Whether all brokers serve, and all replicas are in sync as all of them have read it."""
+    """Whether all brokers serve, and all replicas are in sync, and every broker knows it."""
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
     for machine in world.brokers.values():
@@ -472,7 +570,11 @@ def is_whole(world: World) -> bool:
     return True
 
 
-@fault("bit rot", "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
+BIT_ROT: Final = "bit rot"
+"""The fault after which replicas may differ: nobody compares what was written long ago."""
+
+
+@fault(BIT_ROT, "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
 async def bit_rot(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     random = world.random("bit rot")
@@ -498,9 +600,12 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("older disk", "a broker's disk is put back from a copy", a_broker, (1.0, 8.0), needs_whole=True)
+@fault("older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
+    """The copy is made while the broker is down, as the guide to backups says. A broker cannot notice that its disk
+    is one that it had since it registered the last time."""
     (machine,) = _brokers(world, strike)
+    machine.kill()
     copy = machine.storage.copied()
     world.note(machine.name, "has its disk copied")
     await asyncio.sleep(strike.seconds)
@@ -514,7 +619,7 @@ async def older_disk(world: World, strike: Strike) -> bool:
 
 
 def end_all(world: World) -> None:
-    """Undo whatever faults have done and not undone."""
+    """Undo all faults that have not been undone."""
     world.network.mend_all()
     for machine in world.brokers.values():
         machine.disk_troubles.end()

@@ -1,12 +1,12 @@
 """The guard of a run: an access to the real machine is redirected to the simulated one, or raises `RealAccess`.
 
 The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
-The broker reaches time, entropy and everything else through its seams (`runtime/`), so a call that goes past them
-raises, also where the value would do: in production it would not be the seam's. Sockets, files, threads, processes and
-sleeping raise for all. The garbage collector rests: it would end what dead processes have left, at any moment.
+The broker reaches time, entropy and the rest through its interfaces (`runtime/`), so a call that bypasses them raises,
+even if its value would be right here: in production it would bypass them, too. Sockets, files, threads, processes and
+sleeping raise for all. The garbage collector is off: it would finalize objects of dead processes at arbitrary moments.
 
-What a module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
-`tests/unit/simulation/test_guard.py` looks for that.
+A function that a module has imported by name before a run (`from time import monotonic`) cannot be replaced here;
+`tests/unit/simulation/test_guard.py` looks for such imports.
 
 Only the thread of the run is guarded: other threads of the process (of a test before, say) keep the real machine, and
 take nothing from the seed.
@@ -62,7 +62,7 @@ class RealAccess(RuntimeError):
 
 
 class _Patches:
-    """Attributes of modules that are replaced, and what they were."""
+    """Replaced attributes of modules, with their original values."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
@@ -82,7 +82,7 @@ class _Patches:
 
 @contextmanager
 def guarded(loop: SimulatedLoop) -> Iterator[None]:
-    """Keep whatever runs in the loop from the real machine, until the end of the `with`."""
+    """Keep all code in the loop from the real machine, until the end of the `with`."""
     patches, collects = _Patches(), gc.isenabled()
     gc.disable()
     try:
@@ -179,7 +179,7 @@ def _forbid(patches: _Patches) -> None:
 
 
 def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A function that raises RealAccess; `real` is for those who read source lines."""
+    """A function that raises RealAccess; `real` is for modules that read source lines."""
 
     def refused(*arguments: Any, **named: Any) -> Any:
         caller = _module(3)
@@ -198,5 +198,5 @@ def _check_broker(what: str) -> None:
 
 
 def _module(depth: int) -> str:
-    """The module of the function so many calls above."""
+    """The module of the function that many calls above this one."""
     return str(sys._getframe(depth).f_globals.get("__name__", ""))

@@ -14,7 +14,7 @@ LATE_SECONDS: Final = 0.03
 
 
 class Stuck(Protocol):
-    """A stream whose packets wait for the link to be mended."""
+    """A stream whose packets wait for the link to be repaired."""
 
     def send_again(self, delay: float) -> None:
         """Let them arrive after `delay` seconds."""
@@ -29,7 +29,7 @@ class Link:
         self._random = random
         self.is_cut = False
         self.slowness = 1.0
-        """How many times longer everything takes."""
+        """The factor by which all transfers take longer."""
         self.waiting: dict[Stuck, None] = {}
         """Streams with packets that the cut holds up."""
 

@@ -1,6 +1,6 @@
-"""What brokers and clients log becomes part of the timeline; an error that nobody has foreseen breaks a rule.
+"""Adds the log lines of brokers and clients to the timeline; an unexpected error breaks a rule.
 
-Foreseen are errors of disks, of the network, of the store and of the protocol: everything else that is logged with its
+Expected are errors of disks, of the network, of the store and of the protocol: any other error that is logged with its
 stack, or that the event loop reports, is a bug.
 """
 
@@ -45,7 +45,7 @@ def _safe(details: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def log_lines_noted(world: World) -> Iterator[None]:
-    """Note what is logged, and let nobody else have it, until the end of the `with`."""
+    """Note all log lines, and suppress their output, until the end of the `with`."""
     handler = _Noting(world)
     before = [(logging.getLogger(name), logging.getLogger(name).propagate) for name in LOGGERS]
     for logger, _ in before:

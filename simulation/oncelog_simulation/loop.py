@@ -1,7 +1,8 @@
 """An asyncio event loop with virtual time and several processes in it, whose order comes from a seed.
 
 Invariants:
-- Callbacks of one process run in asyncio's order, a turn (all that are ready) at a time; only one process runs at once.
+- Callbacks of one process run in asyncio's order, one iteration (all that are ready) at a time; only one process runs
+  at once.
 - Time moves only from one event to the next. A turn takes virtual time, which delays the next turn of its process.
 - No callback of a dead process runs, and none of a paused one.
 - Nothing depends on addresses in memory: tasks and futures hash by their number.
@@ -15,10 +16,10 @@ import asyncio
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
-from contextvars import Context
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -31,9 +32,9 @@ from oncelog_simulation.process import PROCESS, Process, ProcessIsDead
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.00006
-"""How long a turn takes at most, beside what its questions for the time take."""
+"""The most seconds of an iteration, without the time for reading clocks."""
 CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
-"""How long a question for the time takes: drawn for each turn. The last ones end slices after a few steps."""
+"""How long a question for the time takes: drawn for each turn. The largest ones end slices after a few steps."""
 JOB_SECONDS: Final = 0.002
 """The mean time until a job of a worker thread is done."""
 SHARED_THREADS: Final = 32
@@ -41,7 +42,7 @@ SHARED_THREADS: Final = 32
 
 
 class NothingLeft(RuntimeError):
-    """The world waits for something, and nothing can happen any more."""
+    """The world waits, and no event is left that could end the wait."""
 
 
 class _Future(asyncio.Future[Any]):
@@ -53,7 +54,7 @@ class _Future(asyncio.Future[Any]):
         return self.number
 
 
-class _Task(asyncio.Task[Any]):
+class Task(asyncio.Task[Any]):
     """A task that hashes by its number, and knows its process."""
 
     number = 0
@@ -63,8 +64,29 @@ class _Task(asyncio.Task[Any]):
         return self.number
 
 
+class _Handle(asyncio.Handle):
+    """A callback that is ready. As asyncio's own, without what serves debugging: a run makes a hundred thousand."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, loop: asyncio.AbstractEventLoop, context: Context
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
 class _Timer(asyncio.TimerHandle):
-    """A callback at a time; it is in the loop's heap until then, also when it is cancelled."""
+    """A timer; it is in the loop's heap until its time, even if it is cancelled."""
 
     __slots__ = ("process",)
 
@@ -76,9 +98,21 @@ class _Timer(asyncio.TimerHandle):
         callback: Callable[..., object],
         args: Any,
         loop: asyncio.AbstractEventLoop,
-        context: Context | None,
+        context: Context,
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Event:
@@ -92,7 +126,8 @@ class _Event:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one run. `director` is the process of the world itself: whatever was started outside of others."""
+    """The loop of one run. `director` is the process of the world itself: for everything started outside of other
+    processes."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -111,41 +146,41 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns = 0
         """How many turns all processes have had."""
         self.fingerprint = 0
-        """Hash of all turns so far: equal in two runs of one seed."""
+        """Hash of all iterations so far: equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
-        """Called with the process after each of its turns."""
+        """Called after each turn of a process that is watched."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
-        """What `create_connection` does; set by the network."""
+        """The implementation of `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
         """The address of a host by its name, or None; set by the network."""
         self.director = Process("director", 0, HostClock(self.virtual), random)
         self.current = self.director
-        """The process to which whatever runs now belongs."""
+        """The process to which the running code belongs."""
         self._running: Process | None = None
-        """The process whose turn it is."""
+        """The process whose iteration runs."""
         self.set_task_factory(self._make_task)
         self.set_debug(False)
 
     # --- time
 
     def virtual(self) -> float:
-        """Virtual seconds since the world began. The question takes some time itself."""
+        """Virtual seconds since the world began. Reading it takes some time itself."""
         self._ahead += self._clock_seconds
         return self.now + self._ahead
 
     def time(self) -> float:
-        """As the clock of the process that runs shows it."""
+        """The time on the clock of the running process."""
         self._ahead += self._clock_seconds
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
 
     @property
     def here(self) -> float:
-        """As `virtual`, for the simulation itself: the question takes no time."""
+        """Like `virtual`, for the simulation itself: reading it takes no time."""
         return self.now + self._ahead
 
     def spend(self, seconds: float) -> None:
-        """Let what runs now take so much longer."""
+        """Make the running code take that much longer."""
         self._ahead += seconds
 
     # --- callbacks
@@ -153,8 +188,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        process = self.current if context is None else context.get(PROCESS, self.director)
-        handle = asyncio.Handle(callback, args, self, context)
+        if context is None:
+            process, context = self.current, copy_context()
+        else:
+            process = context.get(PROCESS, self.director)
+        handle = _Handle(callback, args, self, context)
         if not process.is_alive or self._is_over:
             process.remains.append(handle)
             return handle
@@ -174,7 +212,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """`when` is a time of the clock of the process that runs."""
-        process = self.current if context is None else context.get(PROCESS, self.director)
+        if context is None:
+            process, context = self.current, copy_context()
+        else:
+            process = context.get(PROCESS, self.director)
         clock = self.current.clock
         timer = _Timer(when, callback, args, self, context)
         timer.process = process
@@ -190,14 +231,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heappush(self._heap, (when, next(self._numbers), timer))
 
     def happen(self, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back at a virtual time, whatever becomes of the process that runs now."""
+        """Call back at a virtual time, even if the running process dies."""
         if not self._is_over:
             heappush(self._heap, (when, next(self._numbers), _Event(callback, args)))
 
     def post(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
-        """Call back in a process as soon as it has its turn; never if it is dead."""
+        """Call back in a process in its next iteration; never if it is dead."""
         if process.is_alive and not self._is_over:
-            process.ready.append(asyncio.Handle(callback, args, self, process.context))
+            process.ready.append(_Handle(callback, args, self, process.context))
             if not process.has_turn and process is not self._running and not process.is_paused:
                 self._schedule_turn(process)
 
@@ -215,7 +256,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         heap = self._heap
         while not self._stopping:  # type: ignore[attr-defined]
             if not heap:
-                raise NothingLeft("the world waits, and nothing can happen any more")
+                raise NothingLeft("the world waits, and no event is left")
             when, _, what = heappop(heap)
             if when > self.now:
                 self.now = when
@@ -254,18 +295,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-                if not process.is_alive:
-                    break
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._callback_failed(handle, error)
+            if not process.is_alive:
+                break
         process.busy_until = self.now + self._ahead + random() * TURN_SECONDS
         self.current, self._running = self.director, None
         self._ahead = 0.0
         self._clock_seconds = CLOCK_SECONDS[0]
-        if self.after_turn is not None and process is not self.director:
+        if process.is_watched and self.after_turn is not None:
             self.after_turn(process)
         if ready and process.is_alive and not process.has_turn and not process.is_paused:
             self._schedule_turn(process)
+
+    def _callback_failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        self.call_exception_handler({"message": f"Exception in {handle!r}", "exception": error, "handle": handle})
 
     def _process_events(self, event_list: Any) -> None:
         pass
@@ -280,14 +330,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9: nothing of the process runs on. What it is made of is kept until the run is over."""
+        """kill -9: nothing of the process runs on. Its objects are kept until the run is over."""
         if not process.is_alive:
             return
         process.is_alive = False
         process.remains.extend(process.ready)
         process.ready.clear()
         for task in asyncio.all_tasks(self):
-            if isinstance(task, _Task) and task.process is process:
+            if isinstance(task, Task) and task.process is process:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 process.remains.append(task)
         self._remains.append(process)
@@ -305,7 +355,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None, **options: Any
     ) -> asyncio.Task[Any]:
-        task = _Task(coroutine, loop=loop, context=context, **options)
+        task = Task(coroutine, loop=loop, context=context, **options)
         task.number = next(self._numbers)
         task.process = self.current if context is None else context.get(PROCESS, self.director)
         return task
@@ -336,7 +386,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return done
 
     def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
-        """What the job does is done at once; what it takes delays its end, and not the other callbacks."""
+        """The job runs at once; its duration delays its result, and not the other callbacks."""
         began, process = self._ahead, self.current
         try:
             end = partial(_set_result, done, func(*args))
@@ -354,7 +404,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As the loop's own, over the simulated network, without TLS. OSError."""
+        """Like the loop's own, over the simulated network, without TLS. OSError."""
         assert self.connector is not None, "the loop has no network"
         return await self.connector(protocol_factory, host, port, **options)
 
@@ -375,27 +425,40 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().call_exception_handler(context)
 
     def end(self) -> None:
-        """Let go of everything that the processes are made of. Nothing that their `finally` blocks do has an effect."""
+        """Let go of everything that the processes are made of. Nothing that their `finally` blocks do has an effect.
+        Call `collect_remains` when nobody refers to the world any more."""
         self._is_over = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-        before, sys.unraisablehook = sys.unraisablehook, _ignore
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
-                for task in sorted(asyncio.all_tasks(self), key=hash):
-                    with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
-                        task.get_coro().close()
-                self._heap.clear()
-                for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
-                    process.ready.clear()
-                    process.remains.clear()
-                self._remains.clear()
-                self._threads.clear()
-                gc.collect()
-        finally:
-            sys.unraisablehook = before
+        with complaints_ignored():
+            for task in sorted(asyncio.all_tasks(self), key=hash):
+                with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
+                    task.get_coro().close()
+            self._heap.clear()
+            for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
+                process.ready.clear()
+                process.remains.clear()
+            self._remains.clear()
+            self._threads.clear()
         self.close()
+
+
+def collect_remains() -> None:
+    """Collect what is left of worlds that have ended: later it would complain of having no loop any more."""
+    with complaints_ignored():
+        gc.collect()
+
+
+@contextmanager
+def complaints_ignored() -> Iterator[None]:
+    """Ignore what coroutines say that are closed or collected and would await something."""
+    before, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _set_result(done: asyncio.Future[T], result: T) -> None:
@@ -409,4 +472,4 @@ def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _ignore(unraisable: object) -> None:
-    """Of a coroutine that is collected and would await something in its `finally`."""
+    """For a coroutine that is collected and would await something in its `finally`."""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 PORT: Final = 9092
 RESTART_SECONDS: Final = 1.0
-"""After a broker has ended by itself, or has not started: as a service manager would do it."""
+"""The delay of a restart after a broker has ended by itself, or failed to start: as a service manager would do it."""
 
 
 class Killed(Exception):
@@ -43,14 +43,14 @@ class Machine:
         self.clock = HostClock(world.loop.virtual)
         self.host = world.network.add_host(name, address)
         self.process: Process | None = None
-        """The one that runs now, or the last one."""
+        """The running process, or the last one."""
         self._starts = 0
         self._waiting: list[asyncio.Future[Any]] = []
-        """What the world awaits of the process that runs."""
+        """The futures for which the world waits in the running process."""
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process that lives, paused or not."""
+        """Whether a process is alive, paused or not."""
         return self.process is not None and self.process.is_alive
 
     def _begin_process(self) -> Process:
@@ -64,7 +64,7 @@ class Machine:
         return process
 
     async def _await(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns in the process. Killed if that is killed."""
+        """Run the coroutine in the process; returns its result. Killed if that is killed."""
         loop = self.world.loop
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.append(done)
@@ -87,7 +87,7 @@ class Machine:
                 self._waiting.remove(done)
 
     def kill(self) -> None:
-        """kill -9 of the process, if one runs. Nothing of it runs on; what it has written is there."""
+        """kill -9 of the process, if one runs. None of its code runs any more; its writes remain."""
         process = self.process
         if process is None or not process.is_alive:
             return
@@ -105,7 +105,7 @@ class Machine:
                 done.exception()
 
     def forget(self) -> None:
-        """Let go of what has run here: the world ends."""
+        """Release all objects of the processes: the world ends."""
         self.process = None
         self._waiting.clear()
 
@@ -125,16 +125,19 @@ class Machine:
 class BrokerMachine(Machine):
     """The machine of one broker. It keeps its disk and its port."""
 
-    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
         self.number = number
         self.port = PORT
-        self.data_directory = f"/data/{number}"
+        self.directories = tuple(f"/data/{number}/{place}/" for place in range(1, directories + 1))
+        """Its data directories."""
         self.settings = dict(settings)
         """The broker's settings by Kafka's keys; a change takes effect at the next start."""
         self.storage = Storage()
-        """Its files, as every process of it finds them."""
+        """Its files, which every process of it finds."""
         self.disk_troubles = DiskTroubles()
+        self.disk: SimulatedDisk | None = None
+        """As the process that runs now, or ran last, has it."""
         self.broker: Broker | None = None
         """While it runs: the real one."""
         self.power_cuts = 0
@@ -156,7 +159,7 @@ class BrokerMachine(Machine):
         """Whether it has started, lives and is not paused."""
         return self.broker is not None and self.process is not None and not self.process.is_paused
 
-    # --- as a service manager has it
+    # --- as a service manager does it
 
     async def supervise(self) -> None:
         """Start the broker whenever it does not run and is wanted, until this is cancelled."""
@@ -175,7 +178,7 @@ class BrokerMachine(Machine):
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _until_ended(self) -> None:
-        """Return when the process that runs has ended, by itself or not."""
+        """Return when the running process has ended, by itself or not."""
         process, broker = self.process, self.broker
         if process is None or broker is None:
             return
@@ -196,12 +199,13 @@ class BrokerMachine(Machine):
         self._may_start.set()
 
     async def start(self) -> None:
-        """Start the broker; return when it serves. Raises what `Broker.start` raises, and Killed."""
+        """Start the broker; return when it serves. Raises the errors of `Broker.start`, and Killed."""
         if not self.host.is_up:
             self.world.network.raise_host(self.host)
         process = self._begin_process()
+        process.is_watched = True
         self.world.note(self.name, "starts", process=process.name)
-        disk = SimulatedDisk(
+        disk = self.disk = SimulatedDisk(
             self.storage, self.disk_troubles, process, self.world.loop, self._die_at_a_write, self._locks
         )
         try:
@@ -218,7 +222,7 @@ class BrokerMachine(Machine):
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
         settings = {
             "node.id": str(self.number),
-            "log.dirs": self.data_directory,
+            "log.dirs": ",".join(self.directories),
             "listeners": f"PLAINTEXT://{self.address}:{self.port}",
             **self.settings,
         }
@@ -234,11 +238,11 @@ class BrokerMachine(Machine):
         self.broker = broker
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Controlled shutdown, as by SIGTERM; without `leaves` nobody takes over first. Killed."""
+        """Controlled shutdown, as by SIGTERM; without `leaves` no other broker takes over first. Killed."""
         broker, process = self.broker, self.process
         if broker is None or process is None:
             return
-        self.world.note(self.name, "is told to stop")
+        self.world.note(self.name, "gets the order to stop")
         await self._await(process, self._stop(broker, leaves=leaves))
         self.world.note(self.name, "has stopped")
         self._exit(process)
@@ -259,7 +263,7 @@ class BrokerMachine(Machine):
 
     def forget(self) -> None:
         super().forget()
-        self.broker = None
+        self.broker = self.disk = None
         self._locks.clear()
 
     def _die_at_a_write(self) -> None:
@@ -267,11 +271,12 @@ class BrokerMachine(Machine):
         self.kill()
 
     def cut_power(self) -> None:
-        """The machine loses its power, with what was not synced. It is up again at the next start."""
+        """The machine loses its power, and data that was not synced. It is up again at the next start."""
         if not self.host.is_up:
             return
         self.world.note(self.name, "loses its power")
         self.power_cuts += 1
+        self.world.power_cuts += 1
         if self.is_running:
             self._end_process()
         self.world.network.drop_host(self.host)
@@ -285,7 +290,7 @@ class ClientHost(Machine):
         super().__init__(world, name, f"10.0.1.{number}")
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What the work returns, done in a process of this host. Raises what it raises, and Killed."""
+        """Run the work in a process of this host; returns its result. Raises the errors of the work, and Killed."""
         process = self._begin_process()
         try:
             return await self._await(process, work())

@@ -1,10 +1,10 @@
-"""The simulated network: hosts with addresses, links between them, and what befalls a link.
+"""The simulated network: hosts with addresses, links between them, and the faults of links.
 
-While a link is cut nothing arrives: packets wait, as TCP would send them again, and come after it is mended; where that
+While a link is cut nothing arrives: packets wait, as TCP would send them again, and arrive after the repair; if that
 takes too long the stream breaks at both ends. `links` has the links and `streams` the streams.
 
-`Fabric` knows all hosts and links, and does what the loop's `create_connection` does. `HostNetwork` is what a broker
-gets as `runtime.network`.
+`Fabric` knows all hosts and links, and implements the loop's `create_connection`. `HostNetwork` is a broker's
+`runtime.network`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
 
 CONNECT_SECONDS: Final = 20.0
-"""How long a connection is tried that nobody answers."""
+"""How long a connection to an unresponsive host is tried."""
 GIVE_UP_SECONDS: Final = (8.0, 40.0)
 """Shortest and longest time from the cut of a link until TCP gives up a stream whose packets are not acknowledged."""
 RESEND_SECONDS: Final = 1.5
@@ -66,7 +66,7 @@ class Fabric:
         self.loop = loop
         self.random = random
         self.hosts: dict[str, SimulatedHost] = {}
-        """By name."""
+        """Name -> host."""
         self._by_address: dict[str, SimulatedHost] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._host_of: dict[Process, SimulatedHost] = {}
@@ -89,7 +89,7 @@ class Fabric:
         return self._host_of[process]
 
     def resolve(self, name: str | None) -> str | None:
-        """The address of a host, by its name or address; None: there is no such host."""
+        """The address of a host, by its name or address; None if it does not exist."""
         if name in self.hosts:
             return self.hosts[str(name)].address
         return name if name in self._by_address else None
@@ -101,7 +101,7 @@ class Fabric:
             found = self._links[source, target] = Link(self.random)
         return found
 
-    # --- what befalls hosts and links
+    # --- faults of hosts and links
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing arrive that `source` sends to `target`."""
@@ -118,7 +118,7 @@ class Fabric:
         self.loop.happen(self.loop.now + self.random.uniform(least, most), transport.give_up_if, is_still)
 
     def mend(self, source: str, target: str) -> None:
-        """Let everything arrive again, after some time."""
+        """Let all packets arrive again, after some time."""
         link = self.link(source, target)
         if link.is_cut:
             link.is_cut = False
@@ -185,7 +185,7 @@ class Fabric:
     # --- connecting
 
     async def connect(self, factory: Factory, name: Any, port: Any, **options: Any) -> tuple[asyncio.Transport, Any]:
-        """As `loop.create_connection`. OSError."""
+        """Like `loop.create_connection`. OSError."""
         if options.get("ssl"):
             raise NotImplementedError("the simulated network has no TLS")
         loop, process = self.loop, self.loop.current
@@ -198,7 +198,7 @@ class Fabric:
         opened: asyncio.Future[StreamTransport] = loop.create_future()
 
         def arrive() -> None:
-            """The first packet is at the other host, if the link lets it through."""
+            """The first packet arrives at the other host, if the link lets it through."""
             if self.link(source.name, target.name).is_cut or not target.is_up:
                 if not opened.done():
                     loop.happen(loop.now + RESEND_SECONDS, arrive)

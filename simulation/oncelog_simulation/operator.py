@@ -1,19 +1,24 @@
-"""The operator of a simulated cluster, who does what the guides say when faults are over (docs/guides/operations.md).
+"""The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
 
-A broker some of whose logs are offline is restarted once its disk works again, and again if they still are.
+A broker some of whose logs are offline is restarted once its disk works again, and again if they still are. A broker
+that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from typing import Final
 
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
+ACCEPTED: Final = "start.accept"
+NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
+"""How a refused start names the setting that accepts what it found."""
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the cluster, and before the first: what mends itself has so long."""
+"""Seconds between two checks of the cluster, and before the first: enough for automatic repairs."""
 
 
 async def tend(world: World) -> None:
@@ -25,6 +30,9 @@ async def tend(world: World) -> None:
                 world.note("operator", "restarts a broker whose logs are offline", broker=machine.name)
                 with suppress(Killed):
                     await machine.stop()
+            elif machine.trouble and (named := NAMED.findall(machine.trouble)):
+                world.note("operator", "accepts what a start has refused", broker=machine.name, accepted=named)
+                machine.settings[ACCEPTED] = ",".join(named)
 
 
 def _has_offline_logs(machine: BrokerMachine) -> bool:

@@ -1,4 +1,4 @@
-"""The plan of a run: values that say all that befalls a world, so that it can be printed, shrunk and run again."""
+"""The plan of a run: values that list all faults of a world, so that it can be printed, shrunk and run again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault: when, whom it strikes, how long and how hard."""
+    """One fault: its time, machine, duration and strength."""
 
     at: float
     """Virtual seconds since the workloads began."""
     fault: str
     """The name of the fault: a key of `faults.FAULTS`."""
     machines: tuple[str, ...] = ()
-    """The names of those that it strikes: "broker-1", "client-2", "store-1"."""
+    """The names of the machines that it strikes: "broker-1", "client-2", "store-1"."""
     seconds: float = 0.0
     """How long it lasts, for faults that last."""
     strength: float = 0.0
@@ -24,14 +24,16 @@ class Strike:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does. The seed decides everything that the other fields leave open."""
+    """The workloads and faults of a run. The seed decides everything else."""
 
     seed: int
     brokers: int = 3
     seconds: float = 20.0
     """Virtual seconds in which workloads work and faults strike."""
+    directories: int = 1
+    """Data directories of each broker."""
     pace: float = 1.0
-    """How many times longer than usual clients rest between their steps: what is slow costs less to run."""
+    """By which factor clients rest longer than usual between their steps: slow clients make cheap runs."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()

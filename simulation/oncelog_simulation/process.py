@@ -1,8 +1,8 @@
 """A simulated process: the callbacks that are ready in it, its clock, and whether it lives, is paused or is dead.
 
 Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit as any context variable.
-A dead process runs nothing any more. What it was made of is kept in `remains` until the run is over, so that no
-`finally` of it runs while others go on.
+A dead process runs no more code. Its objects are kept in `remains` until the run is over, so that no `finally` of it
+runs while other processes continue.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oncelog_simulation.clock import HostClock
 
 
 class ProcessIsDead(BaseException):
-    """Raised in a process that was killed by what it just did, or that does something after its death. No code of a
-    process is meant to catch it."""
+    """Raised in a process that was killed by its last action, or that acts after its death. No code of a process should
+    catch it."""
 
 
 class Process:
@@ -29,8 +29,10 @@ class Process:
         "clock",
         "context",
         "has_turn",
+        "host",
         "is_alive",
         "is_paused",
+        "is_watched",
         "name",
         "number",
         "random",
@@ -40,15 +42,19 @@ class Process:
 
     def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
         self.name = name
+        self.host = name.partition(".")[0]
+        """The name of the host on which it runs."""
         self.number = number
         """The number of the process in its run, from 0 on."""
         self.clock = clock
         self.random = random
-        """What this process draws as entropy, and how long its turns take."""
+        """The source of this process's entropy, and of the durations of its iterations."""
         self.ready: deque[asyncio.Handle] = deque()
         """The ready handles, in asyncio's order."""
         self.is_alive = True
         self.is_paused = False
+        self.is_watched = False
+        """Whether judges look at what each turn of this process has done."""
         self.has_turn = False
         """Whether the loop's heap has a turn of this process."""
         self.busy_until = 0.0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Protocol
+from functools import cache, partial
+from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults import FAULTS, end_all
 from oncelog_simulation.guard import guarded
 from oncelog_simulation.log_lines import log_lines_noted
+from oncelog_simulation.loop import collect_remains, complaints_ignored
+from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.operator import tend
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.process import Process
@@ -26,7 +26,7 @@ from oncelog_simulation.world import Violation, World
 START_SECONDS: Final = 60.0
 """Until all brokers serve and all workloads are prepared, without faults."""
 CALM_SECONDS: Final = 180.0
-"""Once faults are over: until all brokers serve, and each workload has come to its end."""
+"""Seconds after the faults until all brokers must serve, and each workload must have ended."""
 CONCLUDE_SECONDS: Final = 120.0
 """The time limit for the `conclude` of each judge, after all workloads have ended; more counts as a violation."""
 LOOK_SECONDS: Final = 0.25
@@ -34,26 +34,23 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """What clients do in a run."""
+    """The actions of clients in a run."""
 
     @property
     def name(self) -> str: ...
 
     async def prepare(self, world: World) -> None:
-        """Make what is needed, before any fault strikes."""
+        """Create what the workload needs, before any fault strikes."""
 
     async def work(self, world: World) -> None:
         """Work until `world.calm` is set, and return soon after."""
 
 
 class Judge(Protocol):
-    """Says which rules a run has broken, each in words."""
+    """Reports the rules that a run has broken, each as text."""
 
     @property
     def name(self) -> str: ...
-
-    def look(self, world: World) -> Iterable[str]:
-        """After each turn of a broker; must be cheap."""
 
     def look_closely(self, world: World) -> Iterable[str]:
         """Every LOOK_SECONDS."""
@@ -62,8 +59,19 @@ class Judge(Protocol):
         """When all workloads have ended. May use clients."""
 
 
+@runtime_checkable
+class Onlooker(Protocol):
+    """A judge that also looks at what each single turn of a broker has done."""
+
+    @property
+    def name(self) -> str: ...
+
+    def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
+        """After each turn of the broker of this machine; must be cheap, above all where nothing has changed."""
+
+
 class Scenario(Protocol):
-    """What a plan's names stand for."""
+    """The objects for the names in a plan."""
 
     def workloads(self, world: World) -> Sequence[Workload]: ...
 
@@ -72,7 +80,7 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has shown."""
+    """The result of a run."""
 
     plan: Plan
     timeline: Timeline
@@ -88,19 +96,11 @@ class Outcome:
 
 def run(plan: Plan, scenario: Scenario) -> Outcome:
     """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
-    before, sys.unraisablehook = sys.unraisablehook, _ignore
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
-            outcome = _run(plan, scenario)
-            gc.collect()  # now, as what dead processes have left would complain of having no loop any more
-            return outcome
-    finally:
-        sys.unraisablehook = before
-
-
-def _ignore(unraisable: object) -> None:
-    """Of a coroutine that is collected and would await something in its `finally`."""
+    with complaints_ignored():
+        try:
+            return _run(plan, scenario)
+        finally:
+            collect_remains()
 
 
 def _run(plan: Plan, scenario: Scenario) -> Outcome:
@@ -128,11 +128,11 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
             world.end()
 
 
+@cache
 def _freeze() -> None:
     """Spare the collections at the end of runs whatever was there before the first one: all that is imported."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
 
 
 async def _play(world: World, scenario: Scenario) -> None:
@@ -142,7 +142,7 @@ async def _play(world: World, scenario: Scenario) -> None:
     if not await _prepare(world, workloads):
         return
     world.note("world", "workloads begin", names=",".join(workload.name for workload in workloads))
-    world.loop.after_turn = partial(_look, world, judges)
+    world.loop.after_turn = partial(_look, world, [judge for judge in judges if isinstance(judge, Onlooker)])
     looking = asyncio.create_task(_look_closely(world, judges))
     working = {asyncio.create_task(workload.work(world)): workload for workload in workloads}
     await _strike_all(world)
@@ -160,7 +160,7 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
-    """Whether all is ready in time."""
+    """Whether everything is ready in time."""
     try:
         async with asyncio.timeout(START_SECONDS):
             await _until_serving(world)
@@ -197,8 +197,12 @@ async def _strike_all(world: World) -> None:
 
 async def _strike(world: World, strike: Strike) -> None:
     await asyncio.sleep(strike.at)
-    if await FAULTS[strike.fault].act(world, strike):
-        world.count(strike.fault)
+    world.striking[strike] = None
+    try:
+        if await FAULTS[strike.fault].act(world, strike):
+            world.count(strike.fault)
+    finally:
+        world.striking.pop(strike, None)
 
 
 async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:
@@ -213,7 +217,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
         if not task.done():
-            world.violate("liveness", f"{workload.name} has not come to its end {CALM_SECONDS:g} s after the faults")
+            world.violate("liveness", f"{workload.name} has not ended {CALM_SECONDS:g} s after the faults")
             task.cancel()
         elif not task.cancelled() and (error := task.exception()) is not None:
             raise error
@@ -229,11 +233,11 @@ async def _conclude(world: World, judge: Judge) -> None:
         world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
 
 
-def _look(world: World, judges: Sequence[Judge], process: Process) -> None:
-    if process.name.startswith("broker-"):
-        for judge in judges:
-            for what in judge.look(world):
-                world.violate(judge.name, what)
+def _look(world: World, onlookers: Sequence[Onlooker], process: Process) -> None:
+    machine = world.brokers[process.host]
+    for judge in onlookers:
+        for what in judge.look(world, machine):
+            world.violate(judge.name, what)
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:

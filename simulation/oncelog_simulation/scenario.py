@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from oncelog_simulation.drawing import draw_plan
 from oncelog_simulation.judges.committed import Committed
+from oncelog_simulation.judges.decisions import Decisions
+from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
+from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
@@ -33,14 +37,23 @@ class WholeCluster:
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """All of them; the history is judged before what is left of the clients."""
+        """All judges; the history is judged before the remaining resources of clients."""
         committed = Committed(self.notes)
-        return [Leaders(), committed, Histories(self.notes, committed), Resources()]
+        return [
+            Leaders(),
+            committed,
+            Decisions(committed),
+            Elections(world),
+            Laggards(),
+            Histories(self.notes, committed),
+            Logs(),
+            Resources(),
+        ]
 
 
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
-    """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
-    kinds to draw from; None: all."""
+    """The plan of a seed. `workloads`: all workloads of the run, with the ones that they need; None: the seed draws
+    some. `faults`: kinds to draw from; None: all."""
     drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
     plan = draw_plan(seed, drawn, faults=faults)
     return replace(plan, settings={**SETTINGS, **plan.settings})

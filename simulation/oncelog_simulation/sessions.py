@@ -1,6 +1,6 @@
-"""The client's side of a simulated ZooKeeper session: what kazoo is to the broker's `ZooKeeperStore`.
+"""The client's side of a simulated ZooKeeper session: replaces kazoo for the broker's `ZooKeeperStore`.
 
-`EnsembleSession` stands in for `zk_client.ZooKeeperSession`: the store above it, with its lease, its heartbeats and its
+`EnsembleSession` replaces `zk_client.ZooKeeperSession`: the store above it, with its lease, its heartbeats and its
 watches, is the broker's own. `EnsembleOpening` opens such a store.
 """
 
@@ -39,8 +39,8 @@ MAX_RETRY_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 2.0
 """How long a close waits, as the real one."""
 PING_SHARE: Final = 1 / 3
-"""Time between two pings, as a share of the session timeout: kazoo's thread sends them, whatever the event loop
-does."""
+"""Time between two pings, as a fraction of the session timeout: kazoo's thread sends them, even if the event loop is
+blocked."""
 
 
 class _ClientEnd:
@@ -130,7 +130,7 @@ class EnsembleSession:
             self._lost()
 
     def _lost(self) -> None:
-        """The connection is gone; another one is tried soon."""
+        """The connection is lost; another one is tried soon."""
         end, self._end = self._end, None
         if end is not None:
             end.drop()
@@ -143,7 +143,7 @@ class EnsembleSession:
             self._failures += 1
             self.loop.call_later(seconds, self._connect)
 
-    # --- what the servers say
+    # --- called by the servers
 
     def received(self, end: _ClientEnd, packet: Any) -> None:
         """Handle a packet from a server; runs in the process of the client."""
@@ -188,7 +188,7 @@ class EnsembleSession:
                 end.send(Ping())
             self.loop.happen(self.loop.now + self._timeout * PING_SHARE, self._ping, end)
 
-    # --- what the store asks
+    # --- called by the store
 
     def send(self, request: Any) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self.loop.create_future()

@@ -15,9 +15,9 @@ from oncelog_simulation.workloads.catalogue import with_needed
 T = TypeVar("T")
 
 Fails = Callable[[Plan], str | None]
-"""Who finds something wrong in a run of the plan: the name of the judge; None if nobody does."""
+"""Runs a plan; returns the name of the judge that found a violation; None if none did."""
 MOST_RUNS: Final = 100
-"""Runs of one shrinking, at most."""
+"""The most runs of one shrinking."""
 SHORTER: Final = (0.5, 0.75, 0.9)
 """Shares of the time of a plan that are tried."""
 
@@ -42,7 +42,7 @@ def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
 
 
 def _smaller_plans(plan: Plan) -> Iterator[Plan]:
-    """Plans with less, those with much less first."""
+    """Smaller plans, much smaller ones first."""
     for strikes in without_parts(plan.strikes):
         yield replace(plan, strikes=tuple(strikes))
     for names in without_parts(plan.workloads):

@@ -1,13 +1,13 @@
-"""The file system of a simulated machine: what is written, what is synced, and what a power cut leaves of the rest.
+"""The file system of a simulated machine: its writes and syncs, and the state that a power cut leaves.
 
-A power cut leaves of everything that was not synced what a journaling file system may leave:
+After a power cut, unsynced changes are in a state that a journaling file system may leave:
 
-    bytes that were appended      none, some, all, or all of their length with zeros in the place of the last ones
+    bytes that were appended      none, some, all, or all of their length with zeros in place of the last ones
     bytes that were cut off       gone or back
     names made, renamed, removed  the first few of the changes, in the order in which they were made
 
-`sync_directory` makes the changes of that directory durable, and those that they depend on. Syncing a file says nothing
-of its name. After an fsync that failed the bytes count as clean, as on Linux: later ones do not write them.
+`sync_directory` makes the changes of that directory durable, and those on which they depend. Syncing a file says
+nothing of its name. After a failed fsync the bytes count as clean, as on Linux: later fsyncs do not write them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Inode:
         self.durable = bytearray()
         self.modified_ms = 0
         self._is_rewritten = False
-        """Whether anything but growth has come since the last sync."""
+        """Whether any change other than growth was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
         """Ranges that a failed fsync has given up: zeros after a power cut."""
 
@@ -57,7 +57,7 @@ class Inode:
             self.durable += memoryview(self.data)[len(self.durable) :]
 
     def fail_sync(self) -> None:
-        """What was not synced never will be, though the process goes on reading it."""
+        """Unsynced data will never be synced, though the process can still read it."""
         if len(self.data) > len(self.durable):
             self._lost.append((len(self.durable), len(self.data)))
 
@@ -68,7 +68,7 @@ class Inode:
                 held[position] ^= 1 << bit
 
     def cut_power(self, random: Random) -> None:
-        """Keep what a power cut leaves, drawn at random."""
+        """Keep the state that a power cut leaves, drawn at random."""
         self.data = bytearray(self._after_power_cut(random))
         self.durable = bytearray(self.data)
         self._is_rewritten = False
@@ -78,7 +78,7 @@ class Inode:
         durable = bytes(self.durable)
         if self._is_rewritten or self._lost:
             if random.random() < 0.5:
-                return durable  # neither the change nor what was written after it has reached the disk
+                return durable  # neither the change nor later writes have reached the disk
             data = bytearray(self.data)
             for begin, end in self._lost:
                 data[begin:end] = bytes(end - begin)
@@ -103,13 +103,13 @@ class Directory:
 
 Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
-"""A name of a directory gets another node, or None: it goes."""
+"""A name of a directory refers to another node, or to None: it is removed."""
 Change = tuple[Naming, ...]
 """Namings that happen together."""
 
 
 class Storage:
-    """All files of one machine. Paths are absolute. What processes may do with it, `disk` says."""
+    """All files of one machine. Paths are absolute. `disk` has the operations for processes."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -121,7 +121,7 @@ class Storage:
     # --- finding
 
     def find(self, path: str) -> Node | None:
-        """The node of that path, None if there is none."""
+        """The node at that path, None if it does not exist."""
         node: Node | None = self.root
         for name in path.split("/"):
             if not name:
@@ -171,7 +171,7 @@ class Storage:
         self._journal.append(namings)
 
     def make_file(self, path: str) -> Inode:
-        """OSError where its directory is not there."""
+        """Raises OSError if its directory does not exist."""
         made = Inode()
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), made))
         return made
@@ -200,7 +200,7 @@ class Storage:
         self.change((from_, os.path.basename(source), None), (to, os.path.basename(target), node))
 
     def remove(self, path: str) -> None:
-        """A file, or a directory with all that is in it. OSError where it is not there."""
+        """Remove a file, or a directory with all its contents. Raises OSError if it does not exist."""
         if self.find(path) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
@@ -221,10 +221,10 @@ class Storage:
             _make_durable(change)
         self._journal = left[::-1]
 
-    # --- what befalls it
+    # --- faults
 
     def cut_power(self, random: Random) -> None:
-        """Keep what a power cut leaves."""
+        """Keep the state that a power cut leaves."""
         self.boots += 1
         journal, self._journal = self._journal, []
         kept = random.choice((0, len(journal), random.randint(0, len(journal))))
@@ -242,18 +242,18 @@ class Storage:
                 node.cut_power(random)
 
     def copied(self) -> Storage:
-        """A copy of everything as it is now."""
+        """A copy of the present state."""
         return deepcopy(self)
 
     def restore(self, copy: Storage) -> None:
-        """Become what the copy is, durably. The copy can be used again."""
+        """Change to the state of the copy, durably. The copy can be used again."""
         again = copy.copied()
         self.root = again.root
         self._journal = []
         _sync_all(self.root)
 
     def empty(self) -> None:
-        """Lose everything, as a disk that was changed for a new one."""
+        """Lose all files, like a disk that was replaced by a new one."""
         self.root = Directory()
         self._journal = []
 

@@ -1,5 +1,5 @@
-"""The story of a failing seed, for somebody who did not write it: what was found wrong, what befell the cluster, and
-what happened then, by broker and client; and what became of the records that the judges name."""
+"""The story of a failing seed, for a reader who did not write it: the violations, the faults of the cluster, and the
+events by broker and client; and the history of the records that the judges name."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 VALUE: Final = re.compile(r"b'([^']+)'")
 """How a violation names a record."""
 MOST_RECORDS: Final = 12
-"""Records whose life is told."""
+"""The most records whose history is told."""
 WIDTH: Final = 150
 """Characters of a line."""
 SAME: Final = 3
-"""A line that comes more often in a row is told once, with how often."""
+"""A line that repeats more often in a row is printed once, with its count."""
 
 
 def tell(outcome: Outcome, notes: Notes, again: str = "") -> str:
@@ -39,10 +39,10 @@ def _parts(outcome: Outcome, notes: Notes, again: str) -> Iterator[list[str]]:
     ]
     yield [
         "",
-        "What was found wrong:",
+        "Violations:",
         *(f"  {each.at:9.3f} s  {each.judge}: {each.what}" for each in outcome.violations),
     ]
-    yield ["", "Who was at work, and what befell them:", *_plan_lines(plan)]
+    yield ["", "Workloads and faults:", *_plan_lines(plan)]
     lives = _lives(outcome, notes)
     if lives:
         yield ["", "The records that are named:", *lives]
@@ -93,7 +93,7 @@ def _life(send: Send, notes: Notes) -> str:
         for offset, value in records
         if value == send.value
     ]
-    return told + (f"; in the end in {', '.join(places)}" if places else "; not there in the end")
+    return told + (f"; in the end in {', '.join(places)}" if places else "; missing at the end")
 
 
 # --- the timeline

@@ -1,8 +1,8 @@
 """TCP streams of the simulated network: transports as asyncio's, and the pipe of packets in each direction.
 
-What is written is cut into packets anywhere and arrives in order. So much may be on its way or unread at the other end
-(`WINDOW_BYTES`); the rest stays with the writer, whose protocol is told to pause. The end of a stream, or a reset, is a
-packet too: what was written before arrives first.
+Written bytes are cut into packets anywhere and arrive in order. So many bytes may be in flight or unread at the other
+end (`WINDOW_BYTES`); further ones stay with the writer, whose protocol is told to pause. The end of a stream, or a
+reset, is a packet, too: earlier bytes arrive first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ FIRST_EPHEMERAL_PORT: Final = 32768
 WINDOW_BYTES: Final = 256 * 1024
 """Limit on the bytes of one direction that were sent and are not yet read at the other end."""
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""Asyncio's own limit of what a transport holds before it says `pause_writing`."""
+"""Asyncio's own limit on the bytes in a transport before it calls `pause_writing`."""
 CUT_SHARE: Final = 0.08
 """Share of writes that are cut in two at some byte."""
 READ_BYTES: Final = 256 * 1024
-"""Most bytes of one read, for protocols without a buffer of their own."""
+"""The most bytes of one read, for protocols without a buffer of their own."""
 
 
 class SimulatedHost:
-    """What the network knows of a host."""
+    """The network's state of a host."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class End(Protocol):
 
 
 class Pipe:
-    """One direction of a stream: packets on their way to `target`. Bytes are packets, and any other value is one."""
+    """One direction of a stream: packets in flight to `target`. Bytes are packets, and any other value is one."""
 
     __slots__ = ("_last_arrival", "_link", "_loop", "_random", "_stuck", "is_dropped", "on_its_way", "target")
 
@@ -85,9 +85,9 @@ class Pipe:
         """Bytes that were sent and have not been read."""
         self._last_arrival = 0.0
         self._stuck: deque[Any] = deque()
-        """What arrived while the link was cut, or behind it."""
+        """Packets that arrived while the link was cut, or after such packets."""
         self.is_dropped = False
-        """Nothing arrives any more: the stream is broken."""
+        """No more packets arrive: the stream is broken."""
 
     def send(self, packet: Any) -> None:
         if self.is_dropped:
@@ -115,7 +115,7 @@ class Pipe:
         self.target.arrived(packet)
 
     def send_again(self, delay: float) -> None:
-        """The link is mended, or the host is up again: what was stuck arrives after `delay` seconds."""
+        """The link is repaired, or the host is up again: stuck packets arrive after `delay` seconds."""
         stuck, self._stuck = self._stuck, deque()
         for packet in stuck:
             self._schedule(packet, delay)
@@ -145,7 +145,7 @@ class _Buffered(Protocol):
 
 
 class _Socket:
-    """What is asked of a socket that is not there."""
+    """Answers questions about a socket that does not exist."""
 
     def __init__(self, own: tuple[str, int], peer: tuple[str, int]) -> None:
         self._own = own
@@ -241,7 +241,7 @@ class StreamTransport(asyncio.Transport):
         self._feed()
 
     def _feed(self) -> None:
-        """Give the protocol what one read of a socket would give it."""
+        """Give the protocol the result of one read of a socket."""
         if not self._unread or self._is_lost or self._protocol is None:
             return
         packet = self._unread[0]
@@ -288,7 +288,7 @@ class StreamTransport(asyncio.Transport):
         self._protocol.buffer_updated(taken)
 
     def _has_read(self, size: int) -> None:
-        """So many bytes have left the window; the other end may send more."""
+        """Note that so many bytes have left the window; the other end may send more."""
         other = self.other
         other.pipe.on_its_way -= size
         if other._unsent:
@@ -398,12 +398,12 @@ class StreamTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def break_off(self, error: OSError) -> None:
-        """The stream breaks at this end, whose process learns of it. The other end learns nothing."""
+        """The stream breaks at this end, whose process is notified. The other end learns nothing."""
         self.pipe.drop()
         self._loop.post(self.process, self._lose, error)
 
     def give_up_if(self, is_still: Callable[[], bool]) -> None:
-        """TCP gives the stream up at both ends where the reason for it is still there."""
+        """TCP gives the stream up at both ends if the reason for it still exists."""
         if self._is_lost or not is_still():
             return
         for end in (self, self.other):
@@ -411,13 +411,13 @@ class StreamTransport(asyncio.Transport):
                 end.break_off(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def reset(self) -> None:
-        """Something on the way resets the stream: both ends learn of it."""
+        """A device on the path resets the stream: both ends are notified."""
         for end in (self, self.other):
             if not end._is_lost:
                 end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def die(self, *, with_reset: bool) -> None:
-        """The process has died: its kernel ends the stream, behind what was sent before."""
+        """The process has died: its kernel ends the stream, after the bytes sent before."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -428,7 +428,7 @@ class StreamTransport(asyncio.Transport):
             self.pipe.send(Sign.RESET if with_reset else Sign.END)
 
     def vanish(self) -> None:
-        """The host has lost its power: what was not on the line yet never comes."""
+        """The host has lost its power: bytes not sent yet never arrive."""
         self._is_lost = True
         self.host.transports.pop(self, None)
         self._unread.clear()

@@ -1,4 +1,5 @@
-"""What all machines of a world share: loop, network, metadata store, timeline, and the random streams of the seed."""
+"""The parts that all machines of a world share: loop, network, metadata store, timeline, and the random streams of the
+seed."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ class Surroundings:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._processes = 0
+        self.power_cuts = 0
+        """How often a machine has lost its power."""
         self.loop = SimulatedLoop(self.random("turns"))
         self.timeline = Timeline(lambda: self.loop.now)
         self.network = Fabric(self.loop, self.random("network"))
@@ -31,7 +34,7 @@ class Surroundings:
         return self.loop.now
 
     def random(self, purpose: str) -> Random:
-        """The generator of that purpose; the same one at each call."""
+        """The generator for this purpose; the same one at each call."""
         found = self._streams.get(purpose)
         if found is None:
             found = self._streams[purpose] = stream(self._seed, purpose)
@@ -47,7 +50,7 @@ class Surroundings:
         self.timeline.note(actor, what, **details)
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Release all objects."""
         self.network.forget()
         self.store.forget()
         self.loop.end()

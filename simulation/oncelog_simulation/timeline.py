@@ -1,4 +1,4 @@
-"""The event log of a run: what happened when and to whom, in the order of happening; and its hash.
+"""The event log of a run: which event happened at which time on which machine, in order; and its hash.
 
 Two runs of one plan have the same timeline to the byte. Details are numbers, strings and bytes, never objects whose
 text has an address.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_simulation.machine import BrokerMachine, ClientHost
-from oncelog_simulation.plan import Plan
+from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.surroundings import Surroundings
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -27,7 +27,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Violation(NamedTuple):
-    """A rule that was broken, in words."""
+    """A rule that was broken, as text."""
 
     at: float
     judge: str
@@ -35,7 +35,7 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """One run. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
+    """One run of a plan. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
@@ -43,13 +43,17 @@ class World(Surroundings):
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
-            for machine in (BrokerMachine(self, number, settings) for number in range(1, plan.brokers + 1))
+            for machine in (
+                BrokerMachine(self, number, settings, plan.directories) for number in range(1, plan.brokers + 1)
+            )
         }
         """Broker machines by name, "broker-1" first."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """Set when no more faults strike, and all brokers are up again."""
         self.violations: list[Violation] = []
+        self.striking: dict[Strike, None] = {}
+        """The strikes whose faults last now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
 
@@ -58,7 +62,7 @@ class World(Surroundings):
         return ",".join(machine.bootstrap_server for machine in self.brokers.values())
 
     def client(self, name: str) -> ClientHost:
-        """The host of that name, made at first use."""
+        """The host with that name, created at first use."""
         found = self.clients.get(name)
         if found is None:
             found = self.clients[name] = ClientHost(self, len(self.clients) + 1, name)
@@ -70,7 +74,7 @@ class World(Surroundings):
         self.violations.append(Violation(self.now, judge, what))
 
     def end(self) -> None:
-        """Let go of everything, dead processes included."""
+        """Release all objects, including dead processes."""
         for machine in (*self.brokers.values(), *self.clients.values()):
             machine.forget()
         super().end()

@@ -1,4 +1,5 @@
-"""The history of an application under test: what the test recorded, and the final content of its topics."""
+"""The history of an application under test: the inputs and actions that the test recorded, and the final content of its
+topics."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from oncelog_testing.readers import committed_offsets, content
 
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
-WRITER = "whoever wrote the inputs"
+WRITER = "the writer of the inputs"
 
 
 class ApplicationHistory(History):
@@ -59,7 +60,7 @@ class ApplicationHistory(History):
                 where, offset = inputs[original]
                 send = Send(f"{application}, of {where}", place, value)
                 sends.append((Input(group_id or application, where, offset), send))
-        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the order in which they should be there
+        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the expected order
             send.made_of = made_from
             self._note_found(send)
         committed = committed_offsets(self._bootstrap_servers(), group_id) if group_id is not None else None
@@ -73,7 +74,7 @@ class ApplicationHistory(History):
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:
-        """Raises AssertionError with the verdict unless everything is exactly once."""
+        """Raises AssertionError with the verdict unless every record is there exactly once."""
         found = self.verdict(apart_from=apart_from)
         if not found:
             raise AssertionError(str(found))
@@ -82,7 +83,7 @@ class ApplicationHistory(History):
         return sorted(place for place in self.final if place.topic == topic)
 
     def _note_inputs(self, source: str) -> dict[bytes, tuple[Place, int]]:
-        """By value. Inputs that were not recorded came from another writer, and are not checked."""
+        """Note the inputs by value. Inputs that were not recorded came from another writer, and are not checked."""
         noted = {send.value for send in self.sends}
         found: dict[bytes, tuple[Place, int]] = {}
         for place in self._places(source):

@@ -1,4 +1,5 @@
-"""One broker in a process of its own, which ends with us, however we die: we hold the other end of its input."""
+"""One broker in a process of its own, which ends with this process, however this one dies: this process has the other
+end of its input."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Also true while it is paused."""
+        """True while it is paused, too."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -87,7 +88,7 @@ class Broker:
 
         create_topic(self.bootstrap_servers, name, partitions, configs)
 
-    # --- what may happen to it
+    # --- faults
 
     def fail(
         self,
@@ -107,7 +108,7 @@ class Broker:
 
         `crash`: kill -9; `drop`: the step, request or answer is lost; `delay`: milliseconds; `refuse`: the name of
         Kafka's error. `after`: after the step and not before it. The rest limits it to one topic, transaction or group.
-        docs/testing.md lists the points. Raises ValueError for what a point cannot do, BrokerGone.
+        docs/testing.md lists the points. Raises ValueError for an action that a point does not support, BrokerGone.
         """
         asked = {
             "crash": crash, "drop": drop, "delay": delay, "refuse": refuse, "after": after,
@@ -126,7 +127,7 @@ class Broker:
         self.ask("DELETE", "/faults")
 
     def kill(self) -> None:
-        """kill -9; returns when it is gone. `start` restarts it, with the same port and data."""
+        """kill -9; returns when the process has ended. `start` restarts it, with the same port and data."""
         self._is_touched = True
         self.ended_by_test.add(self.pid)
         self._send(signal.SIGKILL)
@@ -146,7 +147,7 @@ class Broker:
         self.start()
 
     def pause(self) -> None:
-        """It stands still: its connections stay open, and nothing is answered. Raises BrokerGone."""
+        """Pause the process: its connections stay open, and no request is answered. Raises BrokerGone."""
         self._is_touched = True
         self.ask("POST", "/pause")
 
@@ -174,8 +175,8 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """If it was touched, check that it runs; if a fault is just crashing it, return when it is gone: its clients
-        notice before its parent. Raises BrokerGone if it runs and does not answer."""
+        """If the broker was accessed, check that it runs; if a fault is just crashing it, return when its process has
+        ended: its clients notice before its parent. Raises BrokerGone if it runs and does not answer."""
         if not self._is_touched or not self.is_running:
             return
         try:
@@ -220,7 +221,7 @@ class Broker:
         return self
 
     def launch(self) -> None:
-        """Start it, and let others be started meanwhile; `wait_ready` goes with it."""
+        """Start it without waiting, so that others can be started meanwhile; call `wait_ready` next."""
         self._reap_if_ended()
         if not self.port:
             self._own_port = _own_port()
@@ -230,7 +231,7 @@ class Broker:
             **self.settings,
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
         }
-        # -P: nothing in the project's own directory is taken for a module of ours.
+        # -P: no file in the project's own directory is imported in place of a module of ours.
         command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -259,7 +260,7 @@ class Broker:
             self.kill()
             if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
                 break
-            self.port = 0  # another process took it before the broker bound it
+            self.port = 0  # another process took the port before the broker bound it
             self.launch()
         raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
 

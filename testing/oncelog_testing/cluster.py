@@ -1,4 +1,4 @@
-"""Several brokers and their ZooKeeper, with three replicas of everything."""
+"""Several brokers and their ZooKeeper, with three replicas of each partition."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Cluster:
         """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
         create_topic(self.bootstrap_servers, name, partitions, configs)
 
-    # --- what may happen to it
+    # --- faults
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The number of the broker that leads it; -1: none does now. Raises KafkaError."""
@@ -79,7 +79,7 @@ class Cluster:
     def fail(self, point: str, **what: Any) -> ClusterFault:
         """`Broker.fail` on every broker, if the test does not know which one is hit.
 
-        `times` counts for each broker, so that a crash may strike one after another;
+        `times` applies to each broker, so that a crash may strike one after another;
         `cluster[cluster.leader_of(topic)].fail(...)` sets it on one. Raises ValueError, BrokerGone.
         """
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
@@ -131,12 +131,12 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """Stop the brokers first, all at once: there is nobody to take over."""
+        """Stop all brokers at once: no other broker could take over."""
         for broker in self:
             broker.kill()
         zookeeper, self._zookeeper = self._zookeeper, None
         if zookeeper is not None:
-            zookeeper.communicate()  # its input ends, and it with that
+            zookeeper.communicate()  # its input ends, and the process with it
 
     def _start_zookeeper(self) -> str:
         """The connect string. Raises NoZooKeeper, BrokerStartError."""

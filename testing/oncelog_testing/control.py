@@ -80,7 +80,7 @@ class Fault:
             return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
-        """Wait until it has struck so many times. Raises NotStruck. In a coroutine: `await
+        """Wait until it has struck that many times. Raises NotStruck. In a coroutine: `await
         asyncio.to_thread(fault.wait)`."""
         deadline = time.monotonic() + seconds
         while True:
@@ -103,14 +103,14 @@ class Fault:
             pass
 
     def _ask(self, method: str, question: str = "", more_seconds: float = 0.0) -> Any:
-        """Not of another process: there the number is that of another fault."""
+        """Raises BrokerGone for another process, where the number may belong to another fault."""
         if self._broker.pid != self._process:
             raise BrokerGone(f"{self._broker.name} has ended since {self} was ordered")
         return self._broker.ask(method, f"/faults/{self._number}{question}", more_seconds=more_seconds)
 
     @property
     def _has_crashed_it(self) -> bool:
-        """Whether the process with the fault is gone, and nobody else has ended it."""
+        """Whether the process with the fault has ended because of it."""
         is_gone = self._broker.pid != self._process
         return "crash" in self._order and is_gone and self._process not in self._broker.ended_by_test
 

@@ -51,7 +51,7 @@ class MemoryBroker:
 
     @property
     def broker(self) -> Broker:
-        """The broker itself, while it runs."""
+        """The broker object, while it runs."""
         assert self._broker is not None, f"broker {self.number} does not run"
         return self._broker
 
@@ -60,7 +60,7 @@ class MemoryBroker:
         return self._broker is not None
 
     async def start(self) -> None:
-        """Return when it serves. Raises what `Broker.start` raises."""
+        """Return when it serves. Raises the errors of `Broker.start`."""
         settings = {**self._settings, "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}"}
         config = load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()])
         broker = Broker(config, disk=UnsyncedDisk(), store=self._tree)
@@ -82,7 +82,7 @@ class MemoryBroker:
 
 
 class MemoryCluster:
-    """Brokers numbered from 1, with three replicas of everything. `start` and `stop` it, or use `async with`."""
+    """Brokers numbered from 1, with three replicas of each partition. `start` and `stop` it, or use `async with`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
         """`directory` gets the data; `settings` by Kafka's keys go before ours."""
@@ -107,7 +107,7 @@ class MemoryCluster:
         return [each.broker for each in self.brokers.values() if each.is_running]
 
     async def start(self) -> None:
-        """Start all that do not run. If one fails to start, those just started are stopped."""
+        """Start all brokers that do not run. If one fails to start, those just started are stopped."""
         begun: list[MemoryBroker] = []
         try:
             for each in self.brokers.values():
@@ -120,7 +120,7 @@ class MemoryCluster:
             raise
 
     async def stop(self) -> None:
-        """Stop all at once: there is nobody to take over."""
+        """Stop all at once: no other broker could take over."""
         await asyncio.gather(*(each.stop(leaves=False) for each in self.brokers.values()))
 
     async def until_whole(self) -> None:
@@ -222,7 +222,7 @@ class InProcessCluster:
         return self.bootstrap_servers
 
     def __getitem__(self, number: int) -> InProcessBroker:
-        """The broker of that number, from 1 on."""
+        """The broker with that number, from 1 on."""
         return self._brokers[number]
 
     def __iter__(self) -> Iterator[InProcessBroker]:
@@ -241,11 +241,11 @@ class InProcessCluster:
         return self.call(ask())
 
     def mend(self) -> None:
-        """Start all that were stopped; return when all replicas are in sync. TimeoutError."""
+        """Start all stopped brokers; return when all replicas are in sync. TimeoutError."""
         self.call(self._cluster.start())
 
     def logged(self) -> list[tuple[str, str]]:
-        """Empty: pytest shows what brokers log in this process."""
+        """Empty: pytest shows the log lines of brokers in this process."""
         return []
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -254,7 +254,7 @@ class InProcessCluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     def start(self) -> Self:
-        """Return when all brokers serve. Raises what `Broker.start` raises."""
+        """Return when all brokers serve. Raises the errors of `Broker.start`."""
         import uvloop
 
         self._loop = loop = uvloop.new_event_loop()

@@ -56,7 +56,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The report of a failed test shows what its brokers have logged."""
+    """The report of a failed test shows the log lines of its brokers."""
     report = yield
     if report.failed:
         for server in _servers:
@@ -148,7 +148,7 @@ def oncelog_topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def oncelog_history(request: pytest.FixtureRequest) -> ApplicationHistory:
-    """The recorder of what a test wrote and read, which checks exactly once."""
+    """The recorder of a test's writes and reads, which checks exactly once."""
     from oncelog_testing.application import ApplicationHistory
 
     return ApplicationHistory(lambda: _server_of(request).bootstrap_servers)

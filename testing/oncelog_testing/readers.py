@@ -22,7 +22,7 @@ Content = dict[Place, list[tuple[int, bytes]]]
 
 
 class StillOpen(AssertionError):
-    """A transaction stays open, so that the final content is unknown."""
+    """A transaction is still open, so the final content is unknown."""
 
 
 def content(bootstrap_servers: str, topics: Iterable[str], seconds: float = STABLE_SECONDS) -> Content:
@@ -69,7 +69,7 @@ async def _stable_ends(bootstrap_servers: str, topics: list[str], seconds: float
             if time.monotonic() > deadline:
                 shown = ", ".join(f"{topic}-{index}" for topic, index in moving[:5])
                 raise StillOpen(
-                    f"after {seconds:g} s a transaction is open still in {shown} (oncelog explain says whose)"
+                    f"after {seconds:g} s a transaction is still open in {shown} (oncelog explain shows its owner)"
                 )
             await asyncio.sleep(POLL_SECONDS)
 

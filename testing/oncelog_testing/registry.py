@@ -1,4 +1,4 @@
-"""A schema registry in a process of its own, on a broker of the test. It ends with us."""
+"""A schema registry in a process of its own, on a broker of the test. It ends with this process."""
 
 from __future__ import annotations
 

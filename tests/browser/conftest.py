@@ -56,7 +56,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def unguarded(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """After `chromium`, so that nothing is started where that is missing."""
+    """After `chromium`, so that no server is started if Chromium is missing."""
     with unguarded_broker(tmp_path_factory.mktemp("unguarded") / "data") as process:
         yield process
 

@@ -1,4 +1,4 @@
-"""What people do with the console, by mouse and by keys, in light and dark, on a telephone and on a large screen."""
+"""Users' actions on the console, by mouse and by keys, in light and dark mode, on a telephone and on a large screen."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_hanging_transaction_is_found_explained_and_ended_by_mouse(
     page.goto("/")
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Transactions").click()
     found = page.locator("article.hangs", has_text=topic)
-    found.get_by_text("nobody is going to end it").wait_for()
+    found.get_by_text("no coordinator will end it").wait_for()
     found.get_by_text(f"oncelog txns abort {topic}:0 --start-offset 2").wait_for()
     found.get_by_text(f"waits-for-{topic}"[:30]).wait_for()
     keep(page, "hanging-1-found")
@@ -152,7 +152,7 @@ def test_who_follows_sees_records_as_text(page: Any, raw: RawClient, topic: str,
     page.get_by_role("button", name="Follow").click()
     page.get_by_text("Waiting for records").wait_for()
     wrote = 0
-    while page.locator("#records tr").count() == 0:  # what came before the tail had begun is not shown
+    while page.locator("#records tr").count() == 0:  # records from before the tail are not shown
         write(unguarded, topic, SCRIPT.encode())
         wrote += 1
         page.wait_for_timeout(200)

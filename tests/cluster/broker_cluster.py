@@ -56,7 +56,7 @@ class BrokerCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Quickly: who leads would wait for followers that were stopped before it."""
+        """Kill quickly: a leader would wait for followers that were stopped before it."""
         for client in self._clients.values():
             client.socket.close()
         for broker in self.brokers.values():
@@ -85,7 +85,7 @@ class BrokerCluster:
             self._clients.pop(node_id).socket.close()
 
     def restart(self, node_id: int) -> None:
-        """Start one that was killed; return when it serves."""
+        """Start a broker that was killed; return when it serves."""
         self.brokers[node_id].start()
 
     @contextmanager
@@ -106,7 +106,7 @@ class BrokerCluster:
         return {broker.node_id for broker in self._metadata(node_id).brokers}
 
     def create_topic(self, name: str, partitions: int) -> dict[int, int]:
-        """One replica each; partition -> leader, when every broker knows the same."""
+        """Create a topic with one replica each; returns partition -> leader, when every broker knows the same."""
         asked = next(iter(self.brokers))
         controller = self._metadata(asked).controller_id
         self.client(controller).create_topic(name, partitions)
@@ -125,14 +125,14 @@ class BrokerCluster:
         return True
 
     def delete_topic(self, name: str) -> None:
-        """By the controller, when no broker shows it any more."""
+        """Delete it through the controller; return when no broker shows it any more."""
         controller = self._metadata(next(iter(self.brokers))).controller_id
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
         (answer,) = self.client(controller).call(request, ApiKey.DELETE_TOPICS, 4).responses
         assert answer.error_code == 0, answer
 
     def _leaders(self, topic: str) -> list[dict[int, int]]:
-        """As each broker knows them."""
+        """The leaders, as each broker knows them."""
         found = []
         for node_id in self.brokers:
             (described,) = self._metadata(node_id, topic).topics
@@ -160,7 +160,7 @@ class BrokerCluster:
 
 
 class ClusterTransactions(RawTransactions):
-    """One transactional id, whose requests go to the brokers that they are for. `leaders`: of its partitions."""
+    """One transactional id, whose requests go to the right brokers. `leaders`: of its partitions."""
 
     def __init__(self, cluster: BrokerCluster, transactional_id: str, *, is_v2: bool) -> None:
         self.cluster = cluster

@@ -12,11 +12,11 @@ from replicated_cluster import ReplicatedCluster
 
 
 def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
-    """As ZooKeeper does with one that it has not heard of: the broker is told when it next asks."""
+    """End the session like ZooKeeper ends a silent one: the broker learns of it at its next request."""
 
     def end() -> bool:
-        """Of the session as it is now: it may have ended by itself since we looked, and the broker may have taken it
-        back before our word of its end came in."""
+        """End the present session: it may have ended by itself since the check, and the broker may have resumed it
+        before our request arrived."""
         found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
         key = (int(found["session"], 16), bytes.fromhex(found["password"]))
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)

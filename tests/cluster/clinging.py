@@ -1,10 +1,10 @@
-"""librdkafka that clings to a coordinator: told by what it does, not by how long it takes.
+"""Detects that librdkafka clings to a lost coordinator: by its actions, not by the time it takes.
 
-2.16 keeps, among the coordinators of groups that it knows, the handle of a broker that has left the metadata, though
-such a handle never connects again. `send_offsets_to_transaction` waits for it, even when that broker is back and has a
-new handle, and looks again only when a connection of any other handle comes up or goes down: in a cluster that is well,
-never. The time-out of the call is kept, and looked at nowhere (`rd_kafka_coord_req_fsm` and `creq_ts_timeout` in
-rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). No broker is asked anything, so none can help.
+2.16 stores, as coordinator of a group, the handle of a broker that has left the metadata, though such a handle never
+connects again. `send_offsets_to_transaction` waits for it, even when that broker is back and has a new handle, and
+checks again only when a connection of any other handle comes up or goes down: never, in a healthy cluster. The time-out
+of the call is kept, and looked at nowhere (`rd_kafka_coord_req_fsm` and `creq_ts_timeout` in rdkafka_coord.c,
+`rd_kafka_broker_decommission` in rdkafka_broker.c). No broker is asked anything, so none can help.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from typing import Any, NamedTuple
 LATE_SECONDS = 10.0
 """How long after its own time-out a call may return."""
 QUIET_SECONDS = 10.0
-"""In which who clings asks nothing about coordinators, and refreshes its metadata twice."""
+"""A clinging client sends no request about coordinators for this long, and refreshes its metadata twice in this
+time."""
 STATISTICS_MS = 1000
 DOWN = ("INIT", "DOWN", "TRY_CONNECT")
-"""States of a handle without a connection. In the last one it also stays while nobody needs one."""
+"""States of a handle without a connection. A handle without work also stays in the last one."""
 ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
 class Clings(Exception):
-    """The call does not return, no request of the client waits for an answer, and it sends none but for metadata."""
+    """The call does not return, no request of the client waits for a response, and it sends only metadata requests."""
 
 
 class Said(NamedTuple):
-    """What the client's statistics say at one moment."""
+    """The client's statistics at one moment."""
 
     sent: Counter[str]
     """Requests by kind, since its beginning."""
@@ -42,7 +43,7 @@ class Said(NamedTuple):
     connecting: int
     """Handles that are about to be."""
     attempts: dict[str, int]
-    """To connect, since its beginning, of the handles that are not up; those that nobody needs make none."""
+    """Connection attempts since its start, of the handles that are not up; unused handles make none."""
 
 
 def said(statistics: str) -> Said:
@@ -60,8 +61,8 @@ def said(statistics: str) -> Said:
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Between two moments in one call it could ask, had nobody to wait for, and asked nothing about coordinators. Nor
-    did it look in vain for a broker that it was told of: where that is, it has from us."""
+    """Whether between two moments in one call it could send requests, waited for no response, and asked nothing about
+    coordinators. And it did not search in vain for a broker that we had named."""
     is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
     waits = before.awaited or after.awaited or after.connecting
@@ -70,7 +71,7 @@ def clings(before: Said, after: Said) -> bool:
 
 
 class Calls:
-    """Calls of one producer whose `stats_cb` is `note`. It must be polled by another thread than the caller's."""
+    """Calls of one producer whose `stats_cb` is `note`. Another thread than the caller's must poll it."""
 
     def __init__(self) -> None:
         self._said: Said | None = None
@@ -93,7 +94,7 @@ class Calls:
 
     def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """`work(*arguments, seconds)`. Raises Clings, and AssertionError if it is late for any other reason; then the
-        call and its thread are left behind."""
+        call and its thread are abandoned."""
         failures: list[BaseException] = []
 
         def call() -> None:

@@ -37,7 +37,7 @@ TIMES = 5
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its brokers have logged."""
+    """A failed test shows the log lines of its brokers."""
     report = yield
     if report.failed:
         for broker in BrokerProcess.started:
@@ -62,8 +62,8 @@ def _has_longer_form(metafunc: pytest.Metafunc) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a scenario that can be played with each of two libraries, `make test` plays it with one, by turns, and a soak
-    with both: each costs seconds of three brokers."""
+    """`make test` runs a scenario that exists for two libraries with only one of them, alternately, and a soak with
+    both: each takes seconds of three brokers."""
     for item in items:
         if not isinstance(item, pytest.Function) or item.path.parent != HERE or not hasattr(item, "callspec"):
             continue
@@ -96,7 +96,7 @@ def cluster_of_module(
 
 @pytest.fixture
 def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
-    """Three brokers with three replicas of everything, all of them up; the test may leave them as it likes."""
+    """Three brokers with three replicas of each partition, all of them up; the test may leave them in any state."""
     cluster_of_module.mend()
     return cluster_of_module
 
@@ -105,7 +105,7 @@ def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
 def peer_network(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
-    # What the network brings about is looked at step by step: no session may end because the machine is busy.
+    # The effects of the network are checked step by step: no session may end because the machine is busy.
     settings = {"replica.lag.time.max.ms": "2000", "zookeeper.session.timeout.ms": "6000"}
     cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), settings)
     with PeerNetwork(cluster.peer_ports) as network:
@@ -117,7 +117,7 @@ def peer_network(
 
 @pytest.fixture
 def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
-    """What is between the brokers of `partitioned`; each test finds it in order."""
+    """The proxy between the brokers of `partitioned`; it is reset for each test."""
     network = peer_network[1]
     network.let_pass(*permutations(BROKERS, 2))
     return network
@@ -125,7 +125,8 @@ def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
 
 @pytest.fixture
 def partitioned(peer_network: tuple[ReplicatedCluster, PeerNetwork], network: PeerNetwork) -> ReplicatedCluster:
-    """As `cluster`, with a network that can be held, and an ISR that lets go of who lags for two seconds."""
+    """Like `cluster`, with a network that can be interrupted, and an ISR that removes replicas that lag for two
+    seconds."""
     cluster = peer_network[0]
     cluster.mend()
     return cluster
@@ -144,7 +145,7 @@ def history() -> History:
 
 @pytest.fixture(scope="module")
 def three_brokers(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    """Three brokers for all tests of a module, with one replica of everything: each test uses topics of its own."""
+    """Three brokers for all tests of a module, with one replica of each partition: each test uses topics of its own."""
     cluster = BrokerCluster(tmp_path_factory.mktemp("cluster"), new_cluster_root, size=3)
     with cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""Brokers that ask at their fail points, so that a test can have whichever comes there first killed."""
+"""Brokers that ask at their fail points, so that a test can kill the first one that reaches a point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CRASH = "crash"
 
 
 class CrashPoints:
-    """`specification` is what the brokers are to be started with; `with` listens for their questions."""
+    """`specification` is the value with which the brokers must be started; `with` listens for their questions."""
 
     def __init__(self, directory: Path, points: Collection[str]) -> None:
         self._loop = Loop()
@@ -33,7 +33,7 @@ class CrashPoints:
         self._loop.close()
 
     def arm(self, when: str, point: str) -> None:
-        """Kill the next broker that comes to this point, and no other; `when` is before or after."""
+        """Kill the next broker that reaches this point, and no other; `when` is before or after."""
         self.struck.clear()
         self._awaited = Hit(when, point)
 

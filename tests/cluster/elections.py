@@ -15,7 +15,8 @@ NOT_NEEDED = {ErrorCode.ELECTION_NOT_NEEDED}
 
 
 def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = ElectionType.PREFERRED) -> dict[int, int]:
-    """By the controller, of all partitions of a topic, or of all: error codes by partition."""
+    """Ask the controller for an election of all partitions of a topic, or of all topics; returns error codes by
+    partition."""
     parts = None if topic is None else list(cluster.parts(topic))
     wanted = None if topic is None else [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=parts)]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
@@ -40,8 +41,8 @@ def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = El
 
 
 def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:
-    """All partitions of it are led by the first of their replicas, and every broker that is up knows: what one is
-    asked next, who coordinates a group for instance, is not what was so before the election."""
+    """Wait until all partitions of it are led by the first of their replicas, and every live broker knows it: otherwise
+    a broker might answer the next request (for a group coordinator, say) with its state before the election."""
 
     def lead() -> bool:
         return not set(elect(cluster, topic).values()) - NOT_NEEDED

@@ -1,8 +1,9 @@
-"""Machines whose disk is full or fails, or whose clock jumps: by files beside the data directory of a broker.
+"""Machines whose disk is full or fails, or whose clock jumps: controlled by files next to the data directory of a
+broker.
 
-`DATA.full` exists: there is no room; `DATA.broken`: nothing can be written there. `DATA.clock` holds by how many
-seconds the clock is wrong. Neither needs rights, a file system or a library of its own: what asks the machine is
-replaced as the broker starts.
+If `DATA.full` exists, the disk is full; if `DATA.broken` exists, no write succeeds. `DATA.clock` holds by how many
+seconds the clock is wrong. Neither needs privileges, a file system or a library of its own: the functions that access
+the machine are replaced as the broker starts.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ time.time_ns = Jumping()
 
 @contextmanager
 def machines_that_fail(directory: Path) -> Iterator[None]:
-    """Brokers that are started meanwhile are on such machines. `directory`: where the module may lie that does it."""
+    """Brokers that are started in this block run on such machines. `directory`: where the module may lie that does
+    it."""
     (directory / "sitecustomize.py").write_text(SITECUSTOMIZE)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(directory), before]))

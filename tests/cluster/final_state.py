@@ -1,4 +1,4 @@
-"""What is there when all is over, put into a `History`: what readers find, and the log of each replica on its disk."""
+"""Adds the final state to a `History`: the records that readers find, and the log of each replica on its disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from oncelog_testing.history.violation import Kind
 def settle_and_check(
     cluster: ReplicatedCluster, history: History, *topics: str, apart_from: tuple[Kind, ...] = ()
 ) -> None:
-    """Start what is down, wait until all replicas are in sync and no transaction is open, and check everything."""
+    """Start all stopped brokers, wait until all replicas are in sync and no transaction is open, and check
+    everything."""
     cluster.mend()
     cluster.until_whole(*topics)
     for topic in topics:
@@ -35,7 +36,7 @@ def settle_and_check(
 
 
 def note_content(cluster: ReplicatedCluster, history: History, place: Place) -> None:
-    """By our consumer, and again by librdkafka's: they find the same."""
+    """Read it with our consumer, and again with librdkafka's: they must find the same records."""
     end = cluster.until(lambda: _stable_end(cluster, place), f"no transaction is open in {place}") - 1
     client = Oncelog(cluster.addresses)
     try:
@@ -59,7 +60,7 @@ def _stable_end(cluster: ReplicatedCluster, place: Place) -> int:
     with cluster.client(cluster.until_led(*place).leader) as leader:
         try:
             return last_stable_offset(leader, *place) + 1 if is_stable(leader, *place) else 0
-        except AssertionError:  # it leads no more
+        except AssertionError:  # it no longer leads
             return 0
 
 
@@ -79,7 +80,7 @@ async def read_committed(addresses: str, place: Place, end: int) -> list[tuple[i
 
 
 def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) -> None:
-    """Each replica's files. All are in sync, so that each has what is below the leader's high watermark."""
+    """Each replica's files. All are in sync, so each has every record below the leader's high watermark."""
     part = cluster.until_led(*place)
     with cluster.client(part.leader) as leader:
         high_watermark, _ = leader.list_offset(*place)
@@ -88,12 +89,12 @@ def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) ->
 
 
 def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> list[RecordBatch]:
-    """What a broker has of a partition in its files, as of now."""
+    """The batches of a partition in a broker's files, at this moment."""
     return batches_in(cluster.brokers[node_id].data / str(place))
 
 
 def batches_in(directory: Path) -> list[RecordBatch]:
-    """Of the log in this directory, which grows perhaps: without its torn end."""
+    """The batches of the log in this directory, which may be growing: without its torn end."""
     found: list[RecordBatch] = []
     for file in sorted(directory.glob("*.log")):
         content, start = file.read_bytes(), 0

@@ -1,6 +1,8 @@
-"""The network between brokers: each advertises to the others the port of a proxy, which holds what a test says.
+"""The network between brokers: each advertises to the others the port of a proxy, which delays the bytes that a test
+chooses.
 
-What is held is not lost: as in a network, it arrives when the fault is over, unless its connection has ended by then.
+Delayed bytes are not lost: as in a network, they arrive when the fault is over, unless their connection has ended by
+then.
 """
 
 from __future__ import annotations
@@ -22,22 +24,22 @@ HEADER = Struct(">ihhih")
 CHUNK = 65_536
 
 Way = tuple[int, int]
-"""From the broker that asks to the one that answers."""
+"""Direction: from the broker that asks to the one that answers."""
 
 
 class PeerNetwork:
     """Its proxies run in a thread of their own; `with` starts and stops them."""
 
     def __init__(self, ports: dict[int, int]) -> None:
-        """`ports`: where each broker listens for the others."""
+        """`ports`: the port on which each broker listens for the others."""
         self._targets = ports
         self._loop = Loop()
         self._gates: dict[tuple[Way, Purpose], asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], int] = {}
-        """And to whom each is."""
+        """Each connection, with its target."""
         self.ports: dict[int, int] = {}
-        """What each broker is to advertise."""
+        """The port that each broker must advertise."""
 
     def __enter__(self) -> Self:
         self._loop.run(self._start())
@@ -50,7 +52,7 @@ class PeerNetwork:
     # --- faults
 
     def hold(self, *ways: Way, purposes: Collection[Purpose] = tuple(Purpose)) -> None:
-        """Nothing of these purposes passes, neither requests nor their answers."""
+        """Delay all bytes of these purposes, requests and responses."""
         self._loop.run(self._set(ways, purposes, is_open=False))
 
     def let_pass(self, *ways: Way) -> None:
@@ -65,7 +67,8 @@ class PeerNetwork:
             self.let_pass(*ways)
 
     def lose(self, target: int) -> None:
-        """What is held of the connections to this broker, and they end: they are those of a process that has died."""
+        """Drop the delayed bytes of the connections to this broker, and close them: they belong to a process that has
+        died."""
         self._loop.run(self._end([task for task, to in list(self._connections.items()) if to == target]))
 
     async def _set(self, ways: Iterable[Way], purposes: Iterable[Purpose], *, is_open: bool) -> None:
@@ -133,14 +136,14 @@ class PeerNetwork:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_target.transport.abort()  # at once: the end of the broker may have us cancelled a second time
+            to_target.transport.abort()  # at once: the end of the broker may cancel this task a second time
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
-    """An end is told at once, also while bytes are held: a process that dies is another thing than a network."""
+    """An end is passed on at once, even while bytes are delayed: a dying process differs from a network fault."""
     while data := await reader.read(CHUNK):
         if not gate.is_set():
             await gate.wait()

@@ -1,7 +1,7 @@
-"""Producers of our own library and of librdkafka that note in a `History` what they do and what becomes of it.
+"""Producers of our own library and of librdkafka that note in a `History` their requests and the outcomes.
 
-A record whose producer gives it up stays "unknown": an error says that nobody will try any more, not that it is not
-there.
+A record whose producer gives it up is "unknown": the error means that it will not be sent again, not that it was not
+written.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ CALL_SECONDS = 20.0
 """After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 DEBUG = os.environ.get("LIBRDKAFKA_DEBUG", "")
-"""What librdkafka's producers tell on stderr: its `debug`, for instance `eos,broker,protocol,topic`."""
+"""The `debug` setting of librdkafka's producers, for instance `eos,broker,protocol,topic`."""
 
 LEFT_BEHIND: list[confluent_kafka.Producer] = []
-"""Of librdkafka, with a call that never returns: whoever destroyed them would wait for that."""
+"""Clients of librdkafka in a call that never returns: destroying them would wait for that call."""
 
 
 class Loop:
@@ -61,7 +61,7 @@ class Loop:
 
 
 class Abortable(Exception):
-    """Only `abort` is left to the transaction."""
+    """The transaction can only be aborted."""
 
 
 class RecordingProducer(ABC):
@@ -80,7 +80,7 @@ class RecordingProducer(ABC):
         """Acknowledged or given up."""
         self.acknowledged = 0
         self._since: dict[Send, float] = {}
-        """When what is not answered was handed over."""
+        """The time at which each unanswered record was sent."""
         self._waits: list[float] = []
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class RecordingProducer(ABC):
         self.close()
 
     def send(self, place: Place, value: bytes | None = None) -> Send:
-        """Hand over a record; its fate comes later. Raises Abortable."""
+        """Send a record; its outcome comes later. Raises Abortable."""
         value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
         send = self.history.send(self.name, place, value, self.transaction)
         self.sent += 1
@@ -136,7 +136,7 @@ class RecordingProducer(ABC):
         self.transaction = None
 
     def send_offset(self, group: str, place: Place, offset: int) -> None:
-        """For a group without members. Raises Abortable, and Clings: then only `close` is left to the producer."""
+        """For a group without members. Raises Abortable, and Clings: then the producer can only be closed."""
         commit = self.history.commit(group, place, offset, self.transaction)
         self._send_offset(group, place, offset)
         self.history.commit_answered(commit)
@@ -146,7 +146,7 @@ class RecordingProducer(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Until the fate of all is known."""
+        """Wait until the outcome of all records is known."""
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -162,7 +162,7 @@ class RecordingProducer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Does not wait for what is open."""
+        """Close without waiting for open requests."""
 
 
 class OncelogRecording(RecordingProducer):
@@ -314,7 +314,7 @@ PRODUCERS: Mapping[str, type[RecordingProducer]] = {"oncelog": OncelogRecording,
 
 
 class Writer(Background):
-    """Sends to all of some places in turn, so that a few records are always under way.
+    """Sends to several partitions in turn, so that a few records are always in flight.
 
     with Writer(producer, places) as writer:
         writer.until_more(20)   # acknowledged since the last call
@@ -337,6 +337,6 @@ class Writer(Background):
             producer.wait_for(lambda: producer.sent - producer.answered < self._under_way or self.is_over)
 
     def until_more(self, count: int) -> None:
-        """Until so many more are acknowledged than now."""
+        """Wait until so many more records are acknowledged than now."""
         goal = self.producer.acknowledged + count
         self.producer.wait_for(lambda: self.producer.acknowledged >= goal)

@@ -1,4 +1,5 @@
-"""Members of consumer groups, of our own library and of librdkafka, that note what they read and commit."""
+"""Members of consumer groups, of our own library and of librdkafka, that note the records that they read and the
+offsets that they commit."""
 
 from __future__ import annotations
 
@@ -16,24 +17,25 @@ from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
 _log = logging.getLogger("group members")
-"""What a test that fails shows of its members, with what librdkafka tells of partitions and offsets."""
+"""A failed test shows the events of its members, with librdkafka's log lines about partitions and offsets."""
 _log.setLevel(logging.DEBUG)
 
 MEMBER_SESSION_MS = 6000
 POLL_SECONDS = 0.2
 SYSLOG_DEBUG = 7
 STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
-"""What librdkafka 2.16 tells when these answer its OffsetFetch: it does not ask again, and reads nothing of what it was
-assigned until the group rebalances. Of other errors it goes on by itself."""
+"""librdkafka 2.16 reports these errors of OffsetFetch: it does not ask again, and reads none of its assigned partitions
+until the group rebalances. After other errors it continues by itself."""
 RECORDS_PER_POLL = 20
 
 
 def begin_at_zero(addresses: str, history: History, group: str, places: Collection[Place]) -> None:
-    """Commit offset 0 in each of these, before the group's first member comes.
+    """Commit offset 0 in each of these, before the group's first member joins.
 
-    Where nothing is committed, librdkafka 2.16 asks the leader for the first offset. If the partition is taken away
-    before the answer comes, it asks again, reads what is another member's by then, and hands that out when it is given
-    the partition once more, wherever it should go on. It commits what it was handed: the group's offset goes back.
+    Where nothing is committed, librdkafka 2.16 asks the leader for the first offset. If the partition is revoked before
+    the response comes, it asks again, reads records that belong to another member by then, and returns those when it
+    gets the partition once more, from the wrong position. It commits the position after them: the group's offset goes
+    back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 
@@ -47,7 +49,7 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
 
 
 class Member(Background):
-    """Reads a topic and commits after each poll what that gave it."""
+    """Reads a topic and commits the position after each poll."""
 
     def __init__(
         self, addresses: str, history: History, name: str, group: str, topic: str, instance: str | None
@@ -62,10 +64,11 @@ class Member(Background):
         self.instance = instance
         self._readings: dict[Place, Reading] = {}
         self._unsure: dict[Place, int] = {}
-        """Offsets whose commit has failed: they go with the next one, or the last ones of all would never be there."""
+        """Offsets whose commit has failed: they are committed with the next one, otherwise the very last ones would
+        never be committed."""
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
-        """A poll gave these. Where they do not go on behind the last ones the group has sent it elsewhere."""
+        """A poll gave these. If they do not continue after the previous ones the group has changed its position."""
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:
             _log.debug("%s reads %s from %d on", self.name, place, records[0][0])
@@ -73,13 +76,13 @@ class Member(Background):
         reading.records += records
 
     def forget(self) -> None:
-        """What it has is taken away, or it is given more: whatever it reads next may begin anywhere."""
+        """The member loses partitions, or gets more: its next records may begin anywhere."""
         _log.debug("%s is given partitions, or they are taken away", self.name)
         self._readings.clear()
         self._unsure.clear()
 
     def to_commit(self, read: dict[Place, int]) -> dict[Place, int]:
-        """`read`: what the last poll has reached."""
+        """`read`: the positions after the last poll."""
         return {**self._unsure, **read}
 
     def commits(self, offsets: dict[Place, int]) -> list[Commit]:

@@ -1,7 +1,6 @@
-"""Three broker processes with three replicas of everything: killed, paused, started again, and watched from outside.
+"""Three broker processes with three replicas of each partition: killed, paused, restarted, and watched from outside.
 
-What the cluster knows is asked of a broker that is up, by Metadata; every `until_...` waits for it, however long that
-takes within reason.
+The state of the cluster is read from a live broker, by Metadata; every `until_...` waits for it, with a generous limit.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ SETTINGS = {
 }
 BROKERS = (1, 2, 3)
 CALL_SECONDS = 10.0
-"""One request of those that look from outside: a paused broker does not answer it."""
+"""The limit of one request of the observers: a paused broker does not answer it."""
 WAIT_SECONDS = 90.0
 METADATA_VERSION = 9
 CREATED = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
@@ -61,7 +60,7 @@ NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVA
 
 
 class Part(NamedTuple):
-    """A partition, as one broker knows it."""
+    """The state of a partition, as one broker knows it."""
 
     leader: int
     """-1: none."""
@@ -76,11 +75,11 @@ class ReplicatedCluster:
     def __init__(
         self, directory: Path, zookeeper: str, settings: dict[str, str] | None = None, *, fail_points: str = ""
     ) -> None:
-        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for all of them."""
+        """`fail_points`: the value of ONCELOG_FAIL_POINTS for all of them."""
         self.zookeeper = zookeeper
         self.fail_points = dict.fromkeys(BROKERS, fail_points)
         self.peer_ports: dict[int, int] = {}
-        """Where each broker listens for the others."""
+        """The port on which each broker listens for the others."""
         self._own_ports: list[OwnPort] = []
         self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
         self.paused_ids: set[int] = set()
@@ -101,7 +100,8 @@ class ReplicatedCluster:
         return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
-        """Before they start: the others are to come through a proxy at these ports, which reads what they say."""
+        """Call before they start: the other brokers connect through a proxy at these ports, which reads the
+        requests."""
         for node_id, port in ports.items():
             settings = self.brokers[node_id].settings
             settings["listener.security.protocol.map"] = SETTINGS["listener.security.protocol.map"]
@@ -118,7 +118,7 @@ class ReplicatedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Quickly: what they would still write nobody reads."""
+        """Kill quickly: later writes are not read."""
         if self._store is not None:
             self._store.stop()
             self._store.close()
@@ -135,7 +135,7 @@ class ReplicatedCluster:
             assert not found, f"broker {broker.settings['node.id']}: {what[:3000]}"
             assert not any(secret in logged for secret in SECRETS)
 
-    # --- what is done to brokers
+    # --- actions on brokers
 
     def start(self, *node_ids: int) -> None:
         """Return when they serve."""
@@ -177,7 +177,7 @@ class ReplicatedCluster:
                 self.go_on(node_id)
 
     def mend(self) -> None:
-        """All are up again, and know of each other."""
+        """Start all stopped brokers; return when they know each other."""
         for node_id in list(self.paused_ids):
             self.go_on(node_id)
         down = [node_id for node_id, broker in self.brokers.items() if not broker.is_running]
@@ -185,7 +185,7 @@ class ReplicatedCluster:
             self.start(*down)
         self.until_registered(*BROKERS)
 
-    # --- what they are asked
+    # --- queries
 
     @property
     def addresses(self) -> str:
@@ -228,7 +228,7 @@ class ReplicatedCluster:
         return self.ask(request, ApiKey.METADATA, METADATA_VERSION, node_id)
 
     def until_registered(self, *node_ids: int) -> None:
-        """Each of those that are up knows of exactly these."""
+        """Wait until each live broker knows exactly these brokers."""
         for asked in self.up:
             self.until(
                 lambda: {broker.node_id for broker in self.metadata(node_id=asked).brokers} == set(node_ids),  # noqa: B023
@@ -251,7 +251,7 @@ class ReplicatedCluster:
         return self.parts(topic)[index]
 
     def until_led(self, topic: str, index: int = 0, *, but_by: int | None = None, by: int | None = None) -> Part:
-        """By some broker, by `by`, or by another than `but_by`, and that one leads indeed."""
+        """Wait until some broker, `by`, or another one than `but_by` leads, and really serves."""
 
         def look() -> Part | None:
             part = self.parts(topic).get(index)
@@ -269,14 +269,14 @@ class ReplicatedCluster:
         return self.until(look, f"{topic}-{index} is led, not by {but_by}")  # type: ignore[return-value]
 
     def topics(self) -> list[str]:
-        """All there are, the internal ones too."""
+        """All topics, including internal ones."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = self.until(lambda: self.ask(request, ApiKey.METADATA, METADATA_VERSION), "somebody knows the topics")
         return [topic.name for topic in answer.topics]
 
     def until_whole(self, *topics: str, node_id: int | None = None) -> None:
-        """All replicas of all partitions are in sync: as this broker knows it, or in truth. What a broker knows is some
-        moments old: a replica that is out of sync since then lacks records that are acknowledged."""
+        """All replicas of all partitions are in sync: as this broker knows it, or in truth. The metadata of a broker is
+        some moments old: a replica that has left the ISR since lacks acknowledged records."""
         for topic in topics:
             self.until(
                 lambda: self._is_whole(topic, node_id),  # noqa: B023
@@ -331,7 +331,7 @@ class ReplicatedCluster:
         )
 
         def create() -> bool:
-            """Asked again where the controller has just changed, or cannot know what has become of it."""
+            """Create the topic; repeat the request if the controller has just changed, or the outcome is unknown."""
             request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
             answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
             assert answer.error_code in CREATED | NOT_YET, answer

@@ -1,7 +1,7 @@
-"""Brokers that log in to each other over TLS, and to ZooKeeper, for whatever scenario a cluster plays.
+"""Brokers that log in to each other over TLS, and to ZooKeeper, for any scenario of a cluster.
 
-Where `ONCELOG_TEST_SECURED=1` asks for it, all clusters of tests/cluster are such. Clients come as they are: how they
-log in is tested elsewhere. What a test looks at in ZooKeeper it sees by the port without TLS, as a stranger.
+Where `ONCELOG_TEST_SECURED=1` asks for it, all clusters of tests/cluster are such. Clients connect without a login:
+their login is tested elsewhere. A test sees ZooKeeper through the port without TLS, like a stranger.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.certificates import WEEK, Certificate
 from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD, SecuredZooKeeper
 
 IS_ASKED_FOR = os.environ.pop("ONCELOG_TEST_SECURED", "") == "1"
-"""Taken away: brokers take what begins so for a setting."""
+"""Removed for brokers: they treat variables with that prefix as settings."""
 PASSWORD = "brokers among themselves"
 SECRETS = (PASSWORD, ZOOKEEPER_PASSWORD)
 """Which no log may show."""
@@ -23,7 +23,7 @@ _chroots: dict[str, SecuredZooKeeper] = {}
 
 
 def known(zookeeper: SecuredZooKeeper) -> str:
-    """The connect string for whoever looks at it; a cluster with that string uses all that is secured."""
+    """The connect string for observers; a cluster with that string uses the secured connections."""
     _chroots[zookeeper.connect_plainly] = zookeeper
     return zookeeper.connect_plainly
 
@@ -34,7 +34,7 @@ def authority() -> Certificate:
 
 
 def settings_of(directory: Path, zookeeper: str) -> dict[str, str]:
-    """Of each broker of a cluster with this connect string: nothing, unless it is a secured one."""
+    """The settings of each broker of a cluster with this connect string: none, unless it is a secured one."""
     secured = _chroots.get(zookeeper)
     if secured is None and not IS_ASKED_FOR:
         return {}

@@ -1,4 +1,4 @@
-"""Three brokers in place of one, for the tests of foreign clients, where `ONCELOG_TEST_BROKERS=3` asks for them."""
+"""Three brokers instead of one, for the tests of foreign clients, if `ONCELOG_TEST_BROKERS=3` asks for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from replicated_cluster import BROKERS, ReplicatedCluster
 
 SETTINGS = {
-    "zookeeper.session.timeout.ms": "18000",  # nobody dies here, and a busy machine is not to look like a death
+    "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
     "auto.create.topics.enable": "true",
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "300",
@@ -19,7 +19,7 @@ SETTINGS = {
 def shared_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    """One for all tests of a run: each uses topics of its own."""
+    """One cluster for all tests of a run: each uses topics of its own."""
     chroot = request.getfixturevalue("chroots")()
     with ReplicatedCluster(tmp_path_factory.mktemp("cluster"), chroot, SETTINGS) as cluster:
         yield cluster
@@ -27,6 +27,6 @@ def shared_cluster(
 
 
 def is_asked_for(brokers: int) -> bool:
-    """Whether this many are a cluster. There are one broker and this cluster, and nothing else."""
+    """Whether this many are a cluster. There are only one broker and this cluster."""
     assert brokers in (1, len(BROKERS)), f"ONCELOG_TEST_BROKERS is 1 or {len(BROKERS)}, not {brokers}"
     return brokers > 1

@@ -1,4 +1,4 @@
-"""More brokers die than may: nothing is elected that lacks anything, unless that was asked for."""
+"""More brokers die than allowed: no replica that lacks records is elected, unless that was requested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ORDERS = [
 def test_c20_all_brokers_are_killed(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
 ) -> None:
-    """The machine lives on, so no log is short: whoever starts first may lead what it led."""
+    """The machine keeps running, so no log is short: the first broker to start may lead its former partitions."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -43,7 +43,7 @@ def test_c20_all_brokers_are_killed(
 
 
 def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes, acks: int = 1) -> None:
-    """By a producer that sends no more than this."""
+    """Write with a new producer, which sends only this record."""
     send = history.send("raw", place, value)
     with cluster.client(leader, 60) as client:
         answer = client.call(produce_request(*place, make_batch(value), acks), ApiKey.PRODUCE, 9)
@@ -53,7 +53,7 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 
 
 def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: str) -> Place:
-    """The others died before the last record was written; and now broker 1 is down and they are up."""
+    """The others died before the last record was written; now broker 1 is down and they are up."""
     place = Place(topic)
     assert cluster.until_led(topic).leader == 1
     write(cluster, history, place, 1, b"raw/0", acks=-1)
@@ -67,7 +67,7 @@ def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: s
 
 
 def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster, history: History, topic: str) -> None:
-    """The partition has no leader until the one comes back that has everything."""
+    """The partition has no leader until the replica with all records is back."""
     cluster.create_topic(topic, (1, 2, 3))
     only_1_has_everything(cluster, history, topic)
     cluster.until(lambda: cluster.part(topic).leader == -1, "there is no leader")
@@ -81,7 +81,7 @@ def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster
 def test_c22_an_unclean_election_loses_records_and_no_more(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """What only the dead one had is lost, which is what was asked for; it gives that up when it comes back."""
+    """Only the records of the dead replica are lost, as requested; it discards them when it comes back."""
     cluster.create_topic(topic, (1, 2, 3), unclean_leader_election_enable="true")
     place = only_1_has_everything(cluster, history, topic)
     new = cluster.until_led(topic, but_by=1)

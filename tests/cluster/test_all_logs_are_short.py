@@ -1,4 +1,4 @@
-"""All brokers go down, and not every log is what it was: the most complete one that can be opened leads."""
+"""All brokers go down, and some logs are shorter afterwards: the most complete one that can be opened leads."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ def kill_all_until_nobody_is_registered(cluster: ReplicatedCluster, topic: str) 
 
 
 def cut(cluster: ReplicatedCluster, broker: int, topic: str, kept: int) -> None:
-    """The log has so many of its records left, all of which have the same size."""
+    """The log has so many of its records left, all of the same size."""
     (segment,) = (cluster.brokers[broker].data / f"{topic}-0").glob("*.log")
     os.truncate(segment, segment.stat().st_size * kept // RECORDS)
 
 
 def lose_power(cluster: ReplicatedCluster, broker: int) -> None:
-    """What it left was left in another boot."""
+    """Mark the broker's last run as one of an earlier boot."""
     trace = cluster.brokers[broker].data / SESSION_FILE
     trace.write_text(json.dumps({**json.loads(trace.read_text()), "boot": "another one"}))
 
 
 def test_s80_one_log_of_all_cannot_be_opened(cluster: ReplicatedCluster, history: History, topic: str) -> None:
-    """The first one back has no log to lead with: it does not cost the others their records, nor their places."""
+    """The first broker to come back has no log to lead with: the others lose neither records nor their places in the
+    ISR."""
     cluster.create_topic(topic, (1, 2, 3))
     write_to_all(cluster, history, Place(topic))
     kill_all_until_nobody_is_registered(cluster, topic)

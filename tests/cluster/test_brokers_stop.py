@@ -1,4 +1,4 @@
-"""Brokers that are told to stop, one or all in turn, while clients work: others lead before anybody misses them."""
+"""Brokers that are told to stop, one or all in turn, while clients work: others lead before any client notices."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 MAX_WAIT_SECONDS = 0.5
-"""What a client may have to wait because a broker is restarted."""
+"""How long a client may have to wait because a broker is restarted."""
 
 
 def is_whole(cluster: ReplicatedCluster) -> bool:
-    """Whether all replicas of all topics are in sync, the internal ones included."""
+    """Whether all replicas of all topics are in sync, including internal ones."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     described = cluster.ask(request, ApiKey.METADATA, METADATA_VERSION).topics
     parts = [part for topic in described for part in topic.partitions]
@@ -40,7 +40,7 @@ def is_whole(cluster: ReplicatedCluster) -> bool:
 
 
 def restart_all(cluster: ReplicatedCluster) -> None:
-    """One after the other, as an operator does it; at the end preferred leaders lead."""
+    """Restart one after the other, like an operator; at the end preferred leaders lead."""
     for node_id in BROKERS:
         cluster.until(lambda: is_whole(cluster), "all replicas are in sync")
         assert cluster.brokers[node_id].stop() == 0
@@ -88,7 +88,7 @@ def at_work(
 def test_a_leader_serves_on_until_somebody_else_is_in_sync(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """It is told to stop while its only follower is away: nobody could lead. It does stop when one can."""
+    """It is told to stop while its only follower is away: no other broker could lead. It stops when one can."""
     leader, follower = 1, 2
     cluster.create_topic(topic, (leader, follower), min_insync_replicas="1")
     place = Place(topic)
@@ -109,7 +109,7 @@ def test_a_leader_serves_on_until_somebody_else_is_in_sync(
 
 
 def test_the_last_one_does_not_wait_for_others(cluster: ReplicatedCluster, topic: str) -> None:
-    """All are told to stop at the same time, and do, in turn; what was in sync is still known to be."""
+    """All are told to stop at the same time, and do, in turn; the ISR remains known."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     for node_id in BROKERS:
         os.kill(cluster.brokers[node_id].pid, signal.SIGTERM)
@@ -123,7 +123,7 @@ def test_the_last_one_does_not_wait_for_others(cluster: ReplicatedCluster, topic
 def test_c24_all_are_restarted_one_after_the_other(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, rounds: int
 ) -> None:
-    """Nothing is lost and nothing is there twice; at the end preferred leaders lead."""
+    """No record is lost or duplicated; at the end preferred leaders lead."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with at_work(cluster, history, topic, library) as (writer, transactions):
         for _ in range(rounds):
@@ -142,8 +142,8 @@ def test_c24_all_are_restarted_one_after_the_other(
 def test_nobody_waits_long_for_a_broker_that_is_restarted(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """No produce waits for much longer than while nothing is restarted. The best of three: machines have moods. What
-    makes a client wait is the broker's doing, so `make test` measures one library, and a soak both."""
+    """No produce waits for much longer than while nothing is restarted. The best of three: machines have moods. The
+    waiting time of a client depends on the broker, so `make test` measures one library, and a soak both."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
     extra = []
@@ -162,13 +162,13 @@ def test_nobody_waits_long_for_a_broker_that_is_restarted(
 
 
 def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, topic: str) -> None:
-    """The preferred ones, where they are in sync; where nobody is left, with a loss, one that was behind.
+    """The preferred ones, if they are in sync; and with unclean elections, one that was behind, with a loss.
 
     confluent_kafka 2.16 cannot: its call fails before anything is sent."""
     cluster.create_topic(topic, (1, 2), (1, 2), min_insync_replicas="1")
 
     def elect_foreign() -> dict[int, int] | None:
-        # Of those that are up alone: it forgets to close the sockets of attempts that fail.
+        # Only of the live brokers: it does not close the sockets of failed attempts.
         up = [cluster.brokers[node_id].address for node_id in cluster.up]
         client = KafkaAdminClient(bootstrap_servers=up, request_timeout_ms=10_000)
         try:
@@ -188,7 +188,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
     cluster.until(lambda: elect_foreign() == unavailable, "who is away is not elected")
     cluster.start(1)
     cluster.until_whole(topic)
-    # Again and again: on a busy machine a broker may lose its place, and with it what it has just been given.
+    # Repeatedly: on a busy machine a broker may lose its session, and with it its new leadership.
     led = {ErrorCode.NONE, *NOT_NEEDED}
     cluster.until(lambda: set((elect_foreign() or unavailable).values()) <= led, "preferred leaders are elected")
     for index in range(2):

@@ -1,4 +1,5 @@
-"""What the matrix relies on to tell a client that clings to a coordinator, and so as not to bring that about itself."""
+"""The signs by which the matrix detects a client that clings to a coordinator, and how it avoids causing that
+itself."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from oncelog_protocol.errors import ErrorCode
 
 
 def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
-    """Said of one broker, beside the handle of librdkafka's own."""
+    """Statistics of one broker, besides those of librdkafka's own handle."""
     known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "connects": 1, "req": sent}
     internal = {"source": "internal", "state": "UP", "waitresp_cnt": 9, "outbuf_cnt": 9, "req": {"Metadata": 9}}
     return said(json.dumps({"brokers": {"127.0.0.1:1/1": known, ":0/internal": internal}}))
@@ -47,7 +48,7 @@ def test_no_other_state_is_taken_for_it(after: Said) -> None:
 
 @pytest.mark.parametrize("source", ["learned", "logical"])
 def test_who_looks_in_vain_for_a_broker_that_we_named_does_not_cling(source: str) -> None:
-    """Where a coordinator is we have said: if nobody is there, the client waits for us."""
+    """We have named the coordinator's address: if no broker is there, the client waits for us."""
 
     def beside(state: str, connects: int, **sent: int) -> Said:
         here = {"source": "learned", "state": "UP", "waitresp_cnt": 0, "outbuf_cnt": 0, "connects": 1, "req": sent}
@@ -55,7 +56,7 @@ def test_who_looks_in_vain_for_a_broker_that_we_named_does_not_cling(source: str
         return said(json.dumps({"brokers": {"127.0.0.1:1/1": here, "127.0.0.1:2/2": named}}))
 
     before = beside("TRY_CONNECT", 7, Metadata=4)
-    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # nobody needs it
+    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # no request needs it
     assert not clings(before, beside("TRY_CONNECT", 9, Metadata=6))
     assert not clings(before, beside("CONNECT", 7, Metadata=6))
     assert not clings(before, beside("APIVERSION_QUERY", 7, Metadata=6))
@@ -67,7 +68,7 @@ def test_an_answer_that_was_awaited_before_may_be_what_it_waits_for() -> None:
 
 
 def test_an_election_is_over_when_every_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or one that is asked who coordinates a group names the one before."""
+    """Otherwise a broker that is asked for the coordinator of a group would name the previous one."""
     known = {1: 2, 2: 2, 3: 1}
     """The leader, as each broker knows it: the preferred one is 1."""
 

@@ -1,7 +1,6 @@
-"""A wall clock that steps, on the broker that leads, coordinates and controls: nothing expires, nobody is fenced.
+"""A wall clock jumps, on the broker that leads, coordinates and is controller: nothing expires, no client is fenced.
 
-What a broker takes for the time of day is moved where time enters it (`runtime/clock.py`), and nowhere else; what it
-measures waiting with goes on.
+A broker's wall clock is moved where it is read (`runtime/clock.py`), and nowhere else; its monotonic clock continues.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ def now_where_it_jumps(self):
 if jump is not None:
     SystemClock.now_ms = now_where_it_jumps
 """
-"""How far the clock of a broker is off, in ms, stands in a file beside its data directory."""
+"""A file next to its data directory has the offset of the broker's clock, in ms."""
 HOUR_MS = 3_600_000
 SETTINGS = {
-    "zookeeper.session.timeout.ms": "18000",  # nobody dies here, and a busy machine is not to look like a death
+    "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    # Else records that clients stamp are two hours in the future of a broker that went back.
+    # Otherwise records with client timestamps would be two hours in the future of a broker whose clock went back.
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
 }
 SHORT_MS = 1000
-"""A transaction that does time out, so that one knows when others would have."""
+"""The timeout of a transaction that does time out, which shows when others would have."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def jumping(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("hours", [-2, 1])
 def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: str, hours: int) -> None:
-    """There and back, while a transaction is open and a group is at work."""
+    """Forth and back, while a transaction is open and a group is working."""
     cluster = jumping
     cluster.mend()
     whose = cluster.controller()
@@ -102,7 +101,7 @@ def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: 
 
 
 def coordinated_by(cluster: ReplicatedCluster, node_id: int, prefix: str, kind: CoordinatorType) -> str:
-    """A name whose coordinator that is, as things are now."""
+    """A name whose coordinator is that broker at present."""
     names = (f"{prefix}-{number}" for number in range(100))
     return next(name for name in names if cluster.coordinator(name, kind) == node_id)
 
@@ -115,7 +114,7 @@ def commit_some(producer: RecordingProducer, place: Place) -> None:
 
 
 def until_others_time_out(cluster: ReplicatedCluster, transactional_id: str, topic: str) -> None:
-    """The coordinator has looked for what to abort, after the jump."""
+    """Wait until the coordinator has searched for transactions to abort, after the jump."""
     with cluster.client(cluster.coordinator(transactional_id)) as client:
         short = RawTransactions(client, transactional_id)
         short.take_over(timeout_ms=SHORT_MS)

@@ -1,5 +1,5 @@
 """A part of the kill matrix of the cluster, which `make kill-matrix-cluster` runs as a whole: of both killed at once,
-and at a step of a follower. Where who is at a point is killed, see test_transactions_survive.py."""
+and at a step of a follower. test_transactions_survive.py kills the broker that reaches a point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster_matrix.table import count_wrong, page
 
 BROKERS = (1, 2, 3)
 SEEN_SECONDS = 2.0
-"""In which a client that has lost its connections asks for metadata several times."""
+"""Seconds within which a client that has lost its connections asks for metadata several times."""
 CAST = Cast(coordinator=2, leader=1, group=3)
 
 
@@ -67,7 +67,7 @@ def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_th
 
 
 def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of this process asks nowhere. That may be the machine's fault: it is tried again."""
+    """The client of this process asks nowhere. That may be caused by a busy machine: it is tried again."""
     monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
     (problem,) = run_cell(stage, Cell("oncelog", "before", "send", Victims.LEADER)).problems
     assert problem.startswith("the point was not reached")

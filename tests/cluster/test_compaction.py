@@ -1,4 +1,4 @@
-"""Compaction of a replicated log: what takes records back stays until every replica has it."""
+"""Compaction of a replicated log: tombstones and markers remain until every replica has them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 CLEANINGS = 3
-"""The aborted record goes with the first, with the second its marker is found to be of use to nobody, and with a
-retention of nothing it goes with the third."""
+"""The first cleaning removes the aborted record, the second finds that its marker is no longer needed, and, with a
+retention of 0, the third removes the marker."""
 MAX_ROUNDS = CLEANINGS + 20
-"""With one it goes, unless just then a busy machine lets a replica fall out of the ISR."""
+"""One round is enough, unless a busy machine lets a replica fall out of the ISR at that moment."""
 FILLERS = 2
 
 
@@ -40,7 +40,7 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
     cleaning_cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
     """Broker 3 dies with a record of a transaction that is aborted then, and is away for longer than markers are kept.
-    When it comes to lead, nobody reads that record, and nobody waits for its transaction to end."""
+    When it becomes leader, that record is not visible, and no reader waits for its transaction to end."""
     cluster, place = cleaning_cluster, Place(topic)
     configs = {"cleanup_policy": "compact", "delete_retention_ms": "0", "min_cleanable_dirty_ratio": "0"}
     cluster.create_topic(topic, (3, 1, 2), segment_bytes="100", **configs)
@@ -88,5 +88,6 @@ async def write_until_cleaned(cluster: ReplicatedCluster, place: Place) -> None:
 
 
 def has_marker(cluster: ReplicatedCluster, node_id: int, place: Place) -> bool:
-    """With what it says; its header alone, which stays for the producer's sake, ends no transaction."""
+    """Whether the log has the marker with its record; the header alone, which is kept for the producer's state, ends no
+    transaction."""
     return any(batch.is_control and batch.records_count for batch in stored_batches(cluster, node_id, place))

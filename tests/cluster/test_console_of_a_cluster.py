@@ -1,4 +1,4 @@
-"""The console of a cluster in which a broker is paused: it says so, and goes on showing the others."""
+"""The console of a cluster with a paused broker: it reports that, and still shows the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 100
 
 
 async def until_told(browser: Browser, path: str, *texts: str, **query: str) -> str:
-    """The page once it has all of these. It asks for it as a browser does, that refreshes by itself."""
+    """Return the page once it has all of these texts. It reloads the page like a browser with automatic refresh."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             answer = await browser.client.get(path, params=query)

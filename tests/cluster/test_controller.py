@@ -1,4 +1,5 @@
-"""Three broker processes with one controller on a real ZooKeeper: who may change topics, and what a death changes."""
+"""Three broker processes with one controller on a real ZooKeeper: which broker may change topics, and the effects of
+its death."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from oncelog_protocol.messages.list_partition_reassignments import ListPartition
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 SESSION = {"zookeeper.session.timeout.ms": "4000"}
-"""Short, for those whose controller dies."""
+"""A short session timeout, for tests that kill the controller."""
 CREATE_TOPICS_VERSION = 7
 
 
@@ -137,7 +138,7 @@ def test_any_broker_has_a_topic_created_at_its_first_use(three_brokers: BrokerCl
 
 
 def retention_of(client: Any, topic: str) -> str | None:
-    """retention.ms of a topic, as this broker has it."""
+    """retention.ms of a topic, on this broker."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["retention.ms"]
     )
@@ -156,7 +157,8 @@ def test_any_broker_changes_settings_of_topics(three_brokers: BrokerCluster) -> 
 
 
 def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mortal_brokers: BrokerCluster) -> None:
-    """What only the dead one held waits for it; what had another replica in sync goes on; back, it is only a broker."""
+    """Partitions that only the dead broker had wait for it; those with another in-sync replica continue; when it is
+    back, it is not controller."""
     first = controller_of(mortal_brokers, 1)
     others = [broker for broker in mortal_brokers.brokers if broker != first]
     assert create(mortal_brokers, first, by_hand("alone", [first], [others[1]])) == 0
@@ -226,7 +228,8 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
 
 @pytest.mark.soak
 def test_a_thousand_partitions(mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Created, elected anew when the controller is killed, and deleted; how long each takes is printed."""
+    """Create them, elect leaders again when the controller is killed, and delete them; prints the duration of each
+    step."""
     first = controller_of(mortal_brokers, 1)
     second = next(broker for broker in mortal_brokers.brokers if broker != first)
     spread = [[1 + p % 3, 1 + (p + 1) % 3] for p in range(1000)]

@@ -34,7 +34,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 def test_c21_a_disk_is_full_or_fails(
     filling: ReplicatedCluster, history: History, topic: str, library: str, fault: str, whose: str
 ) -> None:
-    """Producers go on without that broker, which leads no more; it comes back without a restart."""
+    """Producers continue without that broker, which gives up its leadership; it comes back without a restart."""
     cluster = filling
     cluster.mend()
     controller = cluster.controller()

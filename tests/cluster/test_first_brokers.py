@@ -16,8 +16,8 @@ INTERNAL = "__transaction_state"
 
 
 def test_c26_internal_topics_wait_for_enough_brokers(zookeeper: str, tmp_path: Path, history: History) -> None:
-    """Transactional producers ask while there is one broker. Their topic is made when there are three, with as many
-    replicas: it would keep too few for ever."""
+    """Transactional producers start while there is one broker. Their topic is created when there are three, with as
+    many replicas: otherwise it would have too few for ever."""
     cluster = ReplicatedCluster(tmp_path, zookeeper)
     producers: dict[str, RecordingProducer] = {}
 

@@ -20,15 +20,16 @@ from oncelog_testing.history.recorder import History
 
 FETCHES = (Purpose.FETCH,)
 LARGE = 400_000
-"""Bytes of a record: a few of them fill whatever lies between a leader and a follower that does not read."""
+"""Bytes of a record: a few of them fill all buffers between a leader and a follower that does not read."""
 LARGE_RECORDS = 12
 
 
 def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """A leader sends followers what only it has, straight from its files; the network holds it. Then it is stopped,
-    and finds another leader when it goes on: it cuts off what is still on its way to them, and lives."""
+    """A leader sends followers records that only it has, straight from its files; the network delays them. Then it is
+    stopped, and finds another leader when it continues: it truncates the records that are still being sent, and
+    survives."""
     cluster = partitioned
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -49,7 +50,7 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
                 new = cluster.until_led(topic, but_by=leader).leader
                 write(cluster, history, place, new)
                 break
-        # That took longer, on a busy machine, than followers may be silent: nobody else was left to lead.
+        # On a busy machine that took longer than followers may be silent: no other replica could lead.
         network.let_pass(*ways)
         cluster.until_whole(topic)
     cluster.until(lambda: len(stored_batches(cluster, leader, place)) < written, "the old leader has cut its log")
@@ -72,8 +73,8 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 def test_c13_a_follower_comes_back_without_the_end_of_its_log(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """The machine of a follower in the ISR crashed, and with it the end of its log. It comes back before anybody has
-    missed it, and the leader dies: the follower must not lead, for it has not what the ISR has."""
+    """The machine of a follower in the ISR crashed, and with it the end of its log. It comes back before its absence is
+    noticed, and the leader dies: the follower must not lead, because it does not have all records of the ISR."""
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     assert cluster.until_led(topic).leader == 1, "the machine stopped the first leader"
@@ -93,12 +94,12 @@ def test_c13_a_follower_comes_back_without_the_end_of_its_log(
 
 
 def fetched(cluster: ReplicatedCluster, place: Place) -> bool:
-    """Whether broker 2 leads because it fetched again what it had lost, from broker 1 in its last moment."""
+    """Whether broker 2 leads because it fetched its lost records again, from broker 1 in its last moment."""
     return len(stored_batches(cluster, 2, place)) >= len(stored_batches(cluster, 3, place))
 
 
 def lose_the_end(data: Path, place: Place) -> None:
-    """As after a crash of the machine: half of the log was not on the disk, and another boot says so."""
+    """As after a crash of the machine: half of the log was not on the disk, and the boot id has changed."""
     (file,) = (data / str(place)).glob("*.log")
     os.truncate(file, file.stat().st_size // 2)
     trace = data / ".oncelog-session"

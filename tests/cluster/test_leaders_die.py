@@ -1,4 +1,4 @@
-"""Leaders that are killed while producers write: nothing acknowledged is lost, nothing is there twice."""
+"""Leaders that are killed while producers write: no acknowledged record is lost, none is duplicated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def test_c1_the_leader_is_killed_under_waiting_batches(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """The batches that wait for the followers are sent again: each is there once, and where it was acknowledged."""
+    """The batches that wait for the followers are sent again: each is there once, at its acknowledged offset."""
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:
@@ -37,8 +37,8 @@ def test_c1_the_leader_is_killed_under_waiting_batches(
 def test_how_long_producers_wait_for_the_next_leader(
     cluster: ReplicatedCluster, history: History, topic: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """From the kill of a leader to the next record that is acknowledged by all: on a quiet machine no more than the
-    session timeout and two seconds. Here it is told, and only that it ends is demanded."""
+    """The time from the kill of a leader to the next record that is acknowledged by all: on a quiet machine at most the
+    session timeout plus two seconds. The time is printed, and the test only requires that it ends."""
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     waits = []
@@ -65,8 +65,8 @@ def test_how_long_producers_wait_for_the_next_leader(
 def test_c16_leaders_change_again_and_again(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, changes: int
 ) -> None:
-    """With acks=1, so that each new leader finds others with records of their own: all but the acknowledged ones that
-    died with their leader are there, and the replicas are the same. Those with acks=all lose nothing."""
+    """With acks=1, so that each new leader finds others with records of their own: all records are there except
+    acknowledged ones that died with their leader, and the replicas are equal. Producers with acks=all lose nothing."""
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -76,7 +76,7 @@ def test_c16_leaders_change_again_and_again(
                 leader = cluster.until_led(topic).leader
                 write_alone(cluster, history, place, leader, b"alone/%d" % number)
                 cluster.kill(leader)
-                if number % 2:  # at once: it comes back before anybody knows that it was away
+                if number % 2:  # at once: it comes back before any broker has noticed
                     cluster.start(leader)
                 else:
                     cluster.until_led(topic, but_by=leader)
@@ -88,7 +88,7 @@ def test_c16_leaders_change_again_and_again(
 
 
 def write_alone(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
-    """With acks=1, which a leader that dies takes with it: what becomes of it is unknown, whatever it answers."""
+    """With acks=1, which a dying leader loses: the outcome is unknown, whatever it answers."""
     history.send(value.decode(), place, value)
     try:
         with cluster.client(leader) as client:

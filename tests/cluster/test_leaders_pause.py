@@ -19,7 +19,7 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
-"""Of the session timeout. What happens in the shorter ones depends on the machine: each outcome must be right."""
+"""Fractions of the session timeout. The effect of shorter ones depends on the machine: each outcome must be right."""
 
 
 @LIBRARIES
@@ -27,8 +27,8 @@ FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
 def test_c6_a_leader_of_the_past_answers_nothing_as_a_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
-    """It is stopped until another leads, finds a record for acks=1 in its socket when it goes on, and must refuse it:
-    its lease has ended, whether it has heard of its successor or not. Producers lose nothing meanwhile."""
+    """It is stopped until another broker leads, finds a record with acks=1 in its socket when it continues, and must
+    refuse it: its lease has ended, whether or not it knows its successor. Producers lose nothing meanwhile."""
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -63,7 +63,8 @@ def test_c6_a_leader_of_the_past_answers_nothing_as_a_leader(
 
 
 def test_c12_a_controller_of_the_past_changes_nothing(cluster: ReplicatedCluster, topic: str) -> None:
-    """It is stopped, another takes over, and when it goes on it finds a request to create a topic in its socket."""
+    """It is stopped, another one takes over, and when it continues it finds a request to create a topic in its
+    socket."""
     cluster.create_topic(f"{topic}-before", (1, 2, 3))
     old = cluster.controller()
     wanted = CreateTopicsRequest.CreatableTopic(

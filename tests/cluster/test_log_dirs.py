@@ -13,7 +13,7 @@ from oncelog.errors import KafkaError
 
 
 def test_each_broker_has_its_replicas_in_its_directory(cluster: ReplicatedCluster, topic: str) -> None:
-    """As many bytes everywhere, since replicas are the same; and nothing of a topic that is elsewhere."""
+    """All brokers report the same bytes, since replicas are equal; and none for topics on other brokers."""
     first, second, third = BROKERS
     cluster.create_topic(topic, (first, second), (second, third))
     client = Librdkafka(cluster.addresses)

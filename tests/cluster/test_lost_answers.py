@@ -1,4 +1,4 @@
-"""Answers of ZooKeeper to the controller's writes that are lost: what it wrote is done, and it cannot know."""
+"""Responses of ZooKeeper to the controller's writes that are lost: the writes are done, and it cannot know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
-"""Long enough for all but those that are killed to keep their sessions: elections are counted here."""
+"""Long enough for all live brokers to keep their sessions: elections are counted here."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def proxied(
 
 
 def lose_the_next_answer(proxy: CuttingProxy) -> None:
-    """To a multi, whoever's it is; its connection ends, too."""
+    """Lose the response to the next multi of any broker; its connection ends, too."""
     proxy.forget_cuts()
     proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=Direction.ANSWERS)
 
@@ -42,8 +42,8 @@ def lose_the_next_answer(proxy: CuttingProxy) -> None:
 def test_c11_answers_about_the_controllers_writes_are_lost(
     proxied: tuple[ReplicatedCluster, CuttingProxy], history: History, topic: str
 ) -> None:
-    """Of the creation of a topic, an election, a change of an ISR, a claim, and a deletion: each is done once, nothing
-    stays as it was half-way, and leader epochs grow by one."""
+    """The responses about the creation of a topic, an election, a change of an ISR, a claim, and a deletion: each is
+    done once, nothing stays incomplete, and leader epochs grow by one."""
     cluster, proxy = proxied
     place = Place(topic)
 
@@ -63,7 +63,7 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
             writer.until_more(5)
 
             lose_the_next_answer(proxy)
-            cluster.start(before.leader)  # it registers, and is let into the ISR
+            cluster.start(before.leader)  # it registers, and joins the ISR
             cluster.until_whole(topic)
             lose_the_next_answer(proxy)
             follower = next(node_id for node_id in (1, 2, 3) if node_id != after.leader)
@@ -89,7 +89,7 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
     done = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     def is_deleted() -> bool:
-        """Asked for again where nobody knows, as clients do: the answer that was lost may be to somebody else."""
+        """Repeat the request if the outcome is unknown, as clients do: the lost response may be that of another one."""
         answer = cluster.ask(request, ApiKey.DELETE_TOPICS, 4, cluster.controller())
         return {each.error_code for each in answer.responses} <= done
 

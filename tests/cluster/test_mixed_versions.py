@@ -1,4 +1,4 @@
-"""A cluster of two releases: played by brokers that are told to be of the release before, or of the next one."""
+"""A cluster of two releases: brokers that are told to behave like the previous release, or the next one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if release.exists():
         feature_levels.LOWEST = feature_levels.HIGHEST = 1
         feature_levels.supported = dict
 """
-"""What a broker is to say of itself stands in a file named after it."""
+"""The release that a broker announces is in a file named after it."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }
-"""A busy machine is not to look like the death of the old broker, which nobody has to agree with then. The test asks as
-a broker does."""
+"""A busy machine must not look like the death of the old broker, whose release would then no longer count. The test
+asks as a broker does."""
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
 
@@ -47,7 +47,8 @@ def test_releases_agree_on_what_all_know(
     history: History,
     topic: str,
 ) -> None:
-    """Level 1 with the old broker, 2 without it; one that knows nothing below 2 does not join while it is there."""
+    """Level 1 with the old broker, 2 without it; a broker that supports nothing below 2 does not join while the old one
+    is there."""
     (tmp_path / "sitecustomize.py").write_text(RELEASES)
     for node_id, release in zip(BROKERS, (BEFORE_LEVELS, NEXT, NEXT), strict=True):
         (tmp_path / f"release-of-{node_id}").write_text(release)
@@ -77,7 +78,7 @@ def write(producer: RecordingProducer, topic: str) -> None:
 
 
 def until_level(cluster: ReplicatedCluster, level: int) -> None:
-    """On each broker that is up, as it tells the others."""
+    """Wait until each live broker announces this level."""
     for node_id in cluster.up:
         cluster.until(lambda: level_of(cluster, node_id) == level, f"broker {node_id} is at level {level}")  # noqa: B023
 

@@ -1,4 +1,4 @@
-"""KIP-392 live: consumers that say their rack read from the follower there, and from others when that one is gone."""
+"""KIP-392 live: consumers that name their rack read from the follower there, and from others when that one is down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS, SIZE = 100, 1000
 TRANSACTIONS = 4
 """Before a broker is killed, and again after that."""
 ATTEMPTS = 5
-"""A replica that a busy machine keeps from fetching leaves the ISR, and nobody is sent to it until it is back."""
+"""A replica that a busy machine keeps from fetching leaves the ISR, and no reader is sent to it until it is back."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def follower_of(cluster: ReplicatedCluster, topic: str) -> int:
-    """One that follows, and is not the controller: who is killed should take nothing else along."""
+    """A follower that is not the controller: its death should affect nothing else."""
     part = cluster.until_led(topic)
     return next(node_id for node_id in part.replicas if node_id not in (part.leader, cluster.controller()))
 
@@ -130,7 +130,7 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(racks: ReplicatedCluster
 
 
 def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter[int]:
-    """From each broker, by a consumer near one of them that reads all records: as librdkafka counts them."""
+    """The bytes from each broker, for a consumer near one of them that reads all records: as librdkafka counts them."""
     received = Counter[int]()
 
     def note(statistics: str) -> None:
@@ -198,5 +198,5 @@ def _end(cluster: ReplicatedCluster, topic: str) -> int:
     with cluster.client(cluster.until_led(topic).leader) as leader:
         try:
             return leader.list_offset(topic, 0)[0]
-        except AssertionError:  # it leads no more
+        except AssertionError:  # it no longer leads
             return 0

@@ -1,4 +1,4 @@
-"""The network between brokers holds what they say, while ZooKeeper and the clients reach all of them."""
+"""The network delays traffic between brokers, while ZooKeeper and the clients reach all of them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 PRODUCE_VERSION = 9
 REPLICAS = (1, 2, 3)
 FROM_FOLLOWERS = ((2, 1), (3, 1))
-"""What followers ask of broker 1."""
+"""The purposes of followers' requests to broker 1."""
 FETCHES = (Purpose.FETCH,)
 IN_FLIGHT = 7
 LOOKS = 4
-"""Requests one after another, by which a broker has read what was sent on other connections before."""
+"""The number of sequential requests after which a broker has read everything sent earlier on other connections."""
 """More than the five batches of a producer that a log remembers: the oldest is recognised by its sequence alone."""
 
 
 class RawProducer:
-    """An idempotent producer that sends what it is told, one record to a batch."""
+    """An idempotent producer that sends exactly the given records, one per batch."""
 
     def __init__(self, history: History, place: Place, producer: ProducerIdAndEpoch) -> None:
         self._history = history
@@ -70,15 +70,15 @@ def lead_by_1(cluster: ReplicatedCluster, topic: str) -> Place:
 def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """The leader has batches that the followers have not. One of them is sent again, too old to be remembered: that it
-    is a duplicate is true of this leader's log only, which dies."""
+    """The leader has batches that the followers have not. One of them is sent again, too old to be remembered: only
+    this leader's log can tell that it is a duplicate, and the leader dies."""
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as first, cluster.client(1, 60) as again:
         producer = RawProducer(history, place, new_producer_id(first))
         producer.send(first, 0)
         assert producer.receive(first, 0) == 0
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        producer.send(first, 1)  # answers the fetches that wait at the leader; none comes after them
+        producer.send(first, 1)  # answers the waiting fetches at the leader; none comes after them
         cluster.until(lambda: len(stored_batches(cluster, 1, place)) == 2, "the leader has appended it")
         for sequence in range(2, IN_FLIGHT + 3):
             producer.send(first, sequence)
@@ -87,7 +87,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         )
         for sequence in (2, IN_FLIGHT + 2):
             producer.send(again, sequence)
-        for _ in range(LOOKS):  # what came before the first is handled before the last is answered
+        for _ in range(LOOKS):  # everything before the first is handled before the last is answered
             cluster.metadata(node_id=1)
         cluster.kill(1)
         for client in (first, again):
@@ -107,7 +107,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
 def test_c14_a_follower_is_cut_off_from_the_leader(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
-    """It leaves the ISR, the others go on; it comes back only with everything."""
+    """It leaves the ISR, the others continue; it comes back only with all records."""
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, place) as writer:
@@ -125,7 +125,8 @@ def test_c14_a_follower_is_cut_off_from_the_leader(
 def test_c15_a_leader_is_cut_off_from_its_followers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """It cannot acknowledge, nor show, what only it has, though it leads and reaches ZooKeeper and the controller."""
+    """It can neither acknowledge nor show records that only it has, though it leads and reaches ZooKeeper and the
+    controller."""
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as client, cluster.client(1, 60) as second:
         producer = RawProducer(history, place, new_producer_id(client))
@@ -150,7 +151,7 @@ def test_c15_a_leader_is_cut_off_from_its_followers(
 def test_c3_a_marker_that_only_the_leader_has(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
-    """The coordinator does not take it for written, and has it written by the next leader: the transaction after it is
+    """The coordinator does not consider it written, and sends it to the next leader: the following transaction is
     another one."""
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     transactional_id = until_coordinated_by(cluster, topic, but=1)

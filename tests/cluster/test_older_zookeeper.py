@@ -1,4 +1,4 @@
-"""ZooKeeper was put back from a backup while all brokers were down: leaders and producer ids are those of before."""
+"""ZooKeeper was restored from a backup while all brokers were down: leaders and producer ids are older."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connected(zookeeper: str) -> Iterator[KazooClient]:
 
 
 def write(cluster: ReplicatedCluster, history: History, name: str) -> None:
-    """A record for each partition, by a producer that nobody had before."""
+    """Write a record to each partition, with a new producer id."""
     producer = PRODUCERS["oncelog"](cluster.addresses, history, name)
     for place in PLACES:
         producer.send(place)
@@ -69,7 +69,7 @@ def test_s75_s77_e43_e44_no_replica_and_no_producer_takes_an_older_state_for_its
         for place in PLACES:
             assert cluster.part(*place).epoch > LOST_EPOCHS
         logged = "".join(broker.log.read_text() for broker in cluster.brokers.values())
-        assert "ids go on above those that the logs know" in logged
+        assert "ids continue above those that the logs know" in logged
         # The elected replica says so, or a follower with a newer log that asked before the elected one had its role.
         assert "asks for a higher one: the metadata store is older than the logs" in logged
         cluster.check_logs()

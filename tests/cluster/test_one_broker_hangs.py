@@ -1,7 +1,7 @@
-"""One of three brokers is stopped by SIGSTOP: it takes connections, and answers nothing (E54).
+"""One of three brokers is stopped by SIGSTOP: it accepts connections, and answers nothing (E54).
 
-Each leads a partition of its own, without other replicas. What clients do with the partitions of the others does not
-wait for it.
+Each leads a partition of its own, without other replicas. Requests for the partitions of the other brokers do not wait
+for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS = 2
 LIMIT_S = STEPS * HANGING_S + 4
 """Much less than the 10 s and 30 s after which connections and requests time out."""
 ACKNOWLEDGED_S = 5
-"""Long enough for two brokers to acknowledge what was sent, and less than the requests to the third may take."""
+"""Long enough for two brokers to acknowledge their records, and less than the timeout of requests to the third."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_e54_consumers_read_what_the_others_lead(cluster: ReplicatedCluster, pla
 def test_e54_records_without_keys_are_written_to_the_others(
     cluster: ReplicatedCluster, places: list[TopicPartition]
 ) -> None:
-    """More than buffer.memory holds, while the broker hangs."""
+    """The records exceed buffer.memory while the broker hangs."""
     options = {"buffer_memory": 2_000_000, "max_block_ms": 10_000, "delivery_timeout_ms": 60_000}
 
     async def main() -> None:

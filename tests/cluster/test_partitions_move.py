@@ -1,5 +1,5 @@
-"""Partitions that move to another broker while transactions run: clients see nothing of it, and nothing is lost. And
-`oncelog reassign`, which has them moved."""
+"""Partitions that move to another broker while transactions run: clients do not notice it, and nothing is lost. Also
+tests `oncelog reassign`, which moves them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "do not live", "no such brokers live")
-"""What a command says of a broker that a busy machine has taken its place from."""
+"""The error of a command when a broker has lost its session on a busy machine."""
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [
     ("oncelog", 8),
@@ -76,7 +76,7 @@ class Operator:
 
     def call_back(self, partitions: Iterable[TopicPartition]) -> None:
         async def cancel(admin: Admin) -> None:
-            """Those that an earlier attempt has called back are so."""
+            """Reassignments that an earlier attempt has cancelled count as cancelled."""
             moving = await admin.list_partition_reassignments(partitions)
             await admin.alter_partition_reassignments(dict.fromkeys(moving))
 
@@ -99,7 +99,7 @@ class Operator:
 
     @contextmanager
     def throttled(self, topic: str, node_id: int, bytes_per_second: int) -> Iterator[None]:
-        """This broker catches up with partitions of the topic so fast."""
+        """The rate at which this broker catches up with partitions of the topic."""
         self.configure(ConfigResource.topic(topic), FOLLOWER_REPLICAS, "*")
         broker = ConfigResource.broker(node_id)
         self.configure(broker, FOLLOWER_RATE, str(bytes_per_second))
@@ -132,7 +132,7 @@ class TransactionWriter(Background):
                 self._progress.notify_all()
 
     def until_more(self, transactions: int) -> None:
-        """Until so many more are committed than now."""
+        """Wait until so many more are committed than now."""
         goal = self._committed + transactions
         self.until(lambda: self._committed >= goal, f"{goal} transactions")
 
@@ -146,7 +146,7 @@ def operator(cluster: ReplicatedCluster) -> Operator:
 def test_c23_partitions_move_under_transactions_and_the_target_dies(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str, partitions: int
 ) -> None:
-    """Half of them are called back while the target is dead, the others arrive when it is there again."""
+    """Half of the moves are cancelled while the target is down, the others complete when it is back."""
     before = {index: (1, 2) if index % 2 else (2, 1) for index in range(partitions)}
     cluster.create_topic(topic, *before.values())
     places = [Place(topic, index) for index in before]
@@ -239,7 +239,7 @@ def test_who_was_away_deletes_what_others_hold_now(
 
 
 def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """A broker that was never in the cluster cannot have been given it, nor can anybody have taken it away."""
+    """A broker that was never in the cluster cannot have been assigned it, and nobody can have removed it."""
     cluster.create_topic(topic, (1, 2))
     newcomer = cluster._broker(tmp_path, 4, {})
     copytree(cluster.brokers[1].data / f"{topic}-0", newcomer.data / f"{topic}-0")
@@ -257,7 +257,7 @@ def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic:
 
 @pytest.fixture
 def reassign(cluster: ReplicatedCluster) -> Oncelog:
-    """Run a command of it, in this process. `code` is the exit code that is expected."""
+    """Run a subcommand of it, in this process. `code` is the exit code that is expected."""
 
     def run(*arguments: str, stdin: str = "", code: int = 0) -> Result:
         environment = {"ONCELOG_BOOTSTRAP_SERVER": cluster.addresses}
@@ -300,7 +300,8 @@ def test_there_and_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: st
 
 
 def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
-    """A byte a second, beyond the first answer, which does not hold everything: it takes until it is called back."""
+    """One byte per second, beyond the first response, which does not have everything: the move takes until it is
+    cancelled."""
     cluster.create_topic(topic, (1, 2))
     client = Librdkafka(cluster.addresses)
     for _ in range(3):
@@ -322,6 +323,6 @@ def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign:
 
 
 def settings(cluster: ReplicatedCluster, topic: str) -> dict[str, str]:
-    """What the topic's own settings say of throttles."""
+    """The throttle settings of the topic itself."""
     done = CliRunner().invoke(cli, ["topics", "describe", topic, "--output", "json", "-b", cluster.addresses])
     return {key: value for key, value in json.loads(done.stdout)[0]["configs"].items() if "throttled" in key}

@@ -18,7 +18,7 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SIZE_MB, MENDED_MB = 12, 24
-"""What a broker with some small topics needs is a part of the first; memory that nobody fills is not used."""
+"""A broker with some small topics needs a part of the first; unused memory is not allocated."""
 
 
 class MemoryDisk:
@@ -54,7 +54,7 @@ class MemoryDisk:
         self._mount_again(MENDED_MB)
 
     def mend(self) -> None:
-        """As it was in the beginning."""
+        """Restore the original state."""
         (self.path / "ballast").unlink(missing_ok=True)
         self._mount_again(SIZE_MB)
 
@@ -83,7 +83,8 @@ def test_c21_a_file_system_is_full(
     whose: str,
     library: str,
 ) -> None:
-    """Of the controller, which follows or leads: producers go on, and it comes back when there is room again."""
+    """The disk of the controller, which follows or leads: producers continue, and it comes back when there is space
+    again."""
     cluster, disks = on_small_disks
     cluster.mend()
     controller = cluster.controller()

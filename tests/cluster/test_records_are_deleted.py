@@ -1,4 +1,4 @@
-"""DeleteRecords in a cluster: what it said to be gone is gone, whoever leads next and whatever was killed."""
+"""DeleteRecords in a cluster: deleted records stay deleted, whichever broker leads next and whichever was killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def earliest(cluster: ReplicatedCluster, topic: str) -> int:
 
 
 def delete(cluster: ReplicatedCluster, topic: str, offset: int) -> int:
-    """Until whoever leads says that it is done; the low watermark."""
+    """Repeat until the leader confirms the deletion; returns the low watermark."""
 
     def is_done() -> DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult | None:
         with cluster.client(cluster.until_led(topic).leader, timeout=70) as leader:
@@ -73,7 +73,7 @@ def test_what_was_deleted_stays_so_when_all_are_killed(cluster: ReplicatedCluste
 
 
 def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: ReplicatedCluster, topic: str) -> None:
-    """It may lead until then, so that what it holds is not gone."""
+    """It may lead until then, so its records are not deleted yet."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     leader = cluster.until_led(topic).leader

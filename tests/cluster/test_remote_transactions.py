@@ -1,5 +1,5 @@
 """Transactions whose coordinator and partitions are on different brokers: verification, registration and markers over
-the wire, whoever dies meanwhile. One replica of everything, so that nothing else moves."""
+the network, while brokers die. One replica of each partition, so that nothing else moves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stage:
         )
 
     def end_until_done(self, commits: bool = True, *, asking: Any) -> None:
-        """Sent again, as a client does whose answer is lost, until the transaction is complete."""
+        """Repeat the request, as a client does whose response is lost, until the transaction is complete."""
         eventually(lambda: self.txn.end(commits, asking=asking) == 0, "the transaction is complete")
 
 
@@ -82,7 +82,7 @@ def test_s37_offsets_of_a_group_that_another_broker_coordinates(
         txn.client = groups
         codes: list[int] = []
 
-        def is_answered() -> bool:  # not by one that is not sure of its place, which a busy machine may bring about
+        def is_answered() -> bool:  # not by a broker with a doubtful session, which a busy machine may cause
             codes.append(txn.commit_offset(group, topic, offset, version=5 if is_v2 else 3))
             return not ErrorCode.of(codes[-1]).retriable
 
@@ -103,7 +103,7 @@ def test_s37_offsets_of_a_group_that_another_broker_coordinates(
 
 
 def test_e2_a_record_that_comes_when_its_transaction_has_ended(three_brokers: BrokerCluster, topic: str) -> None:
-    """The leader asks the coordinator, on another broker, and is told that the partition is in no transaction."""
+    """The leader asks the coordinator, on another broker, and learns that the partition is in no transaction."""
     stage = Stage(three_brokers, topic, is_v2=False)
     txn, where = stage.txn, stage.elsewhere
     txn.take_over()
@@ -117,7 +117,7 @@ def test_e2_a_record_that_comes_when_its_transaction_has_ended(three_brokers: Br
 
 @BOTH
 def test_e3_a_marker_between_question_and_append(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
-    """The coordinator is stopped while it is asked, and somebody ends the transaction at the leader."""
+    """The coordinator is stopped while it is asked, and a client ends the transaction at the leader."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, where = stage.txn, stage.elsewhere
     producer = txn.take_over()
@@ -164,7 +164,7 @@ def test_e7_a_leader_dies_before_its_markers(three_brokers: BrokerCluster, topic
 
 @BOTH
 def test_e20_the_coordinator_dies_when_it_has_decided(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
-    """It finds the decision in its log, and has the markers written that are missing."""
+    """It finds the decision in its log, and sends the missing markers."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, away = stage.txn, stage.leaders[stage.elsewhere]
     producer = txn.take_over()

@@ -1,4 +1,5 @@
-"""Three broker processes on a real ZooKeeper, three replicas of everything: what is acknowledged stays, whoever dies.
+"""Three broker processes on a real ZooKeeper, three replicas of each partition: acknowledged records remain, whichever
+broker dies.
 
 Producers are librdkafka's, idempotent and with acks=all; the logs of the brokers are compared byte by byte.
 """
@@ -109,7 +110,7 @@ def is_out(cluster: BrokerCluster, topic: str, asked: int, broker: int) -> bool:
 
 
 def logs_of(cluster: BrokerCluster, topic: str) -> list[dict[str, dict[str, bytes]]]:
-    """Of each broker: the bytes of each log, by segment. One without records has none."""
+    """For each broker, the bytes of each log, by segment. A log without records has none."""
     return [
         {
             log.name: {file.name: file.read_bytes() for file in sorted(log.glob("*.log"))}
@@ -125,7 +126,7 @@ def the_same_everywhere(cluster: BrokerCluster, topic: str) -> bool:
 
 
 def end_of(consumer: Consumer, part: TopicPartition) -> int:
-    """Up to where it is shown. Who has just begun to lead says for a while that it does not know (KIP-207)."""
+    """Up to where it is shown. A new leader reports for a while that it does not know (KIP-207)."""
 
     def ask() -> tuple[int, int] | None:
         try:
@@ -139,7 +140,7 @@ def end_of(consumer: Consumer, part: TopicPartition) -> int:
 
 
 def read(cluster: BrokerCluster, topic: str) -> dict[tuple[int, int], int]:
-    """(partition, offset) -> number, of all that consumers are shown."""
+    """(partition, offset) -> number, for all records that consumers see."""
     consumer = consumer_of(cluster, "read_uncommitted")
     try:
         parts = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
@@ -157,7 +158,7 @@ def read(cluster: BrokerCluster, topic: str) -> dict[tuple[int, int], int]:
 
 
 def check(cluster: BrokerCluster, writer: Writer) -> None:
-    """Nothing acknowledged is lost or moved, nothing is there twice, and the replicas are the same to the byte."""
+    """No acknowledged record is lost or moved, none is duplicated, and the replicas are equal to the byte."""
     writer.stop()
     eventually(lambda: the_same_everywhere(cluster, writer.topic), "the replicas are the same")
     found = read(cluster, writer.topic)
@@ -228,7 +229,7 @@ def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
         {
             "bootstrap.servers": cluster.addresses,
             "group.id": "committed",
-            "enable.auto.commit": False,  # there is no group coordinator before all brokers are there
+            "enable.auto.commit": False,  # no group coordinator exists before all brokers are up
             "isolation.level": isolation,
             "log_level": 0,
         }
@@ -236,7 +237,7 @@ def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
 
 
 def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
-    """What a read_committed reader is shown of partition 0, in order, up to and with `until`."""
+    """The records of partition 0 that a read_committed reader sees, in order, up to and including `until`."""
     consumer = consumer_of(cluster, "read_committed")
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

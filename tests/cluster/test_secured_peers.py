@@ -82,7 +82,7 @@ def test_what_brokers_do_together_goes_on(
 
 
 async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster, directory: Path) -> None:
-    """Clients log in nowhere here. What brokers ask of each other they may because of who they are."""
+    """Clients log in nowhere here. Brokers may send requests to each other because of their identity."""
     everything = [(kind, "*", AclOperation.ALL) for kind in (ResourceType.TOPIC, ResourceType.GROUP)]
     everything.append((ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL))
     everything += [
@@ -103,7 +103,7 @@ async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster,
 
 
 def acls_known_to(secured: ReplicatedCluster, node_id: int) -> int:
-    """None as long as it knows nobody who may ask."""
+    """None as long as no authorized principal is known."""
     request = DescribeAclsRequest(
         resource_type_filter=ResourceType.ANY,
         resource_name_filter=None,
@@ -150,7 +150,7 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
 
 
 def test_what_the_cluster_knows_strangers_cannot_change(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """A stranger who reaches ZooKeeper by another port."""
+    """A stranger who reaches ZooKeeper through another port."""
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic)
     client = KazooClient(secured.zookeeper, timeout=60)

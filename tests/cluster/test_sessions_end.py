@@ -27,7 +27,7 @@ INTERNAL_PARTITIONS = 50
 def test_c27_sessions_are_ended_from_outside(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, times: int
 ) -> None:
-    """A broker registers anew each time; that it was never away for long changes nothing about what it leads."""
+    """A broker registers again each time; although its absences are short, it loses leadership."""
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:
@@ -49,8 +49,8 @@ def test_c27_sessions_are_ended_from_outside(
 def test_c9_the_ensemble_is_away(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
-    """For half of a session: the gate shuts perhaps, and opens again in the same epochs. For three: all sessions are
-    over, all brokers register anew, and go on."""
+    """For half of a session: the gate shuts perhaps, and opens again in the same epochs. With three brokers: all
+    sessions are over, all brokers register again, and continue."""
     ensemble = zookeeper_factory()
     with ReplicatedCluster(tmp_path, ensemble.connect_string) as cluster:
         cluster.create_topic("topic", (1, 2, 3))
@@ -76,7 +76,8 @@ def test_c9_the_ensemble_is_away(
 def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
-    """Their sessions are not over when it goes on: each broker ends the one of its predecessor, and takes its place."""
+    """Their sessions are still open when it continues: each broker ends its predecessor's session, and takes its
+    place."""
     ensemble = zookeeper_factory()
     settings = {"zookeeper.connection.timeout.ms": "60000"}
     with ReplicatedCluster(tmp_path, ensemble.connect_string, settings) as cluster:
@@ -98,8 +99,8 @@ def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
 def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
     zookeeper: str, tmp_path: Path, history: History
 ) -> None:
-    """Fifty coordinators move to brokers of which one loses its session in that moment: each of them is loaded
-    somewhere in the end, and knows its transactional ids."""
+    """Fifty coordinators move to brokers of which one loses its session at that moment: each of them is loaded
+    somewhere in the end, with its transactional ids."""
     settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
     with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
         cluster.coordinator("any")

@@ -1,4 +1,4 @@
-"""The soak, some seconds of it: that it runs, that a seed repeats its faults, that it finds what is wrong."""
+"""The soak, for some seconds: it runs, a seed repeats its faults, and it finds errors."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def patient_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    """A broker that dies keeps its place for a long time: who comes back soon was never missed."""
+    """A broker that dies keeps its registration for a long time: if it comes back soon, its absence is not noticed."""
     settings = {"zookeeper.session.timeout.ms": "20000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("patient"), chroots(), settings) as cluster:
         yield cluster
@@ -33,7 +33,7 @@ def test_c19_a_topic_is_made_anew_while_a_broker_is_down(
     patient_cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
     """The broker still has the log of the old one, longer than that of the new one. It is set aside, never served and
-    never fetched from; the new one has only what was written to it."""
+    never fetched from; the new topic has only its own records."""
     cluster, place = patient_cluster, Place(topic)
     cluster.mend()
     cluster.create_topic(topic, (1, 2, 3))

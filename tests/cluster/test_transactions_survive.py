@@ -17,7 +17,7 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 CLINGS_TO_COORDINATORS = {"librdkafka"}
-"""2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
+"""2.16 waits for ever for a group's coordinator that it knew before, when that broker has died and is no longer in the
 metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again (see `clinging`)."""
 POINTS = ("prepare-logged", "reply-sent", "marker-sent", "marker-written", "complete-logged")
 SOAK = pytest.mark.soak
@@ -62,7 +62,7 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
     point: str,
     commits: bool,
 ) -> None:
-    """All or nothing, as the producer is told, and the id is free for the next transaction."""
+    """All or nothing, as the producer was told, and the id can begin the next transaction."""
     asking.mend()
     asking.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
@@ -89,8 +89,8 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
 def test_c5_what_coordinators_know_survives_all_of_them(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """All are killed before any high watermark was written to a checkpoint: the new leaders begin with one of 0, and
-    load everything all the same. No committed offset goes back, no transactional id gets a producer id of another."""
+    """All are killed before any high watermark was checkpointed: the new leaders begin with one of 0, and load
+    everything nevertheless. No committed offset goes back, no transactional id gets a producer id of another."""
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     names = [f"{topic}-{number}" for number in range(6)]
@@ -130,7 +130,7 @@ def initialised(cluster: ReplicatedCluster, name: str):  # type: ignore[no-untyp
 
 
 def committed(cluster: ReplicatedCluster, group: str, topic: str) -> int:
-    """The committed offset of partition 0; 0 where there is none, or no coordinator that says so."""
+    """The committed offset of partition 0; 0 if there is none, or no coordinator answers."""
     with cluster.client(cluster.coordinator(group, CoordinatorType.GROUP)) as client:
         code, offset = committed_offset(client, group, topic, stable=True)
     return 0 if code else max(offset, 0)

@@ -1,6 +1,6 @@
 """Two-phase commit over three brokers: coordinators are killed between prepare and complete, and as it ends (S120).
 
-Between the two steps the application has no process at all, as after kill -9: only what it has stored goes on.
+Between the two steps the application has no process at all, as after kill -9: only its stored data remain.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_s120_coordinators_die_between_prepare_and_complete_and_while_it_ends(
 
     dead = asking.coordinator(topic)
     asking.kill(dead)
-    asking.coordinator(topic, but=dead)  # another broker has loaded what was prepared
+    asking.coordinator(topic, but=dead)  # another broker has loaded the prepared transaction
     zombie = PreparedTransaction(*prepared)
     asking.start(dead)
     asking.mend()
@@ -100,7 +100,8 @@ def test_s120_coordinators_die_between_prepare_and_complete_and_while_it_ends(
 
 
 def has_content(cluster: ReplicatedCluster, topic: str, index: int, expected: list[str]) -> bool:
-    """What the leader of a partition holds; a marker that is written twice, for another coordinator, counts once."""
+    """Check the records of a partition's leader; a marker that is written twice, for another coordinator, counts
+    once."""
     with cluster.client(cluster.until_led(topic, index).leader) as client:
         found = content(client, topic, index)
     return list(dict.fromkeys(found)) == expected

@@ -1,7 +1,8 @@
-"""Every kind of wrong start, on real processes: it is refused with a sentence, or made right and said; never silent.
+"""Every kind of wrong start, on real processes: it is refused with a message, or corrected with a message; never
+silent.
 
-Each mistake is made, then put right. Then everything that was acknowledged is there, at its offset, and the broker
-takes more. That two brokers have one address is in another file.
+Each mistake is made, then put right. Then every acknowledged record is there, at its offset, and the broker accepts
+more. Two brokers with one address are tested in another file.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Scene(NamedTuple):
-    """A broker that has stopped, with what it had before."""
+    """A broker that has stopped, with its earlier state."""
 
     broker: TwoDisks
     older: Path
-    """Its directories as they were when half of the records were there."""
+    """Its directories at the time when half of the records were written."""
     foreign: Path
     """A directory of another broker, of another cluster."""
     ledger: Ledger
@@ -56,7 +57,7 @@ class Scene(NamedTuple):
         self.broker.process.stop()
 
     def goes_on(self) -> None:
-        """It runs, has everything, and takes more."""
+        """It runs, has all records, and accepts more."""
         self.ledger.check()
         self.ledger.write()
         self.ledger.check()
@@ -87,7 +88,7 @@ def with_a_past(process: BrokerProcess, directory: Path) -> Scene:
 
 def alone_at(directory: Path) -> BrokerProcess:
     process = BrokerProcess(directory / "log", SETTINGS)
-    process.settings.pop("zookeeper.connect", None)  # whatever the other tests have
+    process.settings.pop("zookeeper.connect", None)  # whichever settings the other tests have
     return process
 
 
@@ -135,12 +136,12 @@ def test_s70_alone_with_its_disks_swapped(alone: Scene) -> None:
 def test_s72_e41_alone_without_its_store(alone: Scene) -> None:
     (alone.broker.a / "metadata.db").unlink()
     alone.is_right()
-    assert "the metadata store of this broker is not there" in alone.broker.said()
+    assert "the metadata store of this broker is missing" in alone.broker.said()
 
 
 def test_s71_alone_with_an_older_store(alone: Scene) -> None:
     shutil.copy(alone.older / "a" / "metadata.db", alone.broker.a)
-    alone.ledger.is_idempotent = False  # whether producer ids come back is another matter
+    alone.ledger.is_idempotent = False  # whether producer ids are reused is tested elsewhere
     alone.is_right()
     assert "is older than" in alone.broker.said()
 
@@ -161,7 +162,7 @@ def test_s70_alone_with_a_directory_missing(alone: Scene, which: str) -> None:
     other, missing = (alone.broker.b, alone.broker.a) if which == "a" else (alone.broker.a, alone.broker.b)
     alone.notes_where_it_is()
     refusal = alone.broker.refused(other)
-    assert f"{missing} was a data directory of this broker; log.dirs does not have it any more" in refusal
+    assert f"{missing} was a data directory of this broker; log.dirs no longer lists it" in refusal
     assert not (alone.broker.b / "metadata.db").exists()
     alone.is_right()
 
@@ -222,7 +223,7 @@ def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> Non
     with kazoo(zookeeper) as client:
         client.create("/cluster/id", b'{"version":"1","id":"another"}', makepath=True)
     alone.broker.process.settings["zookeeper.connect"] = zookeeper
-    assert "to another: give it another data directory" in alone.broker.refused()
+    assert "to another: configure another data directory" in alone.broker.refused()
     with kazoo(zookeeper) as client:
         assert client.get_children("/") == ["cluster"], "nothing was changed there"
     del alone.broker.process.settings["zookeeper.connect"]
@@ -230,7 +231,7 @@ def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> Non
 
 
 def test_s70_e41_alone_and_moved_to_zookeeper(alone: Scene, zookeeper: str) -> None:
-    """No mistake: it takes everything with it. And back it does not go by mistake."""
+    """This is no mistake: it keeps everything. But it does not move back by mistake."""
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
     alone.broker.process.stop()
@@ -259,7 +260,9 @@ def test_s70_e40_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> 
     right = settings["zookeeper.connect"]
     settings["zookeeper.connect"] = zookeeper
     refusal = member.broker.refused()
-    assert f"with metadata in ZooKeeper at {right}, but the ZooKeeper at {zookeeper} knows nothing of it" in refusal
+    assert (
+        f"with metadata in ZooKeeper at {right}, but the ZooKeeper at {zookeeper} does not have its metadata" in refusal
+    )
     with kazoo(zookeeper) as client:
         assert client.get_children("/") == [], "nothing was made there"
     settings["zookeeper.connect"] = right
@@ -301,7 +304,8 @@ def test_s70_a_member_in_another_order_and_with_a_new_disk(member: Scene) -> Non
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_a_member_with_a_directory_lost(member: Scene, how: str) -> None:
-    """What may have been there stays offline, also at the start after that, and is there when the directory is back."""
+    """Partitions that may have been in it stay offline, also at the next start, and are back when the directory is
+    back."""
     lost = member.broker.b
     gone = {int(path.name.rpartition("-")[2]) for path in lost.glob(f"{TOPIC}-*")}
     with member.broker.replaced(lost, None):
@@ -317,7 +321,7 @@ def test_s73_a_member_with_a_directory_lost(member: Scene, how: str) -> None:
 
 
 def served(client: RawClient) -> set[int]:
-    """The partitions of the topic whose end the broker tells."""
+    """The partitions of the topic for which the broker reports an end."""
     found = set()
     for partition in range(PARTITIONS):
         with suppress(AssertionError):
@@ -327,7 +331,7 @@ def served(client: RawClient) -> set[int]:
 
 
 def test_s73_a_member_with_directories_older(member: Scene) -> None:
-    """Nobody else has the records."""
+    """No other broker has the records."""
     for broken in ((member.broker.b,), (member.broker.a, member.broker.b)):
         with ExitStack() as copies:
             for each in broken:
@@ -361,7 +365,7 @@ def test_two_members_with_one_directory_or_one_id(member: Scene) -> None:
 
 
 class Three(NamedTuple):
-    """All are up, and have everything."""
+    """Three brokers that are up, and have all records."""
 
     cluster: ReplicatedCluster
     brokers: dict[int, TwoDisks]
@@ -376,14 +380,14 @@ class Three(NamedTuple):
         self.cluster.kill(1)
 
     def others_go_on(self) -> None:
-        """They have all that was acknowledged, and take more."""
+        """They have every acknowledged record, and accept more."""
         for partition in range(PARTITIONS):
             self.cluster.until_led(TOPIC, partition, but_by=1)
         self.ledger.check()
         self.ledger.write()
 
     def is_right(self, *directories: Path) -> None:
-        """The broker comes back, all replicas hold the same, and records are read where it leads."""
+        """The broker comes back, all replicas are equal, and records are readable where it leads."""
         self.first.start(*directories)
         self.is_whole()
 
@@ -397,7 +401,7 @@ class Three(NamedTuple):
         self.ledger.check()
 
     def stored(self, node_id: int) -> tuple[object, ...]:
-        """What a broker has of the topic on its disks."""
+        """The records of the topic on a broker's disks."""
         places = [each for place in self.directories(node_id) for each in place.glob(f"{TOPIC}-?")]
         return tuple(digests(batches_in(place)) for place in sorted(places, key=lambda place: place.name))
 
@@ -430,7 +434,7 @@ def test_s70_e40_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) 
     three.kill()
     settings = three.first.process.settings
     right, settings["zookeeper.connect"] = settings["zookeeper.connect"], zookeeper
-    assert f"the ZooKeeper at {zookeeper} knows nothing of it" in three.first.refused()
+    assert f"the ZooKeeper at {zookeeper} does not have its metadata" in three.first.refused()
     three.others_go_on()
     settings["zookeeper.connect"] = right
     three.is_right()
@@ -459,7 +463,7 @@ def test_s70_one_of_three_with_its_disks_swapped_and_in_another_order(three: Thr
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
-    """It has everything again from the others."""
+    """It fetches everything again from the others."""
     three.kill()
     lost = three.first.b
     aside = lost.with_name("lost")
@@ -485,7 +489,7 @@ def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
 
 
 def test_s73_e42_one_of_three_with_directories_older(three: Three) -> None:
-    """All of them go down, and the one with the older state comes first."""
+    """All of them go down, and the one with the older state starts first."""
     three.kill()
     older = three.first.save("older")
     three.is_right()
@@ -545,7 +549,7 @@ def test_s70_e40_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: 
 
 
 class Backups:
-    """The data of a ZooKeeper of the test's own, while nobody uses it."""
+    """The data of a separate ZooKeeper, while it is stopped."""
 
     def __init__(self, ensemble: Ensemble, place: Path) -> None:
         self._ensemble = ensemble
@@ -590,13 +594,13 @@ def test_s70_a_member_with_an_older_zookeeper(backups: Backups, tmp_path: Path) 
     process.stop()
     backups.put_back("older")
     process.settings["start.accept"] = accepted_by(broker.refused())
-    ledger.is_idempotent = False  # whether producer ids come back is another matter
+    ledger.is_idempotent = False  # whether producer ids are reused is tested elsewhere
     member.is_right()
     process.kill()
 
 
 def test_s70_three_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
-    """None of them starts, whatever the others do; with the newest one put back all of them have everything."""
+    """None of them starts; when the newest state is restored, all of them have all records."""
     cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
     brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}
     ledger = Ledger(lambda: cluster.addresses)

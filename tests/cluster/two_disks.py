@@ -1,4 +1,5 @@
-"""A broker with two data directories, which tests take away, exchange and put back; and what must be in its topic."""
+"""A broker with two data directories, which tests remove, exchange and restore; and the required records of its
+topic."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ T = TypeVar("T")
 
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 4
-"""So that each data directory has some of them."""
+"""Enough that each data directory has some of them."""
 OLD_MS: Final = 1_600_000_000_000
 """The time of all records: by the default settings each would be deleted at once."""
 SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
 class TwoDisks:
-    """One broker. Its log is beside its directories."""
+    """One broker with two data directories. Its log is next to its directories."""
 
     def __init__(self, process: BrokerProcess, directory: Path) -> None:
         self.process = process
@@ -35,7 +36,7 @@ class TwoDisks:
         self.use(self.a, self.b)
 
     def use(self, *directories: Path) -> BrokerProcess:
-        """What `log.dirs` is from now on."""
+        """The value of `log.dirs` from now on."""
         self.process.data = Path(",".join(map(str, directories)))
         return self.process
 
@@ -49,7 +50,7 @@ class TwoDisks:
         self.use(*directories)
         with pytest.raises(AssertionError, match="the broker ended"):
             self.process.start()
-        self.process.kill()  # it has ended; its pipe has not
+        self.process.kill()  # the process has ended, its pipe has not
         assert content(directories) == before
         return self.process.log.read_text().rpartition("cannot start: ")[2]
 
@@ -77,7 +78,8 @@ class TwoDisks:
 
 
 def content(directories: Iterable[Path]) -> dict[Path, bytes]:
-    """Of all files but the lock, which names its holder, and the store's -shm, which is no data."""
+    """The contents of all files except the lock, which names its holder, and the store's -shm, which contains no
+    data."""
     files = [path for each in directories for path in each.rglob("*") if path.is_file()]
     return {path: path.read_bytes() for path in files if path.name != ".lock" and not path.name.endswith("-shm")}
 
@@ -90,12 +92,12 @@ def swap(first: Path, second: Path) -> None:
 
 
 def accepted_by(refusal: str) -> str:
-    """What the message says that `start.accept` must be; of several, all."""
+    """The value of `start.accept` that the message names; of several, all."""
     return re.findall(r"start\.accept=([a-z0-9:,-]+)", refusal)[-1]
 
 
 class Ledger:
-    """What was acknowledged, by partition."""
+    """The acknowledged records, by partition."""
 
     def __init__(self, addresses: Callable[[], str]) -> None:
         self._addresses = addresses
@@ -112,7 +114,7 @@ class Ledger:
         self._run(create())
 
     def write(self) -> None:
-        """One more record into each partition."""
+        """Write one more record into each partition."""
 
         async def write() -> None:
             async with Producer(self._addresses(), acks="all", enable_idempotence=self.is_idempotent) as producer:
@@ -125,7 +127,7 @@ class Ledger:
         self._run(write())
 
     def check(self) -> None:
-        """Everything that was acknowledged is there, at its offset, and nothing else."""
+        """Every acknowledged record is there, at its offset, and no other record."""
 
         async def read() -> dict[int, list[bytes]]:
             found: dict[int, list[bytes]] = {partition: [] for partition in self.acknowledged}

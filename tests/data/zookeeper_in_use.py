@@ -1,4 +1,4 @@
-"""Run by tests/unit/test_zookeeper_marks.py, without ZooKeeper: one test says what it needs, the other does not."""
+"""Run by tests/unit/test_zookeeper_marks.py, without ZooKeeper: one test declares what it needs, the other does not."""
 
 from __future__ import annotations
 

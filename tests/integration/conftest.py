@@ -1,11 +1,11 @@
 """Fixtures of the tests that need a live broker process.
 
-`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another broker that is up already, Apache Kafka
-for one: what they demand is Kafka's behaviour, not ours.
+`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another running broker, such as Apache Kafka:
+they test Kafka's behaviour, not ours.
 
-`ONCELOG_TEST_BROKERS=3` runs them against three brokers that keep three replicas of everything.
+`ONCELOG_TEST_BROKERS=3` runs them against three brokers that keep three replicas of each partition.
 
-`ONCELOG_TEST_METADATA=zookeeper` has all brokers keep their metadata in ZooKeeper: what they do is the same.
+`ONCELOG_TEST_METADATA=zookeeper` makes all brokers keep their metadata in ZooKeeper: their behaviour is the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def all_in_zookeeper(request: pytest.FixtureRequest) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its brokers have logged."""
+    """A failed test shows the log lines of its brokers."""
     report = yield
     if report.failed:
         for broker in BrokerProcess.started:
@@ -127,7 +127,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
 
 @pytest.fixture
 def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
-    """In memory, where there is room: who measures waits beside other tests would measure what those do to the disk."""
+    """In memory, if possible: a test that measures waits would also measure the effect of other tests on the disk."""
     try:
         has_room = shutil.disk_usage(MEMORY_DISK).free >= MEMORY_DISK_ROOM
     except OSError:
@@ -172,9 +172,10 @@ Partition.append = append_where_enough_are_in_sync
 
 @pytest.fixture
 def too_few_in_sync(tmp_path: Path, sabotage: Callable[[str], None]) -> Callable[[str, bool], None]:
-    """`too_few_in_sync(topic, True)`: as if it had followers, and too few were in sync, until it is called with False.
+    """`too_few_in_sync(topic, True)`: behave as if the topic had followers, and too few were in sync, until it is
+    called with False.
 
-    For brokers that this test starts. One broker alone never has too few: no more are needed than there are.
+    For brokers that this test starts. A single broker never has too few: no more are needed than exist.
     """
     directory = tmp_path / "too-few-in-sync"
     directory.mkdir()

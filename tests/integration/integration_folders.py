@@ -1,6 +1,6 @@
 """To import it makes the modules of clients/, programs/ and cases/ importable by their names alone.
 
-Whatever has tests/integration on its path imports it first: a conftest.py, or the package of a long program.
+Every program with tests/integration on its path imports it first: a conftest.py, or the package of a long program.
 """
 
 from __future__ import annotations

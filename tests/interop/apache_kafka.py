@@ -1,6 +1,6 @@
 """Apache Kafka itself: one node that is broker and controller (KRaft), on loopback, with a small heap.
 
-A JVM's memory is dear, so there is one process at a time per fixture, started by us and stopped by its own pid.
+A JVM needs much memory, so one process runs at a time per fixture, started by us and stopped by its own pid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ApacheKafka:
         *,
         has_logins: bool = False,
     ) -> None:
-        """`has_logins`: it has a listener SASL_PLAINTEXT beside, at `sasl_port`."""
+        """`has_logins`: it also has a listener SASL_PLAINTEXT, at `sasl_port`."""
         need("java")
         self._has_logins = has_logins
         self.sasl_port = 0
@@ -81,7 +81,8 @@ class ApacheKafka:
         return self._process.pid
 
     def tool(self, name: str, arguments: Sequence[str]) -> str:
-        """What one of Kafka's command-line tools prints; `name` is its class. Raises AssertionError where it fails."""
+        """The output of one of Kafka's command-line tools; `name` is its class. Raises AssertionError where it
+        fails."""
         options = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *QUIET)
         result = subprocess.run(
             ["java", *options, "-cp", self._class_path, name, *arguments], capture_output=True, text=True, check=False

@@ -1,4 +1,5 @@
-"""What the Streams applications of `streams_app.py` are given, and whether each count and copy of it is exact."""
+"""The input of the Streams applications of `streams_app.py`, and the check that each of their counts and copies is
+exact."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class LineWriter:
 
 
 class Reader:
-    """Reads what is committed, from the beginning, of all partitions of a topic."""
+    """Reads committed records, from the beginning, of all partitions of a topic."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.read: Copies = defaultdict(list)

@@ -1,4 +1,5 @@
-"""A history to compare brokers by: topics of every kind, written to Apache Kafka, and what a broker serves of them."""
+"""A history for comparing brokers: topics of every kind, written to Apache Kafka, and the responses of a broker that
+serves them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ GROUP: Final = "a group of the history"
 PARTITIONS: Final = 3
 WEEK_MS: Final = "604800000"
 SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "200", "log.initial.task.delay.ms": "500"}
-"""Of the Apache Kafka that it is written to: by default a kill loses what DeleteRecords did in the last minute."""
+"""Settings of the Apache Kafka to which it is written: by default a kill loses what DeleteRecords did in the last
+minute."""
 TINY_SEGMENTS: Final = {"segment.index.bytes": "64", "index.interval.bytes": "0"}
 """A segment is full when its index is, here after a handful of batches: Kafka 4 has no smaller segments otherwise."""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
@@ -173,7 +175,7 @@ def _committed_offsets(client: Librdkafka) -> None:
 
 
 def served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Partition]:
-    """What the broker serves of them."""
+    """The responses of the broker about them."""
     client = Librdkafka(address)
     try:
         records = _all_records(client, partitions)

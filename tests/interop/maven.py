@@ -13,7 +13,7 @@ FETCH_SECONDS = 300
 
 
 class Unavailable(Exception):
-    """A program or a registry is out of reach, so that what needs it cannot run here. The message says which."""
+    """A program or a registry is out of reach, so the tests that need it cannot run here. The message says which."""
 
 
 def need(*programs: str) -> None:

@@ -25,9 +25,10 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 LIST: dict[str, Any] = tomllib.loads((Path(__file__).parent / "tools.toml").read_text())
 AGAIN_SECONDS = 60.0
 READING = {"--describe", "--list", "describe", "describe-producers", "list"}
-"""Commands with these words only look: they are repeated, as a broker knows what another one changed a moment later."""
+"""Commands with these words only read: they are repeated, as a broker learns of other brokers' changes a moment
+later."""
 SETTINGS = {
-    "zookeeper.session.timeout.ms": "18000",  # nobody dies here, and a busy machine is not to look like a death
+    "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
     "auto.create.topics.enable": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -52,7 +53,7 @@ def follower_of_orders(cluster: ReplicatedCluster) -> int:
 
 
 def fault(command: dict[str, Any], result: Result) -> str | None:
-    """What is otherwise than the list says."""
+    """The differences from the list."""
     if result.code != command.get("code", 0):
         return f"exit code {result.code}"
     for key in ("says", "also"):

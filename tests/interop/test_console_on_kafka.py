@@ -1,4 +1,4 @@
-"""The console beside Apache Kafka: it is an admin client, so each of its pages must say what is there."""
+"""The console against Apache Kafka: it is an admin client, so each of its pages must show the right contents."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_brokers_and_topics(browser: Browser, kafka: ApacheKafka, topic: s
     text = await browser.text("/topic", name=topic)
     assert "in sync" in text
     assert "min.insync.replicas" in await browser.text("/topic", name=topic, all="1")
-    assert "There is no such thing" in await browser.text("/topic", 404, name=f"{topic}-not")
+    assert "Not found" in await browser.text("/topic", 404, name=f"{topic}-not")
 
 
 async def test_records_and_their_fates(browser: Browser, kafka: ApacheKafka, raw: RawClient, topic: str) -> None:
@@ -104,7 +104,7 @@ async def test_groups_are_shown_and_moved(browser: Browser, kafka: ApacheKafka, 
         page = await browser.page("/group/reset", id=group, shift="-5")
         assert (await browser.submit(page)).status_code == 303
         assert (await admin.groups.offsets(group))[partition].offset == 3
-    assert "There is no such thing" in await browser.text("/group", 404, id=f"{group}-not")
+    assert "Not found" in await browser.text("/group", 404, id=f"{group}-not")
 
 
 async def test_what_hangs_is_found_explained_and_aborted(

@@ -23,7 +23,8 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
 SOURCE = HERE / "platformatic"
 RUN_SECONDS = 120
-SETTINGS = {"zookeeper.session.timeout.ms": "18000"}  # nobody dies here, and a busy machine is not to look like a death
+SETTINGS = {"zookeeper.session.timeout.ms": "18000"}  # no broker is killed here, and a busy machine must not cause
+# elections
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Whatever succeeds, fails, is split or comes late: no record is lost, none doubled, none out of order."""
+"""Whatever succeeds, fails, is split or late: no record is lost, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Waiter:
 
 
 class Model:
-    """The broker's side: logs, and what is in flight. One connection: what is in flight is answered in order."""
+    """The broker's side: logs, and requests in flight. One connection: what is in flight is answered in order."""
 
     def __init__(self, max_in_flight: int) -> None:
         config = ProducerConfig(

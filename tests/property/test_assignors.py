@@ -1,4 +1,4 @@
-"""What every assignment must be, whatever the group: complete, disjoint, even, and near to what was before."""
+"""The properties of every assignment, whatever the group: complete, disjoint, even, and close to the previous one."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_where_all_read_the_same_no_move_is_in_vain(
     second = balanced(topics, new, claims)
     staying = {member.member_id: len(first.get(member.member_id, ())) for member in new}
     kept = sum(len(set(second[member_id]) & set(first.get(member_id, ()))) for member_id in second)
-    # The best that an even assignment can keep: whoever had most gets the larger shares.
+    # The best that an even assignment can keep: members with the most partitions get the larger shares.
     shares = sorted((len(assigned) for assigned in second.values()), reverse=True)
     had = sorted(staying.values(), reverse=True)
     assert kept == sum(min(share, owned) for share, owned in zip(shares, had, strict=True))

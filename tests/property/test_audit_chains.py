@@ -59,7 +59,7 @@ class Writer:
 
 
 def log(rng: Random, *, least_kind: int = 0) -> list[Header]:
-    """What a partition has of several producers, each with something to lose."""
+    """A partition's log of several producers, each with something to lose."""
     writers = [Writer(index + 1, rng.randrange(least_kind, TYPES), rng) for index in range(rng.randint(1, 4))]
     for writer in writers:
         if writer.kind in (1, 2) and rng.random() < 0.2:

@@ -141,7 +141,7 @@ def test_decides_as_if_it_looked_at_every_acl(
 def test_may_write_any_topic_only_if_there_may_be_one(
     acls: list[AclBinding], allows_without: bool, principal: str
 ) -> None:
-    """Of any name it may only be said that it is allowed if some name is (KIP-679)."""
+    """A write to any topic may only be allowed if writing some topic is allowed (KIP-679)."""
     authorizer = StandardAuthorizer([parse_principal(ADMIN)], allows_without_acls=allows_without)
     authorizer.use(as_image(acls))
     if may(authorizer, principal, HERE, AclOperation.WRITE, ResourceType.TOPIC, None):

@@ -1,4 +1,4 @@
-"""Compaction of random logs against a model: what must stay, what must go, and what must not be touched."""
+"""Compaction of random logs against a model: the records that must remain, must go, and must not be touched."""
 
 import tempfile
 from pathlib import Path
@@ -39,7 +39,7 @@ histories = st.lists(plain | plain | transactions | rolls, min_size=1, max_size=
 
 
 class History:
-    """A log made of drawn actions, and what the log itself does not say of it."""
+    """A log made of drawn actions, and the facts that the log itself does not contain."""
 
     def __init__(self, directory: str, actions: list) -> None:
         self.log: PartitionLog = open_log(directory, COMPACTED)

@@ -1,9 +1,9 @@
 """A group of the consumer protocol under any sequence of heartbeats, losses, deaths, restarts, failed writes and
 changes of topics, against a few invariants.
 
-Clients read what they were given until they have given it up, which may take them a while; they believe every answer
-that they get, and join again when they are fenced. Who was fenced may still read until it hears of it: what it would
-commit is refused by its epoch.
+Clients read their partitions until they have given them up, which may take a while; they believe every response, and
+join again when they are fenced. A fenced client may still read until it learns of it: its commits are refused by their
+epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ TOPICS = st.sampled_from([("t",), ("t", "u"), ("u",), ("u", "v"), ()])
 
 
 class SlowClient(Client848):
-    """A client that reads on what it is to give up, until it is told to let go. After an error it says everything."""
+    """A client that keeps reading partitions that it must give up, until it is told to let go. After an error it sends
+    all fields."""
 
     reads: Partitions = frozenset()
     has_failed = False
@@ -232,7 +233,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert state_of(self.driver.replayed()) == state_of(self.driver.machine)
 
     def teardown(self) -> None:
-        """When nothing happens any more but heartbeats, all get what they are to have."""
+        """When only heartbeats are sent any more, all members reach their targets."""
         self.driver.fail_appends = False
         if self.group is None:
             return

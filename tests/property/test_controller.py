@@ -1,5 +1,5 @@
-"""The controller under anything: brokers die, come back and bounce, controllers are deposed and go on as zombies,
-replies are lost, leaders propose from what they knew long ago, partitions are sent to other brokers and back.
+"""The controller under arbitrary events: brokers die, come back and bounce, controllers are deposed and continue as
+zombies, responses are lost, leaders propose from old knowledge, partitions are reassigned and back.
 
 The real classes run on a tree in memory with several sessions; each write of a partition's state is judged as it lands.
 """
@@ -54,7 +54,8 @@ class Judge:
         self._shared = shared
         self.states: dict[str, PartitionState] = {}
         self.unsure: set[tuple[str, int]] = set()
-        """Who may lack records of a partition, being in its ISR all the same: since it lost the end of its log."""
+        """Brokers that may lack records of a partition although they are in its ISR: since they lost the end of their
+        logs."""
         self.granted: set[tuple[str, int, int]] = set()
         """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
         self._assignments: dict[str, ReplicaAssignment] = {}

@@ -1,5 +1,5 @@
-"""Records that were deleted under replication: what was answered to be gone is gone on whoever may lead, also after a
-kill.
+"""Deletions of records under replication: records reported as deleted are gone on every replica that may lead, also
+after a kill.
 
 The machine of `replication_machine` with DeleteRecords, and with log starts that are on the disk later than they move.
 """

@@ -1,8 +1,8 @@
-"""The idempotent producer's own sender against a real log, over a wire that loses, delays and refuses: each record is
-in the log at most once, an acknowledged one exactly once, and those that are acknowledged in order (S20-S28, E15).
+"""The idempotent producer's own sender against a real log, over a network that loses, delays and refuses: each record
+is in the log at most once, an acknowledged one exactly once, and acknowledged ones in order (S20-S28, E15).
 
-The wire can do what TCP and brokers do: a connection ends with answers on the way, and with requests that the broker
-still reads from it afterwards, when the producer has long sent them again on the next one.
+The network behaves like TCP and brokers: a connection ends with responses in flight, and with requests that the broker
+still reads from it afterwards, when the producer has already sent them again on the next one.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MEMORY = pathlib.Path("/dev/shm")
 """Where there is one, the log need not wait for a disk."""
 NODE = 1
 TURNS = 4
-"""Of the loop, for a callback of a callback to run."""
+"""Iterations of the loop, enough for a callback of a callback to run."""
 MAX_ROUNDS = 2_000
 CONFIG = ProducerConfig(
     bootstrap_servers="nowhere",

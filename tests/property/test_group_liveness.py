@@ -1,8 +1,8 @@
-"""Whoever asks a group coordinator gets an answer: any requests of any version, appends that fail, and then an hour.
+"""Every request to a group coordinator is answered: any requests of any version, appends that fail, and then an hour.
 
-Seeded walks, unlike `test_groups.py`, whose clients behave: here ids are made up, mixed and sent again, members leave
-in batches, and nobody does as told. Each walk ends with an hour in which nobody asks. Every append of that hour fails
-in half of the walks: a waiting list must not depend on a log that comes back.
+Seeded walks, unlike `test_groups.py`, whose clients behave: here ids are invented, mixed and sent again, members leave
+in batches, and no client follows the protocol. Each walk ends with an hour without requests. Every append of that hour
+fails in half of the walks: a waiting list must not depend on a log that comes back.
 
 `GroupDriver` also checks that no waiter is answered twice, and that a step which could not be logged changed nothing.
 """

@@ -1,7 +1,7 @@
 """A classic group under any sequence of joins, leaves, deaths, restarts and failed writes, against a few invariants.
 
-Members behave like clients: they join (again) when told, sync what they were told to, send heartbeats while alive, and
-believe every answer. The invariants are about what they believe.
+Members behave like clients: they join (again) when told, sync as told, send heartbeats while alive, and believe every
+response. The invariants are about their beliefs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FATAL = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.IN
 
 
 class Client:
-    """What one client process believes."""
+    """The beliefs of one client process."""
 
     def __init__(self, number: int) -> None:
         self.instance_id = f"i{number}" if number >= 3 else None
@@ -143,7 +143,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Of the broker."""
+        """Restart the broker."""
         self.driver.fail_appends = False
         self.driver.restart()
         self._generations_that_were_not_logged_are_forgotten()

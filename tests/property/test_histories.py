@@ -1,4 +1,5 @@
-"""The checker of histories: silent on good ones, whatever answers their clients lost, and it finds what is spoilt."""
+"""The checker of histories: silent on good ones, whichever responses their clients lost, and it finds the spoilt
+ones."""
 
 from __future__ import annotations
 

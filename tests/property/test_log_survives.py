@@ -1,10 +1,10 @@
-"""Random walks over two logs, killed at any write, against the model that never forgets (E16, E25, S50 to S56).
+"""Random walks over two logs, killed at any write, against a model that never forgets (E16, E25, S50 to S56).
 
 A walk is a seed: it produces, commits, aborts, rolls, flushes, deletes, compacts, is killed or loses power, and starts
-again. What a start must find: what was synced, all that is known of the producers of what is left, and the same
-committed records. Then files beside the records are damaged.
+again. A start must find: all synced records, all known producers of the remaining records, and the same committed
+records. Then other files than the records are damaged.
 
-`make soak` takes more of them, some 40 in a second. A failure names its walk, which goes the same way again.
+`make soak` takes more of them, some 40 in a second. A failure prints its walk, which can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BYTES_PER_KEY = 216
 
 
 class Side:
-    """One log, and what the model knows of it."""
+    """One log, and the model's knowledge of it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Side:
 
 
 class Walk:
-    """One walk. `run` raises AssertionError."""
+    """One random walk. `run` raises AssertionError."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -96,7 +96,7 @@ class Walk:
         self.sides = [Side(name) for name in CONFIGS]
         self.counter = 0
         self.path: list[str] = []
-        """What was done, for the reader of a failure."""
+        """The steps so far, for the reader of a failure."""
         self.start()
 
     def start(self) -> None:

@@ -1,10 +1,10 @@
 """Random walks over topics that are made, deleted and made again, killed at any change of the disk.
 
-A walk is a seed, over two data directories. What a start must find: no checkpoint that speaks of a log which is gone,
-no record of another topic of the same name, all that was synced and, after a kill, all that was written; no deleted
-record of which it was said that it does not come back.
+A walk is a seed, over two data directories. A start must find: no checkpoint of a log that is gone, no record of
+another topic with the same name, all synced records and, after a kill, all written ones; no deleted record that was
+reported as not coming back.
 
-`make soak` takes more of them. A failure names its walk, which goes the same way again.
+`make soak` takes more of them. A failure prints its walk, which can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Walk:
         self.open_all()
 
     def open_all(self) -> None:
-        """Those that have no log yet, all at once."""
+        """Open the partitions without a log, all at once."""
         topics = [topic for topic in self.topics.values() if topic.log is None]
         opening = self.manager.begin_opening([topic.wanted for topic in topics])
         opening.run()

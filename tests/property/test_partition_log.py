@@ -26,7 +26,7 @@ CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_index_by
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What the model knows of a batch; its records are `values`, with timestamps."""
+    """The model's knowledge of a batch; its records are `values`, with timestamps."""
 
     base_offset: int
     values: tuple[bytes, ...]

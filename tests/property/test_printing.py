@@ -1,4 +1,4 @@
-"""What commands print: no character of a name that somebody else chose can steer a terminal."""
+"""The output of commands: no character of a name that another user chose can steer a terminal."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ SMALL_BATCH = st.fixed_dictionaries(
         "has_headers": st.just(False),
     }
 )
-"""Of which nearly every byte is a length, a delta or a count."""
+"""A batch in which nearly every byte is a length, a delta or a count."""
 DAMAGE = st.tuples(
     st.sampled_from([0, 0xFF]),  # of the byte that is there, these bits stay, and this is changed in them
     st.one_of(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 0x7F, 0x80, 0x81, 0xFF]), st.integers(0, 255)),

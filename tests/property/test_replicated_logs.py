@@ -1,7 +1,7 @@
-"""Several replicas of one partition, under whatever may happen between them: nothing acknowledged is lost.
+"""Several replicas of one partition, under arbitrary events between them: no acknowledged record is lost.
 
-`tests/support/replication_machine.py` is what happens. Without any one of the rules of replication, which are taken
-away one by one here, something that must hold is broken.
+`tests/support/replication_machine.py` has the events. Each rule of replication is removed in turn here, and then a
+required property is broken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.replication_machine import (
 )
 
 from oncelog_broker.controller import election
-from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
+from oncelog_broker.controller.candidates import UNKNOWN, CandidateLogs, LogEnd
 from oncelog_broker.controller.election import Decision
 from oncelog_broker.replication import fetch_response, high_watermark, isr, replica
 from oncelog_broker.replication import partition as partition_module
@@ -267,6 +267,7 @@ def fail_and_give_up_all(machine: ReplicationMachine, broker: int) -> None:
     machine.begin_again(broker, kept=0.0)
     if machine.renewals:
         machine.renew(0, again=False)
+        machine.see(machine.state.leader)
         machine.see(broker)
         machine.begin_again(broker, kept=0.0)
 
@@ -339,6 +340,46 @@ def the_first_cannot_open_its_log(machine: ReplicationMachine) -> Iterator[None]
     yield
 
 
+def a_log_begins_again_by_the_image_alone() -> Breaks:
+    return [(replication_machine, "confirms", lambda leader, leader_epoch: True)]
+
+
+def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> Iterator[None]:
+    """The session of the dead leader is not over, and its disk is exchanged."""
+    machine.produce(0)
+    for broker in (1, 2):
+        machine.catch_up(broker, 2)
+    assert machine.acknowledged or machine.pending
+    yield
+    assert len(machine.acknowledged) == 1
+    machine.die(0, noticed=False)
+    machine._change(isr=(0,))  # the others have failed, one after the other
+    for broker in (1, 2):
+        machine.see(broker)
+        fail_and_give_up_all(machine, broker)
+    machine.disks_of_the_isr_are_exchanged([0, 1, 2])
+    assert len(machine.acknowledged) == 1, "somebody has kept it"
+    yield
+
+
+def dead_brokers_are_elected_without_questions() -> Breaks:
+    return [(CandidateLogs, "end_of", lambda self, key, broker: UNKNOWN)]
+
+
+def the_log_of_a_leader_fails_while_the_next_is_dead(machine: ReplicationMachine) -> Iterator[None]:
+    """Its session is not over."""
+    machine.produce(0)
+    for broker in (1, 2):
+        machine.catch_up(broker, 2)
+    machine.elect(1)
+    for broker in (0, 1, 2):
+        machine.see(broker)
+    machine.die(0, noticed=False)
+    machine.leader_fails(1)
+    assert (machine.state.leader, machine.state.isr) == (2, (0, 2)), "the one that answers leads"
+    yield
+
+
 NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (the_leader_alone_commits, append_only),
     (who_has_not_told_does_not_count, append_only),
@@ -357,6 +398,8 @@ NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (nobody_is_asked_before_an_election, one_has_kept_more_than_the_first),
     (who_has_less_stays_in_sync, one_has_kept_more_than_the_first),
     (an_offline_log_may_be_elected, the_first_cannot_open_its_log),
+    (a_log_begins_again_by_the_image_alone, a_log_begins_again_while_its_leader_is_dead),
+    (dead_brokers_are_elected_without_questions, the_log_of_a_leader_fails_while_the_next_is_dead),
 ]
 
 

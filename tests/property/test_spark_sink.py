@@ -1,8 +1,9 @@
 """The sink's steps, with drivers, tasks, zombies and timeouts interleaved at random: each row once, whatever happens.
 
-The steps are the real ones; the cluster is a model. Everybody may be stopped, woken and killed between any two of their
-requests, also between one that was done and its answer. What Spark counts as committed must be seen as a whole; and
-since a test that cannot fail says nothing, rules are taken away one by one, and each time it finds what goes wrong.
+The steps are the real ones; the cluster is a model. Every process may be stopped, resumed and killed between any two of
+its requests, also between a request that was done and its response. A batch that Spark counts as committed must be
+visible as a whole; and since a test that cannot fail proves nothing, rules are removed one by one, and each time the
+test must find an error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from oncelog_pipeline.sink import exactly_once
 SEED = st.integers(0, 2**32)
 STEPS = 1500
 TRIES = 400
-"""Among so many plays a rule that was taken away must be missed."""
+"""The number of random plays within which the removal of a rule must be detected."""
 WITH_TIMEOUTS = Chaos(time_out=4)
 OLDER_CHECKPOINTS = Chaos(time_out=4, kill_driver=20, set_back=500)
 MANY_DRIVERS = Chaos(repeat_stage=0, second_driver=20, wake=60)

@@ -1,8 +1,9 @@
-"""Whoever asks a transaction coordinator is answered, and every transaction ends, whatever could not be logged.
+"""Every request to a transaction coordinator is answered, and every transaction ends, whichever records could not be
+logged.
 
 Seeded walks, unlike `test_transactions.py`, whose clients behave: several transactional ids, epochs and versions mixed,
-appends that fail, completions that fail and come again, as the rim of the coordinator has them come. In the end appends
-work and the longest timeout passes: then no transaction is open, and none is decided and not complete.
+appends that fail, completions that fail and are repeated, as the I/O part of the coordinator repeats them. In the end
+appends work and the longest timeout passes: then no transaction is open, and none is decided and not complete.
 
 `TransactionDriver` also checks that each request is answered at once and once, and that a step which could not be
 logged changed nothing.

@@ -1,8 +1,8 @@
 """A prepared transaction is ended once, as its application decides, by whichever owner takes it over (S120).
 
-Several processes of one application share a transactional id. Each keeps what it finds open, is told late or never,
-is paused and says old things again; the coordinator moves, and its appends fail. The model is an application with one
-decision per transaction: the process that ends a transaction always says what the decision is.
+Several processes of one application share a transactional id. Each keeps the open transaction that it finds, is
+answered late or never, is paused and repeats old requests; the coordinator moves, and its appends fail. The model is an
+application with one decision per transaction: every process that ends a transaction sends that decision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Prepared(RuleBasedStateMachine):
         self.wrote: ProducerIdAndEpoch | None = None
         """The pair of the records of the open transaction."""
         self.ended: dict[ProducerIdAndEpoch, bool] = {}
-        """Of each transaction, by the pair of its records: how the coordinator has decided."""
+        """The coordinator's decision about each transaction, by the producer id and epoch of its records."""
 
     @precondition(lambda self: not self.driver.log)
     @rule(epoch=st.sampled_from([0, EXHAUSTED_EPOCH - 3, EXHAUSTED_EPOCH - 1]))

@@ -10,6 +10,9 @@ import pytest
 SEEDS, SEEDS_AT_ONCE = 200, 25
 TWICE = 8
 """How many are run twice."""
+LOST = (40011, 40013, 40074, 40132, 40140)
+DISKS = ("emptied disk", "EIO on read", "EIO on write", "EIO on fsync")
+AT_WORK = ("writer-1", "payer-1", "pipeline-1", "reader-committed")
 
 
 def command(*arguments, hash_seed="0"):
@@ -34,6 +37,21 @@ def test_no_seed_breaks_a_rule(first, tmp_path):
     seen = json.loads(report.read_text())
     assert seen["seeds"] == SEEDS_AT_ONCE
     assert sum(seen["struck"].values()) > SEEDS_AT_ONCE / 3, "faults must really have struck: about one in each run"
+
+
+@pytest.mark.timeout(400)
+def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
+    """Seeds that lost acknowledged records until an ISR could not become a broker that is dead, followers kept their
+    records until a leader answered, and elections waited for every replica that may have more."""
+    program = (
+        "from oncelog_simulation.run import run\n"
+        "from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"
+        f"for seed in {LOST}:\n"
+        f"    print(seed, run(draw_whole_plan(seed, {AT_WORK}, {DISKS}), WholeCluster()).violations)"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [f"{seed} ()" for seed in LOST]
 
 
 @pytest.mark.timeout(400)

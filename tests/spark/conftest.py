@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
-    """A test that fails shows what its brokers have logged."""
+    """A failed test shows the log lines of its brokers."""
     report = yield
     if report.failed:
         for broker in BrokerProcess.started:

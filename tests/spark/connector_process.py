@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector at work with one of our brokers, in a process of its own, as its jars must be there when
+"""Runs Spark's own Kafka connector with one of our brokers, in a process of its own, as its jars must be present when
 the JVM starts.
 
 python connector_process.py SPEC       (JSON: the fields of `Work`; prints JSON: for each step what it found)
@@ -32,7 +32,7 @@ class Work:
 
 
 def run(work: Work) -> dict[str, Any]:
-    """What each step found. Raises AssertionError where the process fails."""
+    """The result of each step. Raises AssertionError where the process fails."""
     done = run_file(__file__, asdict(work))
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

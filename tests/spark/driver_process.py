@@ -1,4 +1,4 @@
-"""A whole Spark application, driver and all, in a process of its own: so that a test can have it killed.
+"""A whole Spark application, with its driver, in a process of its own, so that a test can kill it.
 
 python driver_process.py SPEC       (JSON: the fields of `streams.Stream`, and those of `Application`)
 """

@@ -1,4 +1,5 @@
-"""The program of examples/orders as users start it, killed where a test says; what librdkafka reads of its topics."""
+"""The program of examples/orders as users start it, killed where a test says; and its topics as librdkafka reads
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small Spark: what all tests and the processes that they kill start with."""
+"""The small Spark session of all tests and of the processes that they kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics to Parquet and back: byte by byte what they were, in the same partitions and the same order."""
+"""Topics to Parquet and back: equal byte by byte, in the same partitions and the same order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_restored_whole_is_refused(spark: Any, address: str, topi
     asyncio.run(fill(address, topic))
     path = str(tmp_path / "archive")
     archive(spark, address, [topic], path)
-    with pytest.raises(ArchiveError, match="is there and was written to"):
+    with pytest.raises(ArchiveError, match="exists and was written to"):
         restore(spark, address, path)
     with pytest.raises(ArchiveError, match=r"--config retention.ms=-1"):
         restore(spark, address, path, name=f"{topic}-2")

@@ -1,4 +1,4 @@
-"""Topics audited in Spark: what is right is called right, each kind of fault is found and counted."""
+"""Topics audited in Spark: correct ones are reported correct, each kind of fault is found and counted."""
 
 from __future__ import annotations
 

@@ -109,5 +109,5 @@ def test_what_is_wrong_is_refused_with_what_is_right(spark: Any, address: str, t
         write(spark.range(1).selectExpr("id as value"), address, topic=topic)
     with pytest.raises(Exception, match=r"did you mean 'value'"):
         write(spark.range(1).selectExpr("cast(id as string) as valu"), address, topic=topic)
-    with pytest.raises(Exception, match=r"there is no no-such-topic"):
+    with pytest.raises(Exception, match=r"unknown topic no-such-topic"):
         reads(spark, address, "no-such-topic").count()

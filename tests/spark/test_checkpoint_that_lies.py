@@ -16,7 +16,7 @@ from streams import Stream, committed_values, create, produce, values
 from oncelog import Admin
 
 ROWS = 40
-"""Of each batch, which is all that has come since the one before."""
+"""The records of each batch: all that arrived since the previous one."""
 
 
 class Query:

@@ -178,7 +178,7 @@ def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -
     assert "oncelog topics create" in said
     said = failure(ORDERS_TO_BILLS.replace("value.amount *", "value.amuont *"), "misspelt")
     assert "amuont" in said
-    assert said.endswith("Look at the query in [transform], and at the schemas of what it reads")
+    assert said.endswith("Look at the query in [transform], and at the schemas of its inputs")
     said = failure(ORDERS_TO_BILLS, "invalid")
     assert said.startswith(f"{topic}-0, offset 0: is not of the JSON schema: no JSON")
     assert said.endswith('to have nulls in its place, set invalid = "null"')

@@ -56,7 +56,7 @@ spark.stop()
 
 
 def commands() -> list[str]:
-    """Of the page: what makes the archive, and what submits a job with it."""
+    """The commands on the page that make the archive, and submit a job with it."""
     (block,) = (each for each in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S) if "venv-pack" in each)
     lines = [line.partition("  #")[0].strip() for line in block.splitlines()]
     assert lines[-1].endswith(" job.py")

@@ -313,7 +313,7 @@ def test_a_time_stands_for_an_offset(address: str, topic: str) -> None:
 
 
 def test_what_is_not_there_is_told(address: str, filled: str) -> None:
-    with pytest.raises(NoSuchTopic, match=f"there is no {filled}-x: create it first"):
+    with pytest.raises(NoSuchTopic, match=f"unknown topic {filled}-x: create it first"):
         stream(address, subscribe=f"{filled},{filled}-x").initialOffset()
     with pytest.raises(OptionError, match="for all partitions that are read"):
         stream(address, subscribe=filled, startingOffsets=json.dumps({filled: {"0": 1}})).initialOffset()

@@ -212,7 +212,7 @@ def test_limits_need_4_2(address: str, topic: str, option: str) -> None:
 def test_a_new_query_begins_where_its_options_say(
     address: str, topic: str, where: str, first: list[tuple[int, int, int]]
 ) -> None:
-    """As of the first question, though Spark asks where the query begins only after it."""
+    """The offsets at the first question, though Spark asks where the query begins only after it."""
     create(address, topic)
     produce(address, topic, values(20))
     reader = older(address, topic, startingOffsets=where)

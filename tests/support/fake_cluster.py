@@ -28,7 +28,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog_protocol.records.batch import RecordBatch
 
 PARTITION_LEADER_EPOCH = slice(12, 16)
-"""Of a batch; outside its CRC."""
+"""The position of the field in a batch; outside its CRC."""
 
 Place = tuple[str, int]
 EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset

@@ -25,7 +25,7 @@ PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
 
 class Coordinator:
-    """Of a group of one. `errors[RequestType]` are answered first, one after the other."""
+    """Answers for a group of one. `errors[RequestType]` are answered first, one after the other."""
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
@@ -116,8 +116,8 @@ class Coordinator:
 
 
 class ConsumerCoordinator(Coordinator):
-    """Of a group of one of the consumer protocol (KIP-848). It follows `assigned`: what the member is to give up it
-    must have given up before its epoch rises. `heartbeats` are the requests, `reads` are what it was told that is
+    """Answers for a group of one of the consumer protocol (KIP-848). It follows `assigned`: what the member is to give
+    up it must have given up before its epoch rises. `heartbeats` are the requests, `reads` are what it was told that is
     owned."""
 
     def __init__(self, broker: Any) -> None:

@@ -53,7 +53,7 @@ class Known:
     epoch: int = -1
     coordinator_epoch: int = -1
     first_offset: int | None = None
-    """Of the open transaction."""
+    """The first offset of the open transaction."""
     window: list[Written] = field(default_factory=list)
     """The last five batches of the epoch, newest last."""
 

@@ -5,8 +5,8 @@ late, twice, or never; the controller is a model of its rules. Brokers die with 
 logs, and learn of new states late, some of them never. Disks of followers fail, and their logs are opened again.
 
 Where all brokers die at once, with or without losing the ends of their logs, the controller is the real one: of what
-was acknowledged, whatever one of the ISR has kept must be there afterwards. So it is where the only replica in sync has
-no log to lead with.
+was acknowledged, whatever one of the ISR has kept must be there afterwards; and where all of the ISR lose their disks,
+whatever any other replica has kept. The controller is the real one, too, where a leader has no log to lead with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from oncelog_broker.controller.alter_partition import Proposal as AskedChange
 from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.election import Decision, Election, outcome
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker
-from oncelog_broker.controller.partition_decisions import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange, wanted_change
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
@@ -111,6 +111,11 @@ WRITTEN, SINCE = 100, 200
 def log_end(log: PartitionLog) -> LogEnd:
     """What a broker says of its log before an election."""
     return OFFLINE if log.is_offline else LogEnd(log.latest_epoch, log.log_end_offset)
+
+
+def confirms(leader: Partition | None, leader_epoch: int) -> bool:
+    """What a leader says when a follower asks it (`leader_check`); None: it is dead."""
+    return leader is not None and leader.leads and leader.leader_epoch == leader_epoch and not leader.log.is_offline
 
 
 def content(log: PartitionLog, end: int) -> bytes:
@@ -413,8 +418,8 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
-        """A log whose disk failed is opened again where nobody counts on it, as far as it was synced, or it is asked
-        for a leader epoch in which it may."""
+        """A log whose disk failed is opened again where nobody counts on it and its leader answers, as far as it was
+        synced, or it is asked for a leader epoch in which it may."""
         here, seen = self.alive(broker), self.seen[broker]
         role = role_of(seen, broker)
         if here is None or not here.log.is_offline or not isinstance(role, Follow):
@@ -424,6 +429,8 @@ class ReplicationMachine(RuleBasedStateMachine):
         if not here.may_begin_again(role.leader_epoch):
             self.renewals.append(Renewal(broker, seen))
             del self.renewals[:-3]
+            return
+        if not confirms(self.alive(role.leader), role.leader_epoch):
             return
         self.checkpoints[broker] = here.high_watermark
         log = self._open_again(broker)
@@ -449,7 +456,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
-        """Whoever is alive and in sync may be chosen."""
+        """Any live in-sync replica may be elected."""
         if broker in self.state.isr and self._can_lead(broker):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
 
@@ -514,6 +521,20 @@ class ReplicationMachine(RuleBasedStateMachine):
         self._elect_after_all_have_died(unsure={})
         self._all_come_back(order)
 
+    @rule(order=st.permutations(BROKERS))
+    def disks_of_the_isr_are_exchanged(self, order: list[int]) -> None:
+        """All brokers go down, and those in sync come back with empty disks."""
+        self._all_die()
+        for member in self.state.isr:
+            self.logs[member].trimmer.truncate_fully_and_start_at(0)
+            self.checkpoints[member] = 0
+        held = [content(log, log.log_end_offset) for log in self.logs]
+        self.acknowledged = {
+            offset: batch for offset, batch in self.acknowledged.items() if any(batch in each for each in held)
+        }
+        self._elect_after_all_have_died(unsure=dict.fromkeys(self.state.isr, SINCE))
+        self._all_come_back(order)
+
     def _all_die(self) -> None:
         for broker in BROKERS:
             self.replicas[broker] = None
@@ -544,27 +565,33 @@ class ReplicationMachine(RuleBasedStateMachine):
         return payloads.PartitionState(self.state.leader, self.state.leader_epoch, self.state.isr, 0)
 
     @rule(broker=BROKER)
-    def only_leader_fails(self, broker: int) -> None:
-        """The log of a leader that is alone in sync fails: it gives the lead up."""
+    def leader_fails(self, broker: int) -> None:
+        """The log of a leader fails: it gives the partition up, and another one in sync leads if it is there."""
         here = self.alive(broker)
-        if here is None or not here.leads:
-            return
-        if (self.state.leader, self.state.isr, self.seen[broker]) != (broker, (broker,), self.state):
+        if here is None or not here.leads or (self.state.leader, self.seen[broker]) != (broker, self.state):
             return
         if not here.log.is_offline:
             self._log_fails(broker)
         key, view = PartitionKey("orders", 0), ClusterView()
         view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
-        view.put_brokers(KnownBroker(each, 1) for each in BROKERS if self.alive(each) is not None)
+        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)  # the sessions of the dead are not over
         view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
-        asked = AskedChange(
-            broker, self.state.leader_epoch, self.state.partition_epoch, [Member(broker)], is_log_offline=True
-        )
+        members = [Member(member) for member in self.state.isr]
+        asked = AskedChange(broker, self.state.leader_epoch, self.state.partition_epoch, members, is_log_offline=True)
         granted = decide(view, key, asked, 0)
         assert isinstance(granted, PartitionChange)
         self._change(leader=granted.state.leader, leader_epoch=granted.state.leader_epoch, isr=granted.state.isr)
         assert self.state.leader == NO_LEADER
         self.see(broker)
+        view.candidates.is_asked_for = True
+        view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN + 1))
+        for each in BROKERS:
+            if self.alive(each) is not None:
+                view.candidates.note(key, each, log_end(self.logs[each]))
+        elected = wanted_change(view, key, 0)
+        if elected is not None:
+            state = elected.state
+            self._change(leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr)
 
     @rule(seconds=st.sampled_from([1.0, 11.0]))
     def time_passes(self, seconds: float) -> None:

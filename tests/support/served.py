@@ -46,7 +46,7 @@ from oncelog_protocol.messages.produce import ProduceRequest
 TOPIC = "orders"
 LEADER, FOLLOWER = 1, 2
 EPOCH = 7
-"""Of both brokers."""
+"""The leader epoch that both brokers know."""
 
 
 class Timers:

@@ -44,7 +44,7 @@ def identities(coordinator: FakeCoordinator) -> list[tuple[int, int]]:
 
 
 def ends(coordinator: FakeCoordinator) -> list[bool]:
-    """Of each EndTxn, whether it was to commit."""
+    """For each EndTxn, whether it was a commit."""
     return [request.committed for request in coordinator.broker.requests_of(EndTxnRequest)]
 
 

@@ -53,7 +53,7 @@ class TransactionDriver:
         self.producer_ids = count(1000)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.states: list[TransactionState] = []
-        """Of TXN, as logged."""
+        """The states of TXN, as logged."""
         self.ends: list[TransactionEnd] = []
         self.fail_appends = False
         self.machine = self._new_machine()

@@ -13,13 +13,13 @@ CALL = re.compile(r"(?:PYTHONPATH=(?P<path>\S+) )?\$\(BIN\)/python (?:-m )?(?P<p
 WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_broker.local_cluster.zookeeper_jars",
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
                 "deploy/make_release.py", "deploy/audit.py"}  # fmt: skip
-"""Those that take no arguments; `make test` or `make lint` runs nearly all of them."""
+"""Programs that take no arguments; `make test` or `make lint` runs nearly all of them."""
 WITH_SPARK = {"spark_soak"}
 """Programs whose targets install PySpark first (`make pipeline`). `make check` runs these tests without PySpark."""
 
 
 def programs() -> dict[str, str]:
-    """Of the Makefile, each with its PYTHONPATH."""
+    """The programs of the Makefile, each with its PYTHONPATH."""
     calls = CALL.finditer((ROOT / "Makefile").read_text().replace("\\\n", " "))
     return {call["program"]: call["path"] or "" for call in calls if call["program"] not in WITHOUT_HELP}
 

@@ -65,6 +65,6 @@ class Coordinators:
         self.transactions.on_image(new)
 
     def _on_opened(self, topics: Collection[str]) -> None:
-        """The logs of partitions of these topics are open: load the coordinators that they hold."""
+        """The logs of partitions of these topics are open: load the coordinators whose state they store."""
         for runtime in (self.groups.runtime, self.transactions.runtime):
             runtime.on_opened(topics)

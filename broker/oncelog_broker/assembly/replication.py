@@ -23,6 +23,7 @@ from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.leader_check import LeaderCheck
 from oncelog_broker.replication.offline_log_recovery import OfflineLogRecovery
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import MakeFetching, Replicas
@@ -67,12 +68,13 @@ class Replication:
             metadata.subscribe(lambda _, new: peers.on_image(new))
             producer_ids = await _producer_ids(settings, storage, membership, host)
             await _look_at_logs(settings, storage, membership)
+            leaders = LeaderCheck(settings.node_id, peers)
             replicas = Replicas(
                 settings.node_id,
                 storage.logs,
                 settings.of_log,
                 host,
-                _fetching(settings, storage, metadata, peers, host),
+                _fetching(settings, storage, metadata, peers, leaders, host),
                 broker_epoch=membership.member.broker_epoch,
                 may_lead=membership.member.may_lead if membership.is_clustered else None,
             )
@@ -88,7 +90,7 @@ class Replication:
                 host,
             )
             isr_keeper.start()
-            OfflineLogRecovery(replicas, isr_keeper.ask_for_new_epochs, host).start()
+            OfflineLogRecovery(replicas, isr_keeper.ask_for_new_epochs, leaders, host).start()
             undo.callback(replicas.close)
             _follow(metadata, replicas)
             membership.log_end_calls.begin(peers, replicas)
@@ -165,7 +167,7 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A follower that is not in sync is left out: it starts with an empty log and fetches the records again.
+        # A follower that is not in sync is skipped: it starts with an empty log and fetches the records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -176,7 +178,12 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
 
 
 def _fetching(
-    settings: Settings, storage: Storage, metadata: MetadataCache, peers: BrokerPeers, host: Host
+    settings: Settings,
+    storage: Storage,
+    metadata: MetadataCache,
+    peers: BrokerPeers,
+    leaders: LeaderCheck,
+    host: Host,
 ) -> MakeFetching:
     """Return a function that makes the fetchers, for `Replicas` to call in its constructor."""
 
@@ -191,6 +198,7 @@ def _fetching(
         host,
         on_truncated,
         storage.logs.checkpoint_log_start_offsets,
+        leaders,
         settings.throttles.follower,
     )
 

@@ -67,9 +67,9 @@ class Services:
     """Creates a topic without CreateTopics (auto-creation, internal topics); see `TopicCreation.create`."""
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
     key_ages: Callable[[], Iterable[tuple[str, float]]]
-    """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
+    """Each listener that accepts signed tokens, with the seconds since its keys were last read (`Securities`)."""
 
     @property
     def image(self) -> ClusterImage:

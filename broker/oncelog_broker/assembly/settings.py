@@ -21,7 +21,7 @@ KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
-"""The broker settings that each log needs beside those that topics inherit."""
+"""The broker settings that each log needs in addition to those that topics inherit."""
 
 
 class Settings:

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """The sockets of one broker. Made first, so that invalid settings are refused before anything is changed."""
+    """The sockets of one broker. Created first, so that invalid settings are refused before anything is changed."""
 
     def __init__(self, settings: Settings, host: Host, *, is_clustered: bool) -> None:
         """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened."""
@@ -49,7 +49,7 @@ class SocketServer:
         self._config = config
         self._host = host
         self._advertised = advertised_listeners(config, socket.gethostname())
-        inter_broker_listener(config)  # raises where there is none of that name
+        inter_broker_listener(config)  # raises if no listener has that name
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
             _limits(config, divide_descriptors(config, host.disk)),
@@ -83,8 +83,8 @@ class SocketServer:
 
 
 def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
-    """Set how many file descriptors the logs and mappings of this process may use. Returns how many are left for
-    connections."""
+    """Set how many file descriptors the logs and mappings of this process may use. Returns the number of descriptors
+    that remain for connections."""
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
     if connections < max_connections // 2:  # a small difference needs no warning

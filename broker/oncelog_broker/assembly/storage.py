@@ -129,7 +129,8 @@ class Storage:
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:
-        """Forget the data directories that are gone, if every partition of this broker has a log in the others."""
+        """Forget the data directories that are missing, if every partition of this broker has a log in one of the
+        others."""
         hosted = {(topic.name, index) for topic, index, _ in image.partitions_on(self._settings.node_id)}
         if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
             await self.data.forget_lost()
@@ -152,8 +153,8 @@ class Storage:
             logger.error("high watermark checkpoint could not be written", extra={"reason": error})
 
     async def close(self) -> None:
-        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. What
-        cannot be written is logged."""
+        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. A
+        failed write is logged."""
         try:
             try:
                 if self._broker_epoch != UNKNOWN_BROKER_EPOCH:

@@ -54,7 +54,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of another broker's topic that this broker supports; each of the others is logged."""
+    """The settings of another broker's topic that this broker supports; every unsupported one is logged."""
     valid: dict[str, str] = {}
     for name, value in overrides.items():
         try:
@@ -156,8 +156,8 @@ def _topic_key(name: str) -> ConfigKey[Any]:
 
 
 def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
-    """Add a change to those of the same request. Raises KafkaError(INVALID_REQUEST) for errors that do not depend on
-    the resource: a duplicate key, or a missing value."""
+    """Add a change to the earlier changes of the same request. Raises KafkaError(INVALID_REQUEST) for errors that do
+    not depend on the resource: a duplicate key, or a missing value."""
     if change.name in changes:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
     if change.value is None and change.operation != AlterOperation.DELETE:

@@ -1,6 +1,6 @@
 """The configuration of one broker: typed values with their sources.
 
-Immutable. A dynamic change makes a new one (`with_dynamic`), so that a holder sees a consistent state.
+Immutable. A dynamic change makes a new `BrokerConfig` (`with_dynamic`), so that a holder sees a consistent state.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ INTER_BROKER_LISTENER_NAME = ConfigKey[str | None](
     "inter.broker.listener.name",
     STRING,
     None,
-    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first listener if there is none of "
+    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first listener if none has "
     "that name. If it is set, other listeners refuse requests that only brokers may send (such as WriteTxnMarkers).",
 )
 
@@ -471,7 +471,8 @@ IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
     "idempotence.unknown.producer",
     STRING,
     "accept",
-    "The answer to a batch of an unknown producer id whose sequence is not 0. accept: it is appended. legacy-2.0: "
+    "The answer to a batch of an unknown producer id whose sequence is not 0. accept: the batch is appended. "
+    "legacy-2.0: "
     "UNKNOWN_PRODUCER_ID, as by Kafka 2.0, for testing clients.",
     one_of("accept", "legacy-2.0"),
     LOW,
@@ -570,7 +571,7 @@ TRANSACTION_TWO_PHASE_COMMIT_ENABLE = ConfigKey[bool](
     False,
     "Whether producers with the right TWO_PHASE_COMMIT may have transactions without a timeout, and whether a producer "
     "may take over an open transaction and end it (KIP-939). Set it on all brokers, when all have a release that knows "
-    "it. Readers with read_committed wait until somebody ends such a transaction: `oncelog txns list` shows them.",
+    "it. Readers with read_committed wait until an operator ends such a transaction: `oncelog txns list` shows them.",
     importance=LOW,
 )
 

@@ -74,7 +74,7 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
 
 
 def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known key most similar to `name`; None if there is none. `likeness` is from 0 to 1, as in difflib."""
+    """The known key most similar to `name`; None if no key is similar. `likeness` is from 0 to 1, as in difflib."""
     from difflib import get_close_matches  # needed for mistakes only
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)

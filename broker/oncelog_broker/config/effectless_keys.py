@@ -104,14 +104,14 @@ socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket
 ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state.log.load.buffer.size
 """
 
-_NO_PLUG_INS: Final = "this broker loads no Java classes, and what the class decides would not be decided"
+_NO_PLUG_INS: Final = "this broker loads no Java classes, so the rules of that class would not be applied"
 _NO_KRAFT: Final = (
-    "there is no KRaft here: take it out, and set zookeeper.connect where several brokers are to be one cluster"
+    "KRaft is not supported: remove the key, and set zookeeper.connect where several brokers are to be one cluster"
 )
 _REFUSED: Final = {
     "alter.config.policy.class.name": _NO_PLUG_INS,
     "client.quota.callback.class": _NO_PLUG_INS,
-    "config.providers": "values come from ${env:NAME} and ${file:PATH} without a provider",
+    "config.providers": "values are read from ${env:NAME} and ${file:PATH} without a provider",
     "controller.listener.names": _NO_KRAFT,
     "cordoned.log.dirs": "new logs would be made in these directories all the same",
     "create.topic.policy.class.name": _NO_PLUG_INS,
@@ -127,7 +127,7 @@ _REFUSED: Final = {
     "ssl.engine.factory.class": _NO_PLUG_INS,
 }
 _REFUSED_UNLESS_FALSE: Final = {
-    "remote.log.storage.system.enable": "there is no tiered storage",
+    "remote.log.storage.system.enable": "tiered storage is not supported",
 }
 _KRAFT_PREFIX: Final = "controller.quorum."
 

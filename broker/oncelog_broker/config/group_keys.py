@@ -1,6 +1,6 @@
 """The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults.
 
-Of three of them a group may have its own value (`GROUP_KEYS`), between the bounds that the broker sets.
+Three of them may be set for a single group (`GROUP_KEYS`), between the bounds that the broker sets.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ CONSUMER_MIGRATION_POLICY = ConfigKey[str](
     STRING,
     "bidirectional",
     "Whether a group with members may change between the classic and the consumer protocol: to the consumer protocol "
-    "when its first such member joins (upgrade), back when the last one is gone (downgrade), both, or not at all.",
+    "when its first such member joins (upgrade), back when the last one has left (downgrade), both, or not at all.",
     one_of("disabled", "downgrade", "upgrade", "bidirectional"),
 )
 CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
@@ -110,7 +110,8 @@ CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
 
 
 class GroupKey(NamedTuple):
-    """A key that a group may set for itself: `broker` holds where it does not, `least` and `most` are the bounds."""
+    """A key that may be set for a group: `broker` is the key that applies otherwise, `least` and `most` are the keys of
+    the bounds."""
 
     key: ConfigKey[int]
     broker: ConfigKey[int]

@@ -1,8 +1,8 @@
 """Kafka's topic keys without effect here, declared so that scripts written for Kafka work.
 
-A key is declared here if scripts set it and its allowed values promise nothing that this broker does not keep: they
-concern features that it lacks (recompression, tiered storage). Other values are refused, as a Kafka broker without
-tiered storage refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
+A key is declared here if scripts set it and its allowed values promise nothing that this broker does not do: they
+concern features that the broker does not have (recompression, tiered storage). Other values are refused, as a Kafka
+broker without tiered storage refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

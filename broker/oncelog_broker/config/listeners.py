@@ -45,7 +45,8 @@ class SecurityProtocol(StrEnum):
 
 
 class Listener(NamedTuple):
-    """One address. In `listeners`, an empty host is every interface and port 0 any free port."""
+    """One address to listen on or to advertise. In `listeners`, an empty host is every interface and port 0 any free
+    port."""
 
     name: str
     security_protocol: SecurityProtocol
@@ -106,7 +107,7 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     if wanted is not None and by_protocol is not None:
         raise InvalidConfig(
             f"{INTER_BROKER_LISTENER_NAME.name}={wanted} and {SECURITY_INTER_BROKER_PROTOCOL.name}={by_protocol}: "
-            f"only one of them may be set"
+            f"set only one of them"
         )
     if wanted is None and by_protocol is not None:
         if by_protocol not in {listener.name for listener in advertised}:

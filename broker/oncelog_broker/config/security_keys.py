@@ -43,7 +43,7 @@ SECURITY_INTER_BROKER_PROTOCOL = ConfigKey[str | None](
     "security.inter.broker.protocol",
     STRING,
     None,
-    "The listener that the other brokers connect to, given by its security protocol, for a listener of that name. "
+    "The listener that the other brokers connect to, given by its security protocol, as the name of that listener. "
     "Only one of this and inter.broker.listener.name may be set. Kafka's default is PLAINTEXT.",
     one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 )
@@ -200,7 +200,7 @@ SCRAM_FIRST_USERS = ConfigKey[Secret | None](
     "sasl.scram.first.users",
     PASSWORD,
     None,
-    "name=password,...: users created at startup if there are none of that name, so that the first login is possible."
+    "name=password,...: users created at startup if they do not exist, so that the first login is possible."
     " Existing users stay unchanged. Not a key of Kafka's.",
 )
 OAUTHBEARER_JWKS_ENDPOINT_URL = ConfigKey[str | None](

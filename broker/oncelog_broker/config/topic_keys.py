@@ -125,11 +125,13 @@ _DECLARED: Final = (
     _topic_key("preallocate", "No effect: segments grow as they are written.", defaults.LOG_PREALLOCATE),
     _topic_key(
         "record.validation",
-        "How far the broker looks into a producer's batch, so that none is stored which consumers cannot read. header: "
+        "How far the broker looks into a producer's batch, so that no batch is stored that consumers cannot "
+        "read. header: "
         "its header and CRC. frames: also, if it is not compressed, that its first 8 records follow one another, to "
         "the end of the batch if they are all. full: every field of every record, compressed ones too, as Apache Kafka "
-        "does, at half a microsecond a record; this alone finds what is wrong further back, compressed data that does "
-        "not decompress, and timestamps beside those of the header. A compacted topic always has all walked.",
+        "does, at half a microsecond a record; only this finds errors further back, compressed data that does "
+        "not decompress, and timestamps that contradict the header. In a compacted topic all records are always "
+        "walked.",
         defaults.LOG_RECORD_VALIDATION,
     ),
     _topic_key(
@@ -148,7 +150,7 @@ _DECLARED: Final = (
     _topic_key("segment.index.bytes", "The most bytes of a segment's index.", defaults.LOG_INDEX_SIZE_MAX_BYTES),
     _topic_key(
         "segment.jitter.ms",
-        "The most that is subtracted at random from segment.ms, so that not all partitions roll at once.",
+        "The maximum of a random time that is subtracted from segment.ms, so that not all partitions roll at once.",
         defaults.LOG_ROLL_JITTER_MS,
         BrokerSynonym(defaults.LOG_ROLL_JITTER_HOURS, HOUR_MS),
     ),

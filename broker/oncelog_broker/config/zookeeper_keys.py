@@ -56,7 +56,7 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     one_of("strict", "advisory"),
 )
 
-# --- Who we are to ZooKeeper, and what strangers may do there
+# --- The broker's identity for ZooKeeper, and the rights of others there
 
 ZOOKEEPER_SET_ACL = ConfigKey[bool](
     "zookeeper.set.acl",

@@ -1,7 +1,8 @@
 """Changes ACLs in the store: by any broker, as in Kafka with ZooKeeper.
 
-All ACLs of a resource pattern are one node, which is deleted with the last of them. A change is written only if the
-entries are still those that it was computed from (`read_nodes.py`), so that of two concurrent changes neither is lost.
+All ACLs of a resource pattern are stored in one node, which is deleted with the last ACL. A change is written only if
+the entries are still those that it was computed from (`read_nodes.py`), so that of two concurrent changes neither is
+lost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
 """Old entries -> new entries. Pure, since it may be called more than once."""
 MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
-"""Some thousand entries. Every broker reads all of them at once when one of them changes."""
+"""The size of some thousand entries. When one entry of a pattern changes, every broker reads all entries of that
+pattern."""
 
 
 class AclController:

@@ -2,17 +2,19 @@
 
 Beyond Kafka there are four more proposals:
 
-- A leader whose disk has failed proposes the ISR without itself. The controller grants it if another replica of that
-  ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost records.
-- A leader with an offline log that is alone in sync proposes that same ISR with `is_log_offline`. Nobody leads then.
-  The ISR says whom to wait for, and an unclean election is possible.
+- A leader that cannot append (its disk is full) proposes the ISR without itself. The controller grants it if another
+  replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost
+  records.
+- A leader with an offline log gives the partition up: it proposes the ISR as it is with `is_log_offline`. Nobody leads
+  then, until a replica of that ISR reports an open log (`election.py`). The ISR says whom to wait for, and an unclean
+  election is possible.
 - A replica outside the ISR proposes the ISR as it is. It asks for a new leader epoch of the same leader, before its log
   restarts with fewer records than before. From then on the fetch offsets that it reported earlier do not count.
 - A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
   than the logs. The leader stays the same; the replicas compare their logs as after an election.
 
-The last two are not granted while an election must come first (`ClusterView.may_vouch`): the written state would count
-brokers as leader or in sync that were away and may have lost records.
+The last three are not granted while an election must come first (`ClusterView.may_vouch`): the written state would
+count brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Whether the sender, the only replica in sync, gives the partition up because its log is offline."""
+    """Whether the sender gives the partition up because its log is offline."""
     log_epoch: int = -1
     """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
 
@@ -76,7 +78,7 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal, or the present state if it is what was proposed.
+    """The change that grants the proposal; the present state if the proposal equals it.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
     NOT_CONTROLLER if the sender knows a newer state than this controller.
@@ -91,8 +93,8 @@ def decide(
         return _above_a_log(view, key, proposal, controller_epoch)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
-    if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
-        return _given_up(known, key, proposal, controller_epoch)
+    if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
+        return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # proposed again, after a lost answer
     if proposal.partition_epoch < known.version:
@@ -105,18 +107,23 @@ def decide(
     if state.leader in isr:
         return PartitionChange(key, granted, known.version, is_election=False)
     if not set(isr) <= set(state.isr):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that gives up leadership must not change the ISR")
     if any(view.broker(broker).is_unsure_of(known.written) for broker in isr):
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "one of them has come back since, perhaps with less")
+        raise KafkaError(
+            ErrorCode.INELIGIBLE_REPLICA, "a proposed replica has returned since, perhaps with fewer records"
+        )
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
 
 
-def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Remove the leader of a partition whose only replica in sync has an offline log."""
+def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
+    """Remove the leader of a partition, since its log is offline; the ISR stays."""
+    known = view.states[key]
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if not view.may_vouch(key):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "the ISR is about to change")
     state, epoch = known.state, known.state.leader_epoch + 1
     offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
     return PartitionChange(key, offline, known.version)
@@ -126,8 +133,8 @@ def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
     """Grant a leader epoch far above both the state and the log, to a replica whose log had a newer epoch than the
-    state. Returns the present state if it has such an epoch already. It is not enough that elections have raised the
-    epoch to one just above that log: the log of another replica may have that epoch."""
+    state. Returns the present state if it has such an epoch already. An epoch raised by elections to just above that
+    log is not enough: the log of another replica may have that epoch."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
@@ -156,7 +163,7 @@ def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, co
     if state.leader == NO_LEADER:
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "nobody leads it")
     if not view.may_vouch(key):
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "its leader is about to be elected anew")
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "a new election of its leader is pending")
     _check_eligible(view, proposal.isr, state.isr)
     renewed = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
     return PartitionChange(key, renewed, known.version, is_election=False)
@@ -173,10 +180,12 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
     """Each replica of the proposed ISR must be live, in the registration in which the leader has seen it fetch. A
-    broker that is about to stop must not join: acks=all would wait for a replica that goes (KIP-841)."""
+    broker that is about to stop must not join: acks=all would wait for a replica that is leaving (KIP-841)."""
     for member in isr:
         broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
-            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is away, or was registered anew")
+            raise KafkaError(
+                ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is not registered, or has registered again"
+            )
         if broker.is_stopping and member.broker not in before:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is about to stop")

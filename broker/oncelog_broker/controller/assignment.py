@@ -1,9 +1,9 @@
 """Assigns the replicas of new partitions to brokers by Kafka's round robin, and checks assignments made by hand. Pure.
 
-The caller chooses where the round robin starts; Kafka draws it at random, so that many small topics do not all begin on
-the same broker. If every broker has a rack, the replicas of a partition lie in as many racks as possible (KIP-36):
-brokers are ordered so that racks alternate, and a broker is skipped while another rack has no replica yet. If any
-broker has no rack, racks are ignored.
+The caller chooses the broker with which the round robin starts; Kafka draws it at random, so that many small topics do
+not all begin on the same broker. If every broker has a rack, the replicas of a partition lie in as many racks as
+possible (KIP-36): brokers are ordered so that racks alternate, and a broker is skipped while another rack has no
+replica yet. If any broker has no rack, racks are ignored.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def assign_replicas(
 ) -> Assignment:
     """Spread `num_partitions` new partitions, numbered from `first_partition`, evenly over `brokers`.
 
-    Leaders go round from `start`. Each further replica lies `shift` brokers further on, and one more with every round,
-    so that the followers of one broker's partitions are spread, too. With `start == shift` the result is that of Kafka
-    when it adds partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    Leaders go round from `start`. Each further replica is placed `shift` brokers further on, and one more with every
+    round, so that the followers of one broker's partitions are spread, too. With `start == shift` the result is the
+    same as Kafka's when it adds partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(num_partitions)
     if replication_factor <= 0:
@@ -122,7 +122,9 @@ def check_assignment(
         if not live.issuperset(replicas):
             raise _invalid(f"Partition {partition} is to lie on {_listed(replicas)}, but {_listed(sorted(live))} live.")
         if len(replicas) != expected:
-            raise _invalid(f"Partition {partition} has {len(replicas)} replicas, where the others have {expected}.")
+            raise _invalid(
+                f"Partition {partition} has {len(replicas)} replicas, but the other partitions have {expected}."
+            )
     return {partition: tuple(assignment[partition]) for partition in sorted(assignment)}
 
 

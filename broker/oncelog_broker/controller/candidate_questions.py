@@ -1,13 +1,14 @@
-"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open.
+"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open; and before
+replicas in sync are taken away by a reassignment, whether one of those that stay has its log open.
 
-`election.py` says which answers are missing. This module asks for them in the background, while the controller does
-other work. Each wait has an end:
+`election.py` says which answers are missing. This module asks brokers for them in the background, while the controller
+does other work. Each wait has an end:
 
 - A registered broker that does not answer within ANSWER_SECONDS counts as the least complete. A broker that hangs loses
   its session before that.
-- Replicas that came back, may have lost records, and are away again may have more records than the present replicas,
-  and so may replicas with offline logs. They are waited for ABSENT_SECONDS. Then the most complete present log leads,
-  and the controller logs an error.
+- Replicas that returned, may have lost records, and are now absent again may have more records than the present
+  replicas; so may replicas with offline logs. The controller waits ABSENT_SECONDS for such replicas. Then the most
+  complete present log leads, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from oncelog_broker.controller.candidates import UNKNOWN, Answers, LogEnd, Question
-from oncelog_broker.controller.partition_decisions import is_led, questions, undecided
+from oncelog_broker.controller.partition_decisions import awaited, is_led, questions
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, shortened
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -35,11 +36,11 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 30.0
 """How long a registered broker may take to report its log ends; it may still be starting."""
 RETRY_SECONDS: Final = 0.2
-"""How long until a broker that could not be asked, or did not answer everything, is asked again."""
+"""Seconds until a broker that could not be asked, or did not answer everything, is asked again."""
 ABSENT_SECONDS: Final = 60.0
 """How long an election without a sure replica waits for offline logs, and for replicas that are away again."""
 OFFLINE_SECONDS: Final = 10.0
-"""How long until a broker with an offline log is asked again, while nobody leads the partition."""
+"""Seconds until a broker with an offline log is asked again, while the partition has no leader."""
 LOOK_SECONDS: Final = 1.0
 """How often the time limits above are checked."""
 
@@ -48,7 +49,7 @@ class AskedBrokers(Protocol):
     """The brokers of the cluster, this one included."""
 
     async def until_ready(self) -> None:
-        """Return when this broker can ask other brokers, and itself."""
+        """Return when this broker can ask other brokers, and answer its own questions."""
 
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
@@ -70,7 +71,7 @@ class Term(Protocol):
 
 
 class CandidateQuestions:
-    """The questions of one term as controller. Close it at the end of the term."""
+    """The questions to brokers during one term as controller. Close it at the end of the term."""
 
     def __init__(self, brokers: AskedBrokers, host: Host) -> None:
         self._brokers = brokers
@@ -126,7 +127,7 @@ class CandidateQuestions:
         stuck: list[PartitionKey] = []
         for key in list(term.undecided):
             await term.pause()
-            found = undecided(term.view, key)
+            found = awaited(term.view, key)
             if found is None:
                 self._is_decided(term, key)
                 known = term.view.states.get(key)
@@ -143,7 +144,7 @@ class CandidateQuestions:
                 del self._offline_since[key]
                 for broker in found.offline:
                     term.view.candidates.forget_answer(key, broker)
-                wanted += questions(term.view, key, undecided(term.view, key) or found)
+                wanted += questions(term.view, key, awaited(term.view, key) or found)
         if stuck:
             logger.warning(
                 "partitions have no leader: the present replicas in sync may have lost records, and absent ones may "
@@ -195,7 +196,7 @@ class CandidateQuestions:
             await term.note_log_ends(await self._ask_one(asked))
         except (StoreUnavailable, Deposed) as error:
             logger.info("elections wait", extra={"reason": error})
-        except Exception:  # it is asked again
+        except Exception:  # the broker is asked again
             logger.exception("a candidate could not be asked")
         finally:
             self._under_way.difference_update(asked)

@@ -1,6 +1,6 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
-A replica that came back may have lost the end of its log, and only its broker knows how much is left. So before the
+A replica that returned may have lost the end of its log, and only its broker knows the remaining log end. So before the
 controller elects one of several replicas that were away, it asks their brokers (`candidate_questions.py`). An answer is
 valid for one registration of the broker, and until the partition has a leader.
 """
@@ -15,7 +15,7 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 class LogEnd(NamedTuple):
     """The end of a log. Of two logs of a partition, the one with the larger LogEnd has all committed records of the
-    other one, and two with equal ends have the same records (KIP-101, KIP-279)."""
+    other, and two logs with equal ends have the same records (KIP-101, KIP-279)."""
 
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
@@ -24,14 +24,14 @@ class LogEnd(NamedTuple):
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The broker's release does not know the question, or it did not answer in time: its log counts as the least
+"""The broker's release does not support the question, or it did not answer in time: its log counts as the least
 complete."""
 OFFLINE: Final = LogEnd(-3, -1)
 """The log cannot be opened, or has failed: the replica cannot lead."""
 
 
 class Question(NamedTuple):
-    """The question for the end of a replica's log. `version`: that of the partition's state at that time."""
+    """The question for the end of a replica's log. `version`: the version of the partition's state at that time."""
 
     broker: int
     broker_epoch: int

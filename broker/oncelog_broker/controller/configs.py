@@ -37,7 +37,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is computed again after somebody else changed the same settings between its read and its write."""
+"""How often a change is computed again after another broker changed the same settings between the read and the
+write."""
 
 NO_OTHERS: Final[OtherNodes] = {}
 
@@ -70,7 +71,7 @@ class ConfigController:
     async def alter_group_config(
         self, group_id: str, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change the overrides of a group, be there such a group or not; the new ones."""
+        """Change the overrides of a group, whether or not it exists; returns the new ones."""
         path = paths.group_config(group_id)
         with translated(path):
             return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
@@ -90,8 +91,9 @@ class ConfigController:
         self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
     ) -> None:
         """Change the settings of an entity, its quotas among them. The node is deleted with its last setting, except a
-        user's: an empty node keeps the next start from creating a user of that name. If an address has nodes of other
-        spellings, they are changed alike: otherwise a removed quota would still apply under another spelling."""
+        user's: while an empty node exists, the next start does not create a user with that name. If an address has
+        nodes of other spellings, they are changed alike: otherwise a removed quota would still apply under another
+        spelling."""
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
             with translated(path):
@@ -131,7 +133,7 @@ class ConfigController:
         path = paths.topic_config(name)
         try:
             made, topic, found = await self._store.get_many([paths.TOPICS, paths.topic(name), path])
-        except ValueError as error:  # the name is no legal path, so no topic has it
+        except ValueError as error:  # no topic can have this name, since the path would be illegal
             raise unknown_topic(name) from error
         if made is None or topic is None:
             raise unknown_topic(name)

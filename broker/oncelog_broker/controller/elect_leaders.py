@@ -21,14 +21,14 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 def requested_election(
     view: ClusterView, key: PartitionKey, kind: ElectionType, controller_epoch: int
 ) -> PartitionChange:
-    """The change that elects a leader of that kind.
+    """The change that performs an election of this kind.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads, or any does),
     PREFERRED_LEADER_NOT_AVAILABLE (away, about to stop, or not in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     replicas, known = view.replicas(key), view.states.get(key)
     if not replicas or known is None or key.topic in view.doomed:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key.topic}-{key.partition}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unknown partition {key.topic}-{key.partition}.")
     if kind is ElectionType.PREFERRED:
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
@@ -36,7 +36,7 @@ def requested_election(
         # A partition without a leader may have been given up: its log must be known to be open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
-            message = f"Broker {replicas[0]} is not in sync, or not there to stay."
+            message = f"Broker {replicas[0]} is not in sync, or is not registered, or is stopping."
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
         return PartitionChange(key, elected, known.version)
     if is_led(view, key):
@@ -48,7 +48,7 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """One broker's share: how many partitions it is the preferred leader of, and which of those another broker
+    """One broker's share: how many partitions it is the preferred leader of, and which of these another broker
     leads."""
 
     preferred: int

@@ -4,10 +4,10 @@
     this broker          a term (`partitions.py`); the elector passes it the events of the watches
     another broker       wait until its registration ends
 
-Only the store says who is controller: this session owns the registration, or it does not. A term that does not know yet
-that it is over can do no harm, since each of its writes carries the fence of its epoch. A term is also over when the
-epoch is raised while the registration stays ours: an earlier claim whose reply was lost may raise the epoch after this
-broker has read it. The next term then begins with the raised epoch; the old one can write nothing more.
+Only the store decides who is controller: this session owns the registration, or it does not. A term that does not know
+yet that it is over can do no harm, since each of its writes carries the fence of its epoch. A term also ends when the
+epoch is raised while the registration remains ours: an earlier claim whose reply was lost may raise the epoch after
+this broker has read it. The next term then begins with the raised epoch; the old one can write nothing more.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Elector:
                 self._wake_up.set()
 
     async def _follow(self) -> None:
-        """Do what the present state of the role asks for. Raises Deposed, StoreUnavailable, Unsettled."""
+        """Bring this broker in line with the present owner of the role. Raises Deposed, StoreUnavailable, Unsettled."""
         async with self._at_work:
             if not self._is_closed:
                 await self._follow_alone()

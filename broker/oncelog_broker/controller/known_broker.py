@@ -1,4 +1,4 @@
-"""What the controller knows of one broker. Pure."""
+"""The controller's knowledge of one broker. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ class KnownBroker(NamedTuple):
     """The zxid of its registration; NOT_REGISTERED while it is away."""
     rack: str | None = None
     incarnation: int | None = None
-    """The version of the node that counts its registrations; None if there is no such node. Invariant: read before the
-    registration, so that it is never newer than `epoch`."""
+    """The version of the node that counts the broker's registrations; None if it has no such node. Invariant: the
+    incarnation is read before the registration, so it is never newer than `epoch`."""
     unsure_since: int = NEVER
     """The epoch of its last registration after which it may lack the end of its logs (its machine had gone down), also
-    while it is away; NEVER if there was none. A state that is newer was decided with that in mind."""
+    while it is absent; NEVER if there was no such registration. A newer partition state was decided with that
+    knowledge."""
     is_stopping: bool = False
-    """It has asked for its controlled shutdown in this registration. It is in sync nowhere unless nobody else is, leads
-    no partition that another replica can lead, and gets no new replica."""
+    """The broker has asked for its controlled shutdown in this registration. It stays in an ISR only as the last
+    member, leads no partition that another replica can lead, and gets no new replica."""
 
     @property
     def is_live(self) -> bool:
@@ -32,11 +33,12 @@ class KnownBroker(NamedTuple):
 
     def is_steady_since(self, written: int) -> bool:
         """Whether it has been registered without a break since a state was written. `written`: zxid of that write,
-        which checked the incarnations of its whole ISR."""
+        which checked the incarnations of the state's whole ISR."""
         return NOT_REGISTERED != self.epoch <= written
 
     def is_unsure_of(self, written: int) -> bool:
-        """Whether it may have lost records since the state of zxid `written`, however often it has come back since."""
+        """Whether the broker may have lost records since the state of zxid `written`, however often it has returned
+        since."""
         return self.unsure_since > written
 
 

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Controllership:
-    """This session's claim: it is the controller of this epoch as long as nobody claims the next one."""
+    """This session's claim: it is the controller of this epoch until another broker claims the next epoch."""
 
     epoch: int
     epoch_version: int
@@ -71,10 +71,10 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
 
 
 async def own_controllership(store: MetadataStore) -> Controllership | None:
-    """The claim of this session as the store has it, whatever replies were lost; None if it is not the controller.
+    """This session's claim according to the store, whatever replies were lost; None if it is not the controller.
 
-    The epoch is read first: while our registration stands nobody raises the epoch, so the value read is ours, or an
-    older one with which every write fails. Raises StoreUnavailable.
+    The epoch is read first: while our registration exists no other broker raises the epoch, so the value read is ours,
+    or an older one with which every write fails. Raises StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     owner = await store.exists(paths.CONTROLLER)

@@ -26,7 +26,13 @@ from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import Question
 from oncelog_broker.controller.election import Decision, Election, Outcome, Undecided, first_leader, outcome
-from oncelog_broker.controller.reassignment import Reassigned, completed
+from oncelog_broker.controller.reassignment import (
+    Reassigned,
+    completed,
+    confirms,
+    is_caught_up,
+    removes_in_sync,
+)
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
@@ -44,7 +50,7 @@ class PartitionChange(NamedTuple):
     """The assignment to be written with the state, at the beginning or end of a reassignment."""
 
     def brokers(self) -> set[int]:
-        """The brokers whose incarnations the write must check: those of the new ISR."""
+        """The brokers whose incarnations the write must check: the members of the new ISR."""
         return set(self.state.isr)
 
 
@@ -75,7 +81,7 @@ def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: in
 
 
 def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool = False) -> Election:
-    """Everything that decides who leads a partition that has a state."""
+    """All facts that decide which replica leads a partition that has a state."""
     candidates = view.candidates
     return Election(
         view.replicas(key),
@@ -96,14 +102,42 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """What must be known before anybody can lead this partition; None if nothing would help, or nothing is needed.
-    `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
+    """The questions to answer before any replica can lead this partition; None if no answer would help, or none is
+    needed. `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
     if unclean is None:
         unclean = view.allows_unclean_election(key.topic)
     found = partition_outcome(view, key, 0, unclean=unclean)
     return found if isinstance(found, Undecided) else None
+
+
+def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
+    """What must be known about this partition before its next change: as `undecided`; or, if only the last step of a
+    reassignment is left, which replicas of the target must report that their logs are open."""
+    found = undecided(view, key)
+    return _unconfirmed(view, key) if found is None else found
+
+
+def _unconfirmed(view: ClusterView, key: PartitionKey) -> Undecided | None:
+    assignment, known = view.assignment(key), view.states.get(key)
+    if assignment is None or known is None or not view.candidates.is_asked_for or not _may_complete(view, key):
+        return None
+    if not is_caught_up(assignment, known) or not removes_in_sync(assignment, known):
+        return None
+    ends = {broker: view.candidates.end_of(key, broker) for broker in assignment.target if broker in view.live}
+    if any(confirms(end) for end in ends.values()):
+        return None
+    return Undecided(
+        ask=tuple(broker for broker, end in ends.items() if end is None),
+        offline=tuple(broker for broker, end in ends.items() if end is not None),
+    )
+
+
+def _may_complete(view: ClusterView, key: PartitionKey) -> bool:
+    """Whether no election must come before the end of a reassignment: until then nobody is known to be in sync."""
+    is_there = key.topic not in view.doomed and bool(view.replicas(key))
+    return is_there and view.may_vouch(key)
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
@@ -115,11 +149,12 @@ def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Qu
 def _completion(
     view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
 ) -> PartitionChange | None:
-    """The end of a reassignment, if its target is in sync. None while an election must come first: until then nobody is
-    known to be in sync."""
-    assignment = view.assignment(key)
-    is_open = assignment is not None and assignment.is_reassigned and view.may_vouch(key)
-    reassigned = completed(assignment, known, controller_epoch) if assignment is not None and is_open else None
+    """The end of a reassignment, if its target is in sync and, where brokers are asked, one of it is there."""
+    assignment, candidates = view.assignment(key), view.candidates
+    if assignment is None or not assignment.is_reassigned or not _may_complete(view, key):
+        return None
+    log_end_of = partial(candidates.end_of, key) if candidates.is_asked_for else None
+    reassigned = completed(assignment, known, controller_epoch, log_end_of)
     return None if reassigned is None else reassignment_change(key, reassigned, known)
 
 

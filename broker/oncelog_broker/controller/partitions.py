@@ -13,8 +13,9 @@ from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.candidates import OFFLINE, Question
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
+from oncelog_broker.controller.election import Undecided
 from oncelog_broker.controller.partition_decisions import PartitionChange, questions, reassignment_change, undecided
-from oncelog_broker.controller.reassignment import begin
+from oncelog_broker.controller.reassignment import begin, staying_in_sync
 from oncelog_broker.controller.reconciler import MAX_ATTEMPTS, Reconciler, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.topic_room import TopicRoom
@@ -52,6 +53,8 @@ class PartitionController(Reconciler):
     ) -> list[KafkaError | None]:
         """Begin, replace or cancel the reassignment of partitions. For each: None if it is under way or done, or why it
         is refused."""
+        if self.questions is not None:
+            await self._ask_before_replicas_are_taken_away(wanted)
         async with self._turn:
             return await self._guarded(self._reassign(wanted, may_change_replication_factor))
 
@@ -67,7 +70,7 @@ class PartitionController(Reconciler):
     async def elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        """Elect leaders of these partitions; None: of every partition that needs one. The result of each; None:
+        """Elect leaders of these partitions; None: of every partition that needs a leader. The result of each; None:
         elected."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
@@ -81,8 +84,8 @@ class PartitionController(Reconciler):
             return await self._guarded(self._balance(percentage))
 
     async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
-        """Ask brokers for the log ends that are missing, so that the most complete log leads. The lock is free
-        meanwhile."""
+        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock is
+        released meanwhile."""
         assert self.questions is not None
         async with self._turn:
             await self._guarded(self._look_for_brokers())
@@ -91,6 +94,20 @@ class PartitionController(Reconciler):
                 await self.pause()
                 found = undecided(self.view, key, unclean=True)
                 asked += [] if found is None else questions(self.view, key, found)
+        for answers in await self.questions.ask(asked):
+            self._noted(answers)
+
+    async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
+        """Ask the replicas that would stay in sync whether their logs are open. The lock is free meanwhile."""
+        assert self.questions is not None
+        asked: list[Question] = []
+        async with self._turn:
+            if self._must_read_all:
+                await self._guarded(self._settle(()))
+            for key, target in wanted:
+                await self.pause()
+                ask = staying_in_sync(self.view, key, target)
+                asked += questions(self.view, key, Undecided(ask=ask)) if ask else []
         for answers in await self.questions.ask(asked):
             self._noted(answers)
 
@@ -125,8 +142,8 @@ class PartitionController(Reconciler):
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Reading the brokers may have shown that some came again: reconcile the present ISRs with that first. An
-            # ISR may also have grown to what a reassignment waits for.
+            # Reading the brokers may have shown that some have returned: reconcile the present ISRs with that first. An
+            # ISR may also have gained the replica that a reassignment waits for.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
@@ -244,7 +261,7 @@ class PartitionController(Reconciler):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # a write of ours was done after it had been read as not done
+                self.distrust()  # a write of this broker took effect after a read had shown it as not done
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

@@ -14,7 +14,7 @@ from oncelog_broker.metadata.stores.store import Check, Create, Delete, Metadata
 
 
 class ReadNode(NamedTuple):
-    """The node as it was read, if there was one, and the checks that a write of it needs."""
+    """The node as it was read, if it existed, and the checks that a write of it needs."""
 
     path: str
     found: tuple[bytes, Stat] | None
@@ -24,14 +24,14 @@ class ReadNode(NamedTuple):
     def written(self, data: bytes | None) -> list[Operation]:
         """The write after which the node holds `data`, or with None is deleted."""
         if self.found is None:
-            assert data is not None, "nothing was there, and nothing is to be"
+            assert data is not None, "the node does not exist, and the change would not create it"
             return [*self.as_made, Create(self.path, data)]
         version = self.found[1].version
         return [*self.as_changed, Delete(self.path, version) if data is None else Set(self.path, data, version)]
 
 
 async def read_node(store: MetadataStore, path: str) -> ReadNode:
-    """Read a node that everybody changes by this rule only."""
+    """Read a node that all brokers change by this rule only."""
     above = parent_of(path)
     counting, found = await store.get_many([above, path])
     content, made = (b"", 0) if counting is None else (counting[0], counting[1].version)

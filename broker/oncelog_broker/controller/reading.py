@@ -45,9 +45,9 @@ async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause
 
 
 async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_static: bool) -> bool:
-    """Whether topics without a setting of their own allow an unclean election: by the dynamic settings of this broker,
-    else by those of all brokers, else by `unclean_by_static`. Read from the store, since a broker elects before it has
-    an image. Raises StoreUnavailable."""
+    """Whether topics without a setting of their own allow an unclean election: the dynamic setting of this broker, else
+    the one for all brokers, else `unclean_by_static`. Read from the store, since a broker elects before it has an
+    image. Raises StoreUnavailable."""
     nodes = [paths.broker_config(broker), paths.broker_config(None)]
     for path, found in zip(nodes, await store.get_many(nodes), strict=True):
         overrides = {} if found is None else _parsed(store, parse_config, found[0], path) or {}
@@ -57,11 +57,12 @@ async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_sta
 
 
 async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
-    """Take over the brokers as they are now; returns the ids of those that came, went, or came again. Raises
-    StoreUnavailable.
+    """Update the view with the present brokers; returns the ids of brokers that registered, left, or registered again.
+    Raises StoreUnavailable.
 
-    Incarnations are read first, so that a check of one never vouches for an older registration than it came with. Those
-    of absent brokers are read, too: a broker may have come and gone between two readings, and reported a loss.
+    Incarnations are read before registrations, so that a check of an incarnation never vouches for an older
+    registration. The incarnations of absent brokers are read, too: a broker may have come and gone between two
+    readings, and reported a loss.
     """
     names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
     known = sorted(int(name) for name in names if name.isdecimal())
@@ -161,7 +162,7 @@ def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes,
 
 
 def _pass_over(store: MetadataStore, error: MalformedPayload) -> None:
-    tell_fault(logger, store, error.path, str(error), "the controller leaves what it is about as it is")
+    tell_fault(logger, store, error.path, str(error), "the controller does not change what it describes")
 
 
 async def _children(store: MetadataStore, path: str) -> list[str]:

@@ -4,12 +4,16 @@
     catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
     completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
 
-All of it is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it is
-written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on the
-older assignment is refused by its version.
+All of this is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it
+is written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on
+the older assignment is refused by its version.
 
 A removed replica causes a new leader epoch, in which it fetches no more. An added replica causes none: no log changes
-for it, and clients notice nothing. A step that would remove the last replica in sync is refused. Source:
+for it, and clients notice nothing. A step that would remove the last replica in sync is refused.
+
+A removed replica deletes its log. If it was in sync, a replica of the target must be there to have the records: so the
+last step waits until one of them has reported, since the state was written, that its log is open (`confirms`). All of
+the target may have lost power, while their sessions are not over. (Kafka does not ask.) Source:
 KafkaController.onPartitionReassignment, and KRaft's PartitionReassignmentRevert and PartitionChangeBuilder.
 """
 
@@ -19,6 +23,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
+from oncelog_broker.controller.election import LogEndOf
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
@@ -54,7 +60,8 @@ def begin(
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
     """The first step towards `target`, which replaces a reassignment under way. `target` None: back to the original
-    replicas. Returns None if nothing is to change.
+    replicas. Returns None if nothing is to change. If it takes replicas in sync away, those that stay must have been
+    asked (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
@@ -79,27 +86,74 @@ def begin(
             "since: start their brokers, or accept the loss by an unclean election, and ask again."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    state = _among(wanted.replicas, assignment.replicas, known, controller_epoch)
+    there: Collection[int] | None = None
+    if view.candidates.is_asked_for and not set(known.state.isr) <= set(wanted.replicas):
+        in_sync = [broker for broker in known.state.isr if broker in wanted.replicas]
+        there = [broker for broker in in_sync if confirms(view.candidates.end_of(key, broker))]
+        if in_sync and not there:
+            message = f"None of the replicas in sync that would stay, {in_sync}, answers: ask again when they do."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    state = _among(wanted.replicas, assignment.replicas, known, controller_epoch, there)
     if state is None:
         message = f"Of the replicas in sync, {list(known.state.isr)}, none would stay: its records would be lost."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return Reassigned(wanted, state)
 
 
-def completed(assignment: ReplicaAssignment, known: KnownState, controller_epoch: int) -> Reassigned | None:
-    """The last step; None while a replica of the target is not in sync."""
-    if not assignment.is_reassigned or not set(assignment.target) <= set(known.state.isr):
+def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] | None) -> tuple[int, ...]:
+    """The live replicas in sync that would stay if `begin` took other ones in sync away at once; empty if it takes none
+    away. It does so with replicas that an earlier reassignment was adding."""
+    assignment, known = view.assignment(key), view.states.get(key)
+    if assignment is None or known is None:
+        return ()
+    replicas = reassigned_to(assignment, assignment.original if target is None else target).replicas
+    if set(known.state.isr) <= set(replicas):
+        return ()
+    return tuple(broker for broker in known.state.isr if broker in replicas and broker in view.live)
+
+
+def is_caught_up(assignment: ReplicaAssignment, known: KnownState) -> bool:
+    """Whether all replicas of the target are in sync."""
+    return assignment.is_reassigned and set(assignment.target) <= set(known.state.isr)
+
+
+def removes_in_sync(assignment: ReplicaAssignment, known: KnownState) -> bool:
+    """Whether the last step takes replicas in sync away."""
+    return not set(known.state.isr) <= set(assignment.target)
+
+
+def confirms(end: LogEnd | None) -> bool:
+    """Whether a replica has reported that its log is open."""
+    return end not in (None, OFFLINE, UNKNOWN)
+
+
+def completed(
+    assignment: ReplicaAssignment, known: KnownState, controller_epoch: int, log_end_of: LogEndOf | None = None
+) -> Reassigned | None:
+    """The last step; None while a replica of the target is not in sync, or if replicas in sync are taken away and none
+    of the target `confirms`. `log_end_of`: what they have reported; None: nobody is asked."""
+    if not is_caught_up(assignment, known):
         return None
-    state = _among(assignment.target, assignment.replicas, known, controller_epoch)
+    there: Collection[int] = assignment.target
+    if log_end_of is not None and removes_in_sync(assignment, known):
+        there = [broker for broker in assignment.target if confirms(log_end_of(broker))]
+        if not there:
+            return None
+    state = _among(assignment.target, assignment.replicas, known, controller_epoch, there)
     assert state is not None, "the target is in sync"
     return Reassigned(ReplicaAssignment(assignment.target), state)
 
 
 def _among(
-    replicas: Sequence[int], before: Sequence[int], known: KnownState, controller_epoch: int
+    replicas: Sequence[int],
+    before: Sequence[int],
+    known: KnownState,
+    controller_epoch: int,
+    there: Collection[int] | None = None,
 ) -> PartitionState | None:
     """The state after the replicas change from `before` to `replicas`; None if none of them is in sync. If the
-    partition has a leader, every replica in sync is live: a dead one would have left the ISR first."""
+    partition has a leader, every replica in sync is live: a dead one would have left the ISR first. `there`: those of
+    which one leads if the leader goes; None: all."""
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
     if not isr:
@@ -107,7 +161,8 @@ def _among(
     state = replace(state, isr=isr, controller_epoch=controller_epoch)
     if state.leader == NO_LEADER or set(before) <= set(replicas):
         return state
-    leader = state.leader if state.leader in isr else next(broker for broker in replicas if broker in isr)
+    may_lead = isr if there is None else [broker for broker in isr if broker in there]
+    leader = state.leader if state.leader in isr else next(broker for broker in replicas if broker in may_lead)
     return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
 
 

@@ -17,7 +17,7 @@ from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.candidates import Answers
 from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.partition_decisions import PartitionChange, in_order, is_led, wanted_change
+from oncelog_broker.controller.partition_decisions import PartitionChange, awaited, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -45,7 +45,7 @@ async def _never() -> bool:
 
 
 class Reconciler:
-    """One term as controller: its events. Requests of others are handled by `partitions.PartitionController`."""
+    """The events of one term as controller. Requests of others are handled by `partitions.PartitionController`."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Reconciler:
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers, or for time to pass."""
+        """Partitions without a leader whose election waits for answers of brokers, or for time to pass; and partitions
+        that are being moved, where a replica of the target must answer first."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -72,8 +73,8 @@ class Reconciler:
         self._has_missed = False
         """Whether an event may have been missed since the present reading of the whole view began."""
         self.must_begin = True
-        """Whether the work that begins a term is still to be done, or to be repeated. Not the same as `must_read_all`:
-        any request may be the one that reads everything."""
+        """Whether the work that begins a term is still to be done, or to be repeated. Differs from `must_read_all`: any
+        request may be the one that reads everything."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called when the view must be read again, or when this term is over."""
 
@@ -87,7 +88,7 @@ class Reconciler:
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
-    # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
+    # --- events; each returns when the resulting changes are written. Raises Deposed, StoreUnavailable, Unsettled.
 
     async def read_all(self) -> None:
         """Read everything: at the beginning of a term, and after an outage of the store."""
@@ -103,7 +104,7 @@ class Reconciler:
         return self.view
 
     async def brokers_changed(self) -> None:
-        """Brokers came, went, or came again."""
+        """Brokers registered, left, or registered again."""
         async with self._turn:
             await self._guarded(self._brokers_changed())
 
@@ -114,14 +115,14 @@ class Reconciler:
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Create a topic by `write`, and raise its errors. The lock is held, so no decision waits to be written: it
-        might be about an earlier topic of that name, and znode versions restart at 0 when a topic is re-created."""
+        might be about an earlier topic with that name, and znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
 
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
-        """A topic was marked as to be deleted. It is noted here, too: a reading under way may have read the marks
-        before."""
+        """A topic was marked as to be deleted. The deletion is noted in the view, too: a reading under way may have
+        read the marks before."""
         async with self._turn:
             known = self.view.topics.get(name)
             if known is not None and known.topic_id == topic_id:
@@ -170,7 +171,7 @@ class Reconciler:
         except Deposed:
             self.on_trouble()
             raise
-        except Exception:  # partitions that were read and not reconciled would never be looked at again
+        except Exception:  # partitions that were read and not reconciled would never be examined again
             self.distrust()
             raise
 
@@ -181,8 +182,8 @@ class Reconciler:
         return await self._settle(self.view.keys_on(changed))
 
     async def _look_for_brokers(self) -> None:
-        """Take over every broker that the sender of a request may have seen come or go, perhaps at another server of
-        the store."""
+        """Read every broker that the sender of a request may have seen come or go, perhaps at another server of the
+        store."""
         await self._store.sync()
         await self._brokers_changed()
 
@@ -204,7 +205,7 @@ class Reconciler:
         return await self._settle(() if self.view.unclean_by_default == before else self.view.keys())
 
     async def _settle(self, keys: Iterable[PartitionKey]) -> None:
-        """Write the changes that are wanted of these partitions, until none is wanted any more."""
+        """Write the wanted changes of these partitions, until no change is wanted."""
         pending = set(keys) if not self._must_read_all else await self._read_all()
         for _ in range(MAX_ATTEMPTS):
             if not pending:
@@ -214,7 +215,7 @@ class Reconciler:
             wanted = await self._wanted(pending)
             for piece in in_pieces(wanted):
                 refused |= await self._write(piece, brokers)
-            # A change written just now, a broker that left an ISR for example, may be what a reassignment waited for.
+            # A change written just now (such as a broker leaving an ISR) may be what a reassignment waited for.
             pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
         else:
             raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
@@ -243,8 +244,10 @@ class Reconciler:
             if change is not None:
                 changes.append(change)
             is_unled = change is None or change.state.leader == NO_LEADER
-            if is_unled and self.questions is not None and key in self.view.states and not is_led(self.view, key):
-                self.undecided.add(key)
+            if is_unled and self.questions is not None and key in self.view.states:
+                must_confirm = self._is_reassigned(key) and awaited(self.view, key) is not None
+                if must_confirm or not is_led(self.view, key):
+                    self.undecided.add(key)
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
@@ -270,8 +273,8 @@ class Reconciler:
     async def _write_less(
         self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
-        """As `_write`, for a piece that is too large for one write: in halves. A single change that is too large is
-        given up and logged, since it would never fit."""
+        """Like `_write`, for a piece that is too large for one write: splits it in halves. A single change that is too
+        large is given up and logged, since it would never fit."""
         if len(piece) > 1:
             middle = len(piece) // 2
             again = await self._write(piece[:middle], brokers)

@@ -1,4 +1,4 @@
-"""Controlled shutdown: who may ask for it, and which partitions the stopping broker still leads. Pure.
+"""Controlled shutdown: which brokers may ask for it, and which partitions the stopping broker still leads. Pure.
 
 From the request until the broker's registration ends, the broker is removed from ISRs and leads nothing that another
 replica can lead: see `election.py`. Source: Kafka's KafkaController.doControlledShutdown.
@@ -12,7 +12,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
-    """Note that the broker is about to stop, unless it is the only live broker: nobody could take anything over.
+    """Note that the broker is about to stop, unless it is the only live broker: no other could take over.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """

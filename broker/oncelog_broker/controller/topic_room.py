@@ -1,8 +1,8 @@
 """Checks that a topic's node fits into one write of the store (S78). The node has all assignments of the topic.
 
-A partition on three brokers takes some 25 bytes there, three times as much while all its replicas are being replaced.
-So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. A larger change is refused
-before it is written, with a message that says how to go on.
+A partition on three brokers takes some 25 bytes in the node, three times as much while all its replicas are being
+replaced. So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. A larger change is
+refused before it is written, with a message that says how to go on.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class TopicRoom:
         after = self._taken[key.topic] + more
         if more > 0 and after > MAX_TOPIC_BYTES:
             message = (
-                f"So many reassignments of topic '{key.topic}' do not fit at once: it would take {after} bytes in the "
-                f"metadata store, of at most {MAX_TOPIC_BYTES} that one write holds. Those before it in the request "
-                "have begun. Ask for the others when these are done."
+                f"The reassignments of topic '{key.topic}' do not fit into one write: its node would take "
+                f"{after} bytes in the "
+                f"metadata store, at most {MAX_TOPIC_BYTES} fit. The partitions before this one in the request "
+                "are being reassigned. Request the others when these are done."
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
         self._taken[key.topic] = after
@@ -73,5 +74,5 @@ def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
     """The bytes of an assignment, `"7":[1,2,3],`, in all lists of the node that contain it."""
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
-    digits = len(str(partition)) + 5  # beside the broker ids, each with a comma
+    digits = len(str(partition)) + 5  # in addition to the broker ids, each with a comma
     return sum(digits + sum(len(str(broker)) + 1 for broker in brokers) for brokers in named)

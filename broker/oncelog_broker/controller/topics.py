@@ -5,11 +5,11 @@ deleted, in one atomic `multi` behind the controller's fence, so it is never hal
 one write:
 
 - is created with its first partitions; the present controller then writes the states of the others;
-- is marked as to be deleted. From then on none of its partitions is led, and its nodes are deleted in several writes,
-  the mark with the last of them. Until then the present controller continues the deletion.
+- is marked as to be deleted. Once the mark is set, none of the topic's partitions is led; its nodes are deleted in
+  several writes, the mark with the last of them. Until then the present controller continues the deletion.
 
 All errors are `KafkaError`s. NOT_CONTROLLER: another broker is controller. REQUEST_TIMED_OUT: the store did not answer,
-and nobody knows whether the change was made.
+and it is unknown whether the change was made.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is tried again after somebody else changed the same nodes between its read and its write."""
+"""How often a change is tried again after another broker changed the same nodes between the read and the write."""
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 """How many partitions one request may create, as in Kafka (KRaft's ReplicationControlManager): the planned size of a
 broker."""
@@ -98,9 +98,9 @@ class TopicController:
 
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
-        """The present term. Inside the block nobody else creates, changes or deletes a topic of that name, or of a
-        colliding one: znode versions restart at 0 when a topic is re-created, so a decision about one could be written
-        into the next."""
+        """The present term. Inside the block no other task creates, changes or deletes a topic with that name, or with
+        a colliding one: znode versions restart at 0 when a topic is re-created, so a decision about one topic could be
+        written into the next."""
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
                 yield self._term()
@@ -180,7 +180,7 @@ class TopicController:
             for name in await self._marks():
                 try:
                     await self._finish_deletion(name, term)
-                except (KafkaError, NoNode) as error:  # its client has asked again meanwhile, and it is done
+                except (KafkaError, NoNode) as error:  # an earlier attempt of the same client has already deleted it
                     if isinstance(error, KafkaError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise
 
@@ -188,7 +188,7 @@ class TopicController:
         if name in term.view.doomed:
             logger.info("going on with the deletion of a topic", extra={"topic": name})
             await self.delete_topic(name, term.view.topics[name].topic_id)
-        else:  # the mark came late: that topic is gone, and another one may have its name
+        else:  # the mark came late: that topic has been deleted, and another one may have its name
             path = paths.deletion(name)
             await self._commit(term, [Delete(path)], partial(self._lacks, path))
 
@@ -202,7 +202,7 @@ class TopicController:
         """Grow a topic to `count` partitions in all; returns the topic as it is then, or would be.
 
         `assignment` lists the replicas of the new partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
-        (not more than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
+        (not more than it has), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
         INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         async with self._changing(name) as term:
@@ -291,7 +291,7 @@ class TopicController:
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
-        except (NoNode, ValueError) as error:  # ValueError: the name is no legal path, so no topic has it
+        except (NoNode, ValueError) as error:  # ValueError: the path would be illegal, so no topic has this name
             raise unknown_topic(name) from error
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 
@@ -305,7 +305,7 @@ class TopicController:
 
     async def _deletion(self, name: str, stat: Stat, term: PartitionController) -> list[Operation]:
         """The operations that delete a topic, children before parents. The topic's version guards against partitions
-        that are added meanwhile."""
+        that are added concurrently."""
         try:
             ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
@@ -366,7 +366,7 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Assign replicas. Before a refusal for lack of brokers, brokers that have just registered are looked for."""
+    """Assign replicas. Before it refuses for lack of brokers, it looks for brokers that have just registered."""
     try:
         return place(term.view)
     except KafkaError:
@@ -382,8 +382,8 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """The operations that create the nodes of the first of these partitions, as many as fit into a write that has
-    `taken` bytes already. The term writes the others."""
+    """The operations that create the nodes of the first of these partitions, as many as fit into a write that already
+    has `taken` bytes. The term as controller writes the others."""
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):

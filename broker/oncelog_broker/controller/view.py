@@ -36,8 +36,8 @@ class ClusterView:
 
     def __init__(self, *, unclean_by_default: bool = False) -> None:
         self.brokers: Mapping[int, KnownBroker] = {}
-        """Every broker that is registered, or was once, by id. Replaced, never changed in place: a decision and the
-        write that follows from it use the same mapping."""
+        """Every broker that is registered, or was once, by id. The mapping is replaced, never changed in place: a
+        decision and the write that follows from it use the same mapping."""
         self.live: Mapping[int, KnownBroker] = {}
         """The registered brokers among `brokers`."""
         self.staying: Mapping[int, KnownBroker] = {}
@@ -54,7 +54,7 @@ class ClusterView:
         self.candidates = CandidateLogs()
         """The log ends that brokers have reported for replicas that may be elected."""
         self.doomed: set[str] = set()
-        """Topics whose deletion has begun: none of their partitions is led any more."""
+        """Topics whose deletion has begun: none of their partitions has a leader any more."""
         self._names: dict[bytes, str] = {}
         self._hosted: dict[int, set[PartitionKey]] = {}
 
@@ -65,7 +65,7 @@ class ClusterView:
                 yield PartitionKey(name, partition)
 
     def keys_of(self, names: Iterable[str]) -> list[PartitionKey]:
-        """The partitions of these topics, as far as they exist."""
+        """The existing partitions of these topics."""
         return [PartitionKey(name, p) for name in names if name in self.topics for p in self.topics[name].partitions]
 
     def keys_on(self, brokers: Iterable[int]) -> set[PartitionKey]:
@@ -90,7 +90,7 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def broker(self, broker: int) -> KnownBroker:
-        """What is known of this broker, also if it has never registered."""
+        """The controller's knowledge of this broker, also if it has never registered."""
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
@@ -124,8 +124,8 @@ class ClusterView:
             self._hosted.setdefault(broker, set()).add(key)
 
     def put_assignments(self, name: str, changed: Mapping[int, ReplicaAssignment], version: int) -> None:
-        """Take over new assignments of partitions, in that version of the topic's node. Raises KeyError if there is no
-        such topic or partition."""
+        """Take over new assignments of partitions, in that version of the topic's node. Raises KeyError if the topic or
+        partition does not exist."""
         topic = self.topics[name]
         for partition, assignment in changed.items():
             self._host(PartitionKey(name, partition), topic.partitions[partition], assignment)
@@ -168,9 +168,9 @@ class ClusterView:
     def may_vouch(self, key: PartitionKey) -> bool:
         """Whether the state of a partition may be written without an election.
 
-        A written state vouches for its leader and ISR: they count as registered without a break from then on. So an
-        election must come first if the leader was away since the state was written, or if one of the ISR may have lost
-        records."""
+        A written state vouches for its leader and ISR: from then on they count as registered without a break. So an
+        election must come first if the leader was absent since the state was written, or if a member of the ISR may
+        have lost records."""
         state, written = self.states[key].state, self.states[key].written
         was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)
         return not was_away and not self.has_unsure(key)
@@ -186,7 +186,8 @@ class ClusterView:
         self.unreadable.add(key)
 
     def put_brokers(self, brokers: Iterable[KnownBroker]) -> set[int]:
-        """Take over every known broker as it is now. Returns the ids of those that came, went, or came again."""
+        """Take over every known broker as it is now. Returns the ids of the brokers that registered, left, or
+        registered again."""
         before = self.brokers
         self._set_brokers({broker.id: _kept_stopping(broker, before) for broker in brokers})
         changed = {
@@ -196,7 +197,8 @@ class ClusterView:
         return changed
 
     def note_stopping(self, broker: int) -> None:
-        """A live broker has asked for its controlled shutdown. This ends with its registration: the next one stays."""
+        """A live broker has asked for its controlled shutdown. The mark ends with the broker's registration: its next
+        registration is not stopping."""
         self._set_brokers({**self.brokers, broker: self.brokers[broker]._replace(is_stopping=True)})
 
     def keep_stopping(self, before: Mapping[int, KnownBroker]) -> None:
@@ -217,7 +219,8 @@ def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> Kn
 
 
 def _differ(before: KnownBroker | None, now: KnownBroker) -> bool:
-    """Whether the broker came, went, or came again. One that came and went again unnoticed may have become unsure."""
+    """Whether the broker registered, left, or registered again. A broker that registered and left again unnoticed may
+    have become unsure."""
     was = before or unknown_broker(now.id)
     has_become_unsure = now.unsure_since not in (NEVER, was.unsure_since)
     return (was.epoch, was.rack) != (now.epoch, now.rack) or has_become_unsure

@@ -2,8 +2,8 @@
 incarnations of the brokers that it puts into an ISR.
 
 A piece is refused if the writer's knowledge is outdated: another broker is controller, a broker has registered again,
-or a topic is gone. After an unknown outcome the caller reads again and decides from what it read. If the first write is
-done late, it either fails by its versions, or has written what the second would write.
+or a topic is gone. After an unknown outcome the caller reads again and decides from what it read. If the first write
+takes effect late, it either fails by its versions, or has written what the second would write.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_MULTI_BYTES: Final = 700_000
 """How many bytes one write may have: ZooKeeper closes the connection of a client that sends more than 1 MiB
 (jute.maxbuffer)."""
 OPERATION_BYTES: Final = 80
-"""Upper bound of the bytes of an operation beside its path and data."""
+"""Upper bound of the bytes of an operation without its path and data."""
 NAMES_IN_A_LINE: Final = 10
 """How many partitions a log line names."""
 _LONGEST_STATE: Final = 300
@@ -115,8 +115,8 @@ class StateWriter:
         """Write a piece of `in_pieces`, and take it over into the view. Raises Deposed, Refused, RequestTooLarge,
         StoreUnavailable.
 
-        `brokers`: as the decisions saw them. The view may have newer incarnations by now, of brokers that were away
-        meanwhile and may have lost records that the decisions count on.
+        `brokers`: the brokers as the decisions saw them. The view may have newer incarnations by now, of brokers that
+        were absent meanwhile and may have lost records on which the decisions rely.
         """
         operations: list[Operation] = [
             self._controllership.fence,
@@ -194,9 +194,9 @@ class IsrMoves:
                 to.setdefault(broker, []).append(f"{key.topic}-{key.partition}")
 
     def tell(self) -> None:
-        """Log it: a warning for replicas that left an ISR, an info line for those that are back."""
+        """Log the change: a warning for replicas that left an ISR, an info line for replicas that are back."""
         for moves, level, what in (
-            (self._left, logging.WARNING, "a replica is not in sync any more"),
+            (self._left, logging.WARNING, "a replica is no longer in sync"),
             (self._joined, logging.INFO, "a replica is in sync again"),
         ):
             for broker, partitions in sorted(moves.items()):
@@ -221,4 +221,4 @@ def _tell(change: PartitionChange) -> None:
     if change.may_lose:
         logger.error("the new leader may lack committed records", extra=extra)
     elif change.state.leader == NO_LEADER:
-        logger.warning("the partition has no leader: no replica in sync is there", extra=extra)
+        logger.warning("the partition has no leader: no in-sync replica is available", extra=extra)

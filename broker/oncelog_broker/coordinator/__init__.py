@@ -1,7 +1,7 @@
-"""Coordinators: state machines whose state is what a partition of an internal topic holds.
+"""Coordinators: state machines whose state is stored in a partition of an internal topic.
 
 `runtime` binds state machines to led partitions (load, append, replay, reply after commit): a `shard` is one of them,
-`loading` replays its log, `appending` writes to it, `effects` what a state machine asks for, `timers` its timers,
-`internal_topics` the topics themselves. `client` is the client id and host of a requester, `patterns` matches names
-against RE2 patterns of clients.
-`group/` is the machine of consumer groups, `transaction/` that of transactions."""
+`loading` replays its log, `appending` writes to it, `effects` are the actions that a state machine requests, `timers`
+its timers, `internal_topics` the topics themselves. `client` is the client id and host of a requester, `patterns`
+matches names against RE2 patterns of clients. `group/` is the machine of consumer groups, `transaction/` the machine of
+transactions."""

@@ -1,4 +1,4 @@
-"""What a step logs becomes a batch of its partition, and what that may fail with becomes an error of a coordinator."""
+"""Append a step's records as one batch; translate append errors into coordinator error codes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ APPEND_ERRORS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What an error of the log is to a client of the coordinator."""
+"""Error of the log -> the error that a client of the coordinator gets."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Errors that each API reports with an error code of its own: `Effects.too_large`."""
 RECORD_OVERHEAD: Final = 32
-"""At most so many bytes of a record, as we make it, are neither key nor value."""
+"""The most bytes of a record of ours that are neither key nor value."""
 
 
 def append_records(
     partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
 ) -> int:
-    """Append one batch of what a step logs; its base offset. Raises KafkaError, in the words of the API: nothing has
-    changed."""
+    """Append one batch with the records of a step; returns its base offset. Raises KafkaError, with the error code of
+    the coordinator's API: then nothing has changed."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     builder = RecordBatchBuilder(MAX_BATCH_SIZE)
     for key, value in encoded:
@@ -58,7 +58,7 @@ def append_records(
 
 
 def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """How many records go into each batch, so that none is larger than that, unless one record alone is."""
+    """The number of records of each batch, so that no batch is larger than `max_bytes`, unless one record alone is."""
     sizes: list[int] = []
     left = 0
     for key, value in records:

@@ -1,4 +1,4 @@
-"""Who sends a request, as the commands that describe groups and transactions show it."""
+"""The sender of a request, as the commands that describe groups and transactions show it."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
-"""What a step of a coordinator's state machine asks for, as values. The runtime carries it out, in this order:
+"""The actions that a step of a coordinator's state machine requests, as values. The runtime carries it out, in this
+order:
 
-1. `records` are appended to the log as one batch. If that fails, nothing of the rest happens, the machine stays as it
-   was, and the one request that asked gets the error; others who waited for this step hear it through `if_not_logged`.
-   Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
-2. Each record is replayed into the machine: that alone changes what is durable.
+1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the machine
+   stays as it was, and the one request that asked gets the error; other requests that waited for this step get it
+   through `if_not_logged`. Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
+2. Each record is replayed into the machine: only a replay changes durable state.
 3. `changes` to soft state that belong to the records are made.
 4. `timers` are set or cancelled, and `jobs` begin.
 5. When the records are committed (on all in-sync replicas), `replies` leave, and then the decided transactions in
    `ends` are handed to the sender of markers.
 
 A step that logs records changes no soft state itself: it puts the change into `changes`. Otherwise a failed append
-would leave a machine that has taken a waiter out of a waiting list, and effects that never answer it (S85).
+would leave a machine that has removed a waiter from a waiting list, and effects that never answer it (S85).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Waiter = Any
-"""Who waits for a reply: a token from the rim, which the machine keeps and gives back and never looks into."""
+"""A request that waits for a reply: an opaque token, which the machine stores and passes back."""
 TimerKey = Hashable
-"""Names a timer of a machine; it comes back in `on_timer`."""
+"""Names a timer of a machine; it is the argument of `on_timer`."""
 
 
 class Interruption(Exception):
@@ -39,9 +40,9 @@ class Encoded(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Work about `key` that takes too long for one step: `steps()` looks at the machine in its first step, and what the
-    steps return comes back in `Machine.on_job`. At most one job of a name is under way for a key; another one is not
-    begun, so a step may ask for it again until its result is there."""
+    """Work about `key` that takes too long for one step: `steps()` reads the machine in its first step, and the result
+    of the steps is passed to `Machine.on_job`. At most one job of a name runs for a key; a second one is not begun, so
+    a step may request it again until the result has arrived."""
 
     key: str
     name: str
@@ -49,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Effects:
-    """One step. Invariant: a waiter is replied to once in its life."""
+    """The effects of one step. Invariant: a waiter is replied to once in its life."""
 
     __slots__ = (
         "afterwards",
@@ -68,22 +69,22 @@ class Effects:
     def __init__(self) -> None:
         self.records: list[Any] = []
         self.producer: tuple[int, int] | None = None
-        """The producer id and epoch in whose transaction the records are; None: in none."""
+        """The producer id and epoch in whose transaction the records are; None: no transaction."""
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
         """Decided transactions, for which markers must be written."""
         self.changes: list[Callable[[], object]] = []
-        """Changes to soft state that are made once the records are replayed. They must not raise."""
+        """Changes to soft state that are made once the records are replayed. Its functions must not raise."""
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
         self.may_be_divided = False
-        """Each record stands for itself: after a crash, or a failure, some of them may be logged and others not."""
+        """The records are independent: after a crash, or a failure, some of them may be logged and others not."""
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
-        """What it is called in this API if the records are too large for the log."""
+        """The error code of this API for records that are too large for the log."""
         self.afterwards: Callable[[], Effects] | None = None
-        """The step that follows at once when all this is done. It may refuse with a KafkaError."""
+        """The step that follows at once after all these effects. It may refuse with a KafkaError."""
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
-        """What is done instead if the records cannot be appended, for this reason; it logs nothing."""
+        """Run instead if the records cannot be appended; gets the error, and logs no records."""
 
     def append(self, record: Any) -> None:
         """A record of the machine's own kind, to be logged and then replayed."""
@@ -94,7 +95,7 @@ class Effects:
         self.replies.append((waiter, response))
 
     def start_timer(self, key: TimerKey, seconds: float) -> None:
-        """`on_timer(key)` in so many seconds, instead of when it was set for before."""
+        """Call `on_timer(key)` in so many seconds; replaces an earlier timer of the same key."""
         self.timers.append((key, seconds))
 
     def cancel_timer(self, key: TimerKey) -> None:

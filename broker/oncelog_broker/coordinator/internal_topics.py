@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class InternalTopic(NamedTuple):
-    """What an internal topic is created with."""
+    """The partitions, replicas and settings with which an internal topic is created."""
 
     partitions: int
     replication_factor: int
@@ -24,16 +24,16 @@ class InternalTopic(NamedTuple):
 
 
 MIN_INSYNC_REPLICAS: Final = 2
-"""min.insync.replicas of the coordinators' topics, if they have as many replicas: what a coordinator has answered must
-survive the loss of its broker."""
+"""min.insync.replicas of the coordinators' topics, if they have as many replicas: an acknowledged change must survive
+the loss of the coordinator's broker."""
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
-    """How the topic is to be made, None for one that is not internal or has no coordinator here.
+    """The specification of an internal topic; None for a topic that is not internal or has no coordinator here.
 
-    Where fewer brokers live than `*.replication.factor` asks for, each of them gets a replica if the topic may degrade
-    (S31): in a cluster that will never have more. Elsewhere the first broker to start would make it with one replica
-    for ever: KafkaError COORDINATOR_NOT_AVAILABLE until enough of them live.
+    If fewer brokers live than `*.replication.factor` asks for, each of them gets a replica, if the topic may degrade
+    (S31): in a cluster that will never have more brokers. Otherwise KafkaError COORDINATOR_NOT_AVAILABLE until enough
+    brokers live: the first broker to start would create the topic with one replica for ever.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -64,16 +64,16 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
 
 def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
-    """What an internal topic that is taken over with one replica needs as settings of its own; {} for others. Without
-    them its records would be deleted by age."""
+    """The settings of its own that an internal topic needs if it was taken over with one replica; {} for other topics.
+    Without them its records would be deleted by age."""
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides
 
 
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
-    """Say once that an internal topic is not compacted: what its coordinators keep there is deleted by its age.
+    """Log once that an internal topic is not compacted: the state of its coordinators is deleted by age.
 
-    `old`: the image before, None at the start. A topic that was just made is not looked at: its settings may come
+    `old`: the image before, None at the start. A topic that was just created is not checked: its settings may come
     later.
     """
     if old is not None and new.topic_configs is old.topic_configs:

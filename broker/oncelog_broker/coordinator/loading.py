@@ -2,8 +2,8 @@
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group commits the same partitions
 again and again, a transaction logs one key three times. So a record is not decoded where the chunk has a later one of
-its key. Two kinds are replayed always, in their place: records of transactions, which count only once their marker
-comes, and tombstones, which also take away what a transaction has pending.
+its key. Two kinds of records are always replayed, in their place: records of transactions, which count only once their
+marker comes, and tombstones, which also delete pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Ended(NamedTuple):
 
 
 class _Chunk:
-    """The records and markers of a chunk of the log, in order. None stands for a superseded record."""
+    """The records and markers of a chunk of the log, in order. None replaces a superseded record."""
 
     __slots__ = ("_latest", "entries")
 
@@ -51,7 +51,7 @@ class _Chunk:
         """Key -> the place in `entries` of its latest record that is in no transaction."""
 
     def take(self, batch: RecordBatch) -> Steps[None]:
-        """Add what `batch` holds. Raises CorruptBatch."""
+        """Add the records of `batch`. Raises CorruptBatch."""
         if batch.is_control:
             marker = read_marker(batch)
             if marker is not None:
@@ -69,7 +69,7 @@ class _Chunk:
             raise columns.error
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
-        """Add records that are in no transaction. Whether there may be more."""
+        """Add records that are in no transaction. Returns whether there may be more."""
         entries, latest, number = self.entries, self._latest, 0
         for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
             if key is None:
@@ -83,9 +83,9 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """All of the log from `offset` on; up to where. Also what is not on all replicas in sync yet: as this broker leads
-    it will be, and replies wait for it. Ends early where `is_current` says that this broker leads the partition no
-    more. Raises what reading and decoding raise: KafkaError, CorruptBatch, ValueError."""
+    """All of the log from `offset` on; up to where. Also reads records that are not on all in-sync replicas yet: while
+    this broker leads they will be, and replies wait for that. Ends early where `is_current` says that this broker leads
+    the partition no more. Raises the errors of reading and decoding: KafkaError, CorruptBatch, ValueError."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)

@@ -1,10 +1,10 @@
 """Matches names against patterns of clients: transactional ids (KIP-1152) and topics (KIP-848), with RE2 as Kafka does.
 
 RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
-thousands of steps, each of which is tried for every character of an id of up to 32 KB: about a second. So names are
-matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that they do not use up
-the threads of others. Patterns are compiled there, too: the first one loads RE2, which takes some milliseconds, and
-memory that most brokers never need.
+thousands of steps, each of which is tried for every character of an id of up to 32 KB: that takes about a second. So
+names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that they do
+not use up the threads of other work. Patterns are compiled in that thread, too: the first one loads RE2, which takes
+some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ MAX_PATTERN_BYTES: Final = 256 * 1024
 """Limit on the memory of RE2 for a pattern and its caches."""
 MAX_TOPIC_PROGRAM_SIZE: Final = 10_000
 STEPS_PER_JOB: Final = 400_000
-"""How many steps of a pattern, for each character, are taken for names of topics before others have the thread: as many
-for each of their 249 characters at most, some tenths of a second."""
+"""The most steps of a pattern, per character, in one job on names of topics, before other work gets the thread: with
+names of at most 249 characters, some tenths of a second."""
 TURN_SECONDS: Final = 0.05
-"""Ids of one request are matched for this long before the next request has its turn."""
+"""Seconds for which ids of one request are matched before the next request has its turn."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
 
 
 class InvalidPattern(Exception):
-    """Not a pattern of RE2, or one that is too large."""
+    """The text is not a pattern of RE2, or the pattern is too large."""
 
 
 class Compiled(Protocol):
@@ -64,7 +64,7 @@ class IdPattern:
         return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
-        """Returns those of `ids` that match as a whole."""
+        """Returns the `ids` that match as a whole."""
         found: list[str] = []
         done = 0
         while done < len(ids):
@@ -83,7 +83,7 @@ class IdPattern:
 
 
 async def check_topic_pattern(text: str) -> str | None:
-    """What is wrong with a pattern of a subscription; None for one that can be used."""
+    """The error message for a pattern of a subscription; None if the pattern is valid."""
     try:
         await asyncio.get_running_loop().run_in_executor(_THREAD, _topic_pattern, text)
     except InvalidPattern as error:
@@ -92,8 +92,8 @@ async def check_topic_pattern(text: str) -> str | None:
 
 
 def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
-    """The names that the pattern `text` of a subscription matches as a whole, found in steps whose jobs use RE2. Empty,
-    with a line in the log, if RE2 rejects a pattern that another broker accepted."""
+    """The names that the pattern `text` of a subscription matches as a whole, as steps whose jobs use RE2. Empty, with
+    a line in the log, if RE2 rejects a pattern that another broker accepted."""
     try:
         compiled: Compiled = yield partial(_topic_pattern, text)
     except InvalidPattern as error:

@@ -1,12 +1,12 @@
 """Log-backed state machines: one machine per partition of an internal topic that this broker leads.
 
 A request names a key; the key names a partition; the partition's machine makes `Effects` of the request. The records
-among them are appended as one batch to that partition, then replayed into the machine, and the replies leave when the
-batch is committed, and not before (S40). What is loaded from the log goes through the same `replay`, so what a machine
-knows after a restart is what it knew before.
+among the effects are appended as one batch to that partition, then replayed into the machine; the replies leave only
+when the batch is committed (S40). Records loaded from the log go through the same `replay`, so a machine has the same
+state after a restart as before.
 
 While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
-COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.
+COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work run in between.
 
 An unexpected exception of a step is logged once, with its key. The key falls back to its logged state, as in a restart
 (`Machine.on_failed`); its waiting requests are answered UNKNOWN_SERVER_ERROR, and other keys are not affected. If the
@@ -47,21 +47,21 @@ from oncelog_protocol.records.compression import Compression
 logger = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 5.0
-"""How long replies wait for the replicas in sync, however slow those are: nobody waits for ever."""
+"""Seconds for which replies wait for the in-sync replicas, however slow these are."""
 TIMER_RETRY_SECONDS: Final = 1.0
-"""When a timer is tried again whose records could not be appended."""
+"""Seconds until a timer whose records could not be appended is tried again."""
 LOAD_RETRY_SECONDS: Final = 5.0
 """When a log is read again that could not be read to its end."""
 REPLIES_PER_TURN: Final = 32
-"""Replies of one step that leave in one turn of the loop."""
+"""The most replies of one step that are sent in one iteration of the loop."""
 
 
 class StepFailed(KafkaError):
-    """UNKNOWN_SERVER_ERROR for a step that raised what nobody thought of. Its key is as it was logged last."""
+    """UNKNOWN_SERVER_ERROR for a step that raised an unexpected exception. Its key is as it was logged last."""
 
 
 class _Diverged(Exception):
-    """The machine may not know what is in its log."""
+    """The machine may differ from its log."""
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -79,7 +79,7 @@ class CoordinatorRuntime(Generic[M]):
     ) -> None:
         """`make_machine(index)` makes the empty machine of a partition; `on_end` gets the `Effects.ends` when their
         records are committed, each with the leader epoch in which it was logged or loaded. Replies are
-        COORDINATOR_NOT_AVAILABLE where what they tell is not committed within `commit_seconds`."""
+        COORDINATOR_NOT_AVAILABLE if their records are not committed within `commit_seconds`."""
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
@@ -99,7 +99,8 @@ class CoordinatorRuntime(Generic[M]):
     # --- following the leadership
 
     def on_image(self, image: ClusterImage) -> None:
-        """Load what this broker leads now, let go of what it leads no more. To be called after `Replicas.on_image`."""
+        """Load the partitions that this broker leads now, unload those that it no longer leads. To be called after
+        `Replicas.on_image`."""
         topic = image.topic(self._topic)
         if topic is self._image_topic:
             return
@@ -108,7 +109,7 @@ class CoordinatorRuntime(Generic[M]):
         self._follow()
 
     def on_opened(self, topics: Collection[str]) -> None:
-        """`Replicas` leads more partitions of these topics than it did at the last image."""
+        """`Replicas` leads more partitions of these topics than at the last image."""
         if self._topic in topics:
             self._follow()
 
@@ -133,12 +134,12 @@ class CoordinatorRuntime(Generic[M]):
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log of `shard`. If it cannot be read, the broker's log says why, and it is loaded again later; if
-        what it says makes the machine raise, the shard stays failed."""
+        """Replay the log of `shard`. If the log cannot be read, the error is logged, and it is loaded again later; if a
+        record makes the machine raise, the shard stays failed."""
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
         try:
-            # What comes in the turn between the end of a replay and this one is replayed too: a marker, say.
+            # Records appended between the end of a replay and this iteration (a marker, say) are replayed, too.
             while offset < log.log_end_offset and self.is_current(shard):
                 offset = await settled(self._slices.run(replay_log(shard, offset, partial(self.is_current, shard))))
         except (KafkaError, CorruptBatch, ValueError) as error:
@@ -168,7 +169,8 @@ class CoordinatorRuntime(Generic[M]):
         self._slices.run(self._begin_timers(shard))
 
     def _begin_timers(self, shard: Shard[M]) -> Steps[None]:
-        """Carry out what the machine asks for when it is loaded. A timer that a request has set meanwhile stays."""
+        """Carry out the effects that the machine requests after loading. A timer that a request has set meanwhile is
+        kept."""
         try:
             for effects in shard.machine.on_loaded():
                 if not self.is_current(shard):
@@ -194,7 +196,7 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """The broker stops: waiting requests are answered with an error, so that their clients look for the coordinator
+        """The broker stops: answer waiting requests with an error that makes their clients look for the coordinator
         again."""
         for shard in list(self._shards.values()):
             self._unload(shard)
@@ -215,14 +217,14 @@ class CoordinatorRuntime(Generic[M]):
         return partition_for(key, self._partitions) if self._partitions else None
 
     def leader_of(self, key: str) -> int:
-        """The broker that leads the partition which keeps `key`, by the image; NO_LEADER where none is known."""
+        """The broker that leads the partition with `key`, according to the image; NO_LEADER if none is known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
     def leader_epoch_of(self, key: str) -> int:
-        """The leader epoch of the partition that keeps `key`, by the image; -1 where none is known."""
+        """The leader epoch of the partition with `key`, according to the image; -1 if none is known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return -1
@@ -241,13 +243,14 @@ class CoordinatorRuntime(Generic[M]):
         return shard
 
     def _may_lead(self) -> bool:
-        """Not while another broker may coordinate: then requests are refused and timers wait, and nothing is lost."""
+        """False while another broker may coordinate: then requests are refused and timers wait, and no change is
+        lost."""
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
     def write(
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
     ) -> Answer[R]:
-        """Run `operation` on the machine of `key`, carry out its effects; the response, or a future of it.
+        """Run `operation` on the machine of `key` and carry out its effects; returns the response, or a future of it.
 
         The operation replies to the waiter that it is given, at once or in a later step; it raises KafkaError to
         refuse. `failed` makes the response of an error.
@@ -264,7 +267,7 @@ class CoordinatorRuntime(Generic[M]):
         return outcome
 
     def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
-        """As `write`, for a question: what has been seen is committed when the answer leaves."""
+        """Like `write`, for a read: everything that the response shows is committed before the response leaves."""
         waiter: Waiter[R] = Waiter(failed)
         effects = Effects()
         try:
@@ -278,7 +281,7 @@ class CoordinatorRuntime(Generic[M]):
         return waiter.outcome()
 
     def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
-        """Run an operation, which is about `key`, and what it asks for; how many records it logged.
+        """Run an operation about `key` and carry out its effects; returns the number of logged records.
 
         Raises KafkaError if they could not be logged, or the operation refuses; StepFailed.
         """
@@ -309,39 +312,39 @@ class CoordinatorRuntime(Generic[M]):
         return shard if shard is not None and shard.is_loaded else None
 
     def all_shards(self) -> list[Shard[M]]:
-        """A snapshot: those that are being loaded, or failed to, and those behind a shut gate, too."""
+        """A snapshot of all shards, including those that are loading, failed, or behind a shut gate."""
         return list(self._shards.values())
 
     def may_step(self, shard: Shard[M]) -> bool:
-        """Whether a step of `shard` can be taken now: it is current and loaded, and nobody else may coordinate."""
+        """Whether a step of `shard` can run now: it is current and loaded, and no other broker may coordinate."""
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
-        """A snapshot, for background work that lets others in between. None while others may coordinate."""
+        """A snapshot, for background work that lets other work run in between. None while others may coordinate."""
         if not self._may_lead():
             return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` still is what this broker coordinates."""
+        """Whether `shard` is still the one that this broker coordinates for its partition."""
         return self._shards.get(shard.index) is shard
 
     # --- failures
 
     def _unthought_of(self, shard: Shard[M], key: str | None, error: Exception) -> StepFailed:
-        """Tell people, once, and what clients are told."""
+        """Log an unexpected exception once, and return the error for the clients."""
         cause = error.__cause__ if isinstance(error, _Diverged) and error.__cause__ is not None else error
         logger.error("step failed", extra={"partition": shard.partition.log.name, "key": key}, exc_info=cause)
         return StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
 
     def _fall_back(self, shard: Shard[M], key: str | None, failure: StepFailed, *, reload: bool) -> None:
-        """Be what the log says, after a step that raised: of `key`, or with `reload` of the whole machine."""
+        """Restore the logged state after a step that raised: of `key`, or with `reload` of the whole machine."""
         if not reload and key is not None:
             for waiter in shard.waiting(key):
                 waiter.answer(failure)
             try:
                 effects = shard.machine.on_failed(key)
-                assert not effects.records, "what is logged already"
+                assert not effects.records, "the records that are already logged"
                 self._carry_out(shard, effects)
             except Exception as error:
                 self._unthought_of(shard, key, error)
@@ -377,7 +380,7 @@ class CoordinatorRuntime(Generic[M]):
             self._begin_job(shard, job)
         if effects.afterwards is not None:
             self._carry_out(shard, effects.afterwards())
-        # A step without records waits too, if it may have seen what is not committed yet.
+        # A step without records waits, too, if it may have seen records that are not committed yet.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
             self._send(effects.replies, ErrorCode.NONE)
@@ -387,13 +390,14 @@ class CoordinatorRuntime(Generic[M]):
             committed = partition.committed(partition.log.log_end_offset)
             then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(self._send, effects.replies))
         if effects.ends:
-            # These wait on where replies give up: the decision stands, and only who leads no more leaves it to others.
+            # These wait longer than replies do: the decision is logged, and only a broker that no longer leads leaves
+            # it to the next one.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
     def _send(self, replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
-        """The replies leave, for `code` says that what they tell is committed; or that it is not known. Each is encoded
-        and written in the next turn of the loop, so many of them leave in several turns (S87)."""
+        """Send the replies: `code` tells whether their records are committed, or unknown. Each reply is encoded and
+        written in the next iteration of the loop, so many replies are sent in several iterations (S87)."""
         error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
         for waiter, response in replies[:REPLIES_PER_TURN]:
             waiter.answer(response if error is None else error)
@@ -436,7 +440,7 @@ class CoordinatorRuntime(Generic[M]):
     # --- jobs
 
     def _begin_job(self, shard: Shard[M], job: Job) -> None:
-        """Do a job in slices, unless one of that name is under way for its key."""
+        """Run a job in slices, unless one with that name is running for its key."""
         begun = (job.key, job.name)
         if begun not in shard.jobs:
             shard.jobs.add(begun)
@@ -449,7 +453,7 @@ class CoordinatorRuntime(Generic[M]):
             if self.may_step(shard):
                 self.step(shard, lambda machine: machine.on_job(job.key, result), job.key)
         except StepFailed:
-            pass  # it is logged, and its key has fallen back
+            pass  # the error is logged, and its key has been restored
         except KafkaError as error:
             logger.error("the result of a job is not logged", extra={"key": job.key, "job": job.name, "reason": error})
         except Exception:
@@ -471,9 +475,9 @@ class CoordinatorRuntime(Generic[M]):
             self.fire_timers()
 
     def fire_timers(self) -> None:
-        """Run what is due now, in slices: all sessions of a partition begin together when it is loaded (S87)."""
+        """Run the due timers, in slices: all sessions of a partition start together when it is loaded (S87)."""
         if self._is_firing:
-            return  # what has become due since is looked for when that is done
+            return  # timers that have become due since are looked for afterwards
         if not self._may_lead():
             self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
             self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
@@ -496,11 +500,11 @@ class CoordinatorRuntime(Generic[M]):
                 self._wake_in_time(shard)
 
     def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
-        """Never raises: the timers of other keys come after this one."""
+        """Never raises: the timers of other keys must still run after this one."""
         try:
             self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
         except StepFailed:
-            return  # with its key, what it was set for has fallen back too
+            return  # the state for which the timer was set has been restored with its key
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
             shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""One state machine, the partition that holds its log, and who waits for its answers."""
+"""One state machine, the partition with its log, and the requests that wait for its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_protocol.errors import KafkaError
 
 
 class Machine(Protocol):
-    """The state of one partition. All methods are synchronous and quick; none does I/O."""
+    """The state of one partition of an internal topic. All methods are synchronous and quick; none does I/O."""
 
     def encode(self, record: Any) -> Encoded:
         """The bytes of a record that this machine made."""
@@ -23,27 +23,27 @@ class Machine(Protocol):
         """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Take in the record logged at `offset`. Nothing else changes what is durable. `producer_id` is -1 outside
+        """Take in the record logged at `offset`. Only this method changes durable state. `producer_id` is -1 outside
         transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction that wrote records here has ended."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """All of the log is replayed: timers begin to run. The effects come a few at a time, so that others have their
-        turn in between, and requests are served: what has changed or gone meanwhile is left alone."""
+        """All of the log is replayed: timers begin to run. The effects come in several steps, so that other requests
+        are served in between: state that has changed or gone meanwhile is skipped."""
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
 
     def on_job(self, key: str, result: Any) -> Effects:
-        """A job about `key` has come to this result (`Effects.jobs`)."""
+        """The result of a job about `key` (`Effects.jobs`)."""
 
     def key_of(self, timer: TimerKey) -> str:
-        """What a timer is about: the key that requests would name."""
+        """The key of a timer: the group or transactional id that requests would name."""
 
     def on_failed(self, key: str) -> Effects:
-        """A step about `key` raised on its way: drop what was changed and not logged, as a restart would. The runtime
-        answers those who wait. Records are not allowed."""
+        """A step about `key` raised: drop the changes that were not logged, as a restart would. The runtime answers the
+        waiting requests. Records are not allowed."""
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         """This broker is no longer the coordinator: answer waiting requests with `error`. Records are not allowed."""
@@ -54,7 +54,7 @@ R = TypeVar("R")
 
 
 class Waiter(Generic[R]):
-    """A request that waits for its reply: what machines know as an opaque token."""
+    """A request that waits for its reply; machines see it as an opaque token."""
 
     __slots__ = ("_failed", "_future", "_reply")
 
@@ -64,7 +64,7 @@ class Waiter(Generic[R]):
         self._future: asyncio.Future[R] | None = None
 
     def answer(self, response: R | KafkaError) -> None:
-        """Harmless when nobody waits any more: the client is gone."""
+        """Has no effect if the client has disconnected."""
         reply = self._failed(response) if isinstance(response, KafkaError) else response
         if self._future is None:
             self._reply.append(reply)
@@ -72,7 +72,7 @@ class Waiter(Generic[R]):
             self._future.set_result(reply)
 
     def outcome(self) -> Answer[R]:
-        """The reply, or a future of it where it comes later. To be asked once."""
+        """The reply, or a future of it if it comes later. To be asked once."""
         if self._reply:
             return self._reply[0]
         self._future = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
-"""The timers of state machines: which are due, and when the next one is. Pure: time comes in as a number.
+"""The timers of state machines: which are due, and when the next one is. Pure: the time is an argument.
 
 A timer that is set again and again (a session, by each heartbeat) costs one dict entry each time: its place in the heap
-is put right only when it comes to the top.
+is corrected only when it comes to the top.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TimerQueue(Generic[K]):
     """Timers by key; a key has one at most.
 
     Invariant: each key of `_deadlines` has exactly one entry in the heap that counts, the one named by `_placed`, and
-    its time is not later than the deadline. Entries that count no more go when they come to the top, or when they are
+    its time is not later than the deadline. Outdated entries are removed when they come to the top, or when they are
     more than half of the heap.
     """
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.option("--files", "more_paths", metavar="FILE,...", help="As Kafka's tool takes them, instead of arguments.")
 @click.option("--deep-iteration", is_flag=True, help="Show each record, without its contents.")
 @click.option("--print-data-log", is_flag=True, help="Show each record with key and value.")
-@click.option("--offsets-decoder", is_flag=True, help="Show each record as one of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Show each record as one of __transaction_state.")
-@click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, show only what is wrong.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode each record as one of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode each record as one of __transaction_state.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, show only errors.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes by themselves, as a broker does at its start.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Show only the batches within the first bytes of a log.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON.")
@@ -39,11 +39,11 @@ def dump(
     max_bytes: int | None,
     is_json: bool,
 ) -> None:
-    """Show what is in the files of a log.
+    """Show the contents of the files of a log.
 
     FILE is a .log, .index, .timeindex, .txnindex or .snapshot, a checkpoint, meta.properties, partition.metadata, or a
-    directory: then all such files in it and below it. The lines are those of Kafka's kafka-dump-log.sh. Whatever is
-    corrupt is named on standard error with its position in the file; the exit code is then 1.
+    directory: then all such files in it and below it. The lines have the format of Kafka's kafka-dump-log.sh. Each
+    corruption is named on standard error with its position in the file; the exit code is then 1.
 
     --print-data-log decodes the records of the two internal topics where the name of their directory tells which they
     are; the two decoders say so for a file that lies elsewhere.

@@ -27,8 +27,8 @@ PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. `decoder` decodes records, None: by the name of the directory. `max_bytes` limits a log file, None:
-    no limit."""
+    """The options of a dump. `decoder` decodes records, None: by the name of the directory. `max_bytes` limits a log
+    file, None: no limit."""
 
     is_deep: bool = False
     with_contents: bool = False

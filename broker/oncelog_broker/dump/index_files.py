@@ -27,7 +27,7 @@ class LogBeside:
         self.size = size
 
     def batch_at(self, position: int) -> BatchLocation:
-        """Raises CorruptBatch if no batch begins there."""
+        """Raises CorruptBatch if no batch begins at the position."""
         if not 0 <= position < self.size:
             raise CorruptBatch(f"position {position} is outside of the log's {self.size} bytes")
         self._file.seek(position)
@@ -71,7 +71,7 @@ def dump_time_index(
     """A row for each entry, and a fault for each that is out of order or disagrees with the batch that ends at its
     offset.
 
-    The entries' offsets never decrease, so one pass over the batch headers checks all.
+    The entries' offsets never decrease, so one pass over the batch headers checks all entries.
     """
     batches = iter(()) if log is None else log.batches()
     batch: BatchLocation | None = None
@@ -102,7 +102,8 @@ def dump_time_index(
 
 
 def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
-    """Only the faults of an index dumped without its log, or that there are none: the checks of a broker's startup."""
+    """Return the faults of an index that are visible without its log; empty if it has none: the checks of a broker's
+    startup."""
     is_sane = True
     for item in items:
         if isinstance(item, Fault):

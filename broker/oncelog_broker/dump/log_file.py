@@ -1,4 +1,4 @@
-"""`.log`: a row for each batch and, if requested, each record. Holds one batch at a time."""
+"""`.log`: a row for each batch and, if requested, each record. Only one batch is in memory at a time."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Point(NamedTuple):
     actions: tuple[str, ...]
     filters: tuple[str, ...]
     has_after: bool = False
-    """Whether a crash or a delay may also come after the step."""
+    """Whether a crash or a delay is also possible after the step."""
 
 
 def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:
@@ -36,16 +36,16 @@ def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:
 STEPS: Final = (
     _step(
         "register-partitions",
-        "partitions become part of a transaction, in the coordinator's log",
+        "the coordinator logs that partitions become part of a transaction",
         TRANSACTION,
-        drop="they do not, and the client is told COORDINATOR_NOT_AVAILABLE",
+        drop="they are not logged, and the client gets COORDINATOR_NOT_AVAILABLE",
     ),
     _step(
         "append",
         "a transactional batch is written to its partition",
         TRANSACTION,
         TOPIC,
-        drop="it is not, and the client is told NOT_ENOUGH_REPLICAS",
+        drop="it is not appended, and the client gets NOT_ENOUGH_REPLICAS",
     ),
     _step("replicate", "a follower writes transactional batches", TOPIC),
     _step(
@@ -53,7 +53,7 @@ STEPS: Final = (
         "the offsets of a TxnOffsetCommit are written, pending",
         TRANSACTION,
         GROUP,
-        drop="they are not, and the client is told COORDINATOR_NOT_AVAILABLE",
+        drop="they are not logged, and the client gets COORDINATOR_NOT_AVAILABLE",
     ),
     _step("prepare-logged", "EndTxn: the decision is written to the coordinator's log", TRANSACTION),
     _step(
@@ -87,8 +87,8 @@ def _of_apis() -> list[Point]:
         name = api_name(served.key)
         filters = tuple(each for each in FILTERS if each in filters_of(served.key))
         refuse = (REFUSE,) if served.key in REFUSABLE else ()
-        request = f"{name} has come and is not done yet. Dropped: its connection ends"
-        answer = f"{name} is done. Dropped: its connection ends in place of the answer"
+        request = f"{name} has arrived and is not handled yet. Dropped: its connection ends"
+        answer = f"{name} has been handled. Dropped: its connection ends in place of the answer"
         points.append(Point(f"{name}.request", request, (CRASH, DELAY, DROP, *refuse), filters))
         points.append(Point(f"{name}.answer", answer, (CRASH, DELAY, DROP), filters))
     return points

@@ -37,11 +37,11 @@ def command_of(fields: Any) -> Command:
     if not isinstance(fields, dict):
         raise BadCommand("an object is expected")
     if unknown := fields.keys() - FIELDS:
-        raise BadCommand(f"unknown: {_names(unknown)}; there are {_names(FIELDS)}")
+        raise BadCommand(f"unknown: {_names(unknown)}; known fields: {_names(FIELDS)}")
     point = _point(fields.get("point"))
     asked = [name for name in ACTIONS if fields.get(name) not in (None, False)]
     if len(asked) != 1:
-        raise BadCommand(f"one of {', '.join(point.actions)} is expected, and there are {len(asked)}")
+        raise BadCommand(f"one of {', '.join(point.actions)} is expected, but {len(asked)} are given")
     if asked[0] not in point.actions:
         raise BadCommand(f"{point.name} cannot {asked[0]}, only {', '.join(point.actions)}")
     action = _action(asked[0], fields[asked[0]])
@@ -61,7 +61,7 @@ def _point(name: Any) -> Point:
     if point is None:
         near = get_close_matches(name[:100], CATALOGUE, 3) if isinstance(name, str) else []
         hint = f"; perhaps {' or '.join(near)}" if near else ""
-        raise BadCommand(f"there is no point {str(name)[:100]!r}{hint} (GET /points lists them)")
+        raise BadCommand(f"unknown fail point {str(name)[:100]!r}{hint} (GET /points lists them)")
     return point
 
 

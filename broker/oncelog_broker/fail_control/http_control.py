@@ -1,4 +1,5 @@
-"""The fail control over HTTP, in threads beside the event loop. For tests: any client of it can kill the broker.
+"""The fail control over HTTP, in its own threads, outside the event loop. For tests: every client that can reach it can
+kill the broker.
 
 GET    /points           the points at which a fault can strike
 GET    /faults           the faults that are set
@@ -146,7 +147,7 @@ class HttpControl:
     def _fault(self, question: _Question) -> Fault:
         fault = self.faults.get(question.fault)
         if fault is None:
-            raise Refused(HTTPStatus.NOT_FOUND, f"there is no fault {question.fault}")
+            raise Refused(HTTPStatus.NOT_FOUND, f"unknown fault {question.fault}")
         return fault
 
 

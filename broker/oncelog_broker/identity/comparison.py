@@ -34,11 +34,11 @@ class _Findings:
 MAX_NAMES: Final = 10
 """Partitions that one message names."""
 RECORDS_AGAIN: Final = (
-    "the logs of this broker are taken over; what only other brokers had, settings, users and ACLs are not"
+    "the logs of this broker are taken over; logs that only other brokers had, settings, users and ACLs are lost"
 )
 FROM_COPY: Final = (
     "topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {copied}; the brokers "
-    "that held a partition hold it again, and of these the one with the most records leads. What was changed after "
+    "that had a replica have it again, and the replica with the most records leads. Changes after "
     "that moment is lost. The other brokers join without such a setting"
 )
 
@@ -81,7 +81,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """Return what the directories belonged to: by their notes or, without notes, by the other files in them."""
+    """Return which cluster the directories belonged to: by their notes or, without notes, by the other files in
+    them."""
     notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
     kinds = {note.store_kind for note in notes if note.store_kind is not None}
     if any(kind.is_shared for kind in kinds):
@@ -90,8 +91,8 @@ def past_of(facts: StartFacts) -> Past:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
     has_logs = any(each.has_logs for each in facts.directories)
-    # A note and a trace are left before the first registration: if that never came, and there are no logs, the trace
-    # says nothing. A trace without a note is that of an earlier release.
+    # A note and a trace are written before the first registration: if the registration never happened, and there are no
+    # logs, the trace means nothing. A trace without a note was written by an earlier release.
     if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
@@ -105,6 +106,8 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if note is None or store.cluster_id is None:
         return Age.UNKNOWN
     is_same_store = not note.store_id or not store.store_id or note.store_id == store.store_id
+    if store.kind.is_shared and not note.process and not note.is_of(store.nonce):
+        return Age.NEW
     if note.is_of(store.nonce):
         is_older = is_same_store and (store.registration < note.registration or store.zxid < note.zxid)
         return Age.STORE_OLDER if is_older else Age.CURRENT
@@ -113,7 +116,7 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # an earlier release, which writes no nonce, has registered, or nobody has
+        return Age.UNKNOWN  # a broker of an earlier release, which writes no nonce, has registered, or none has
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
@@ -139,7 +142,7 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """Return what the cluster is founded with, and whether it is an earlier cluster that had other members."""
+    """Return the data from which the cluster is founded, and whether it was an earlier cluster with other members."""
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
     if store.founded_by and not is_continued:
@@ -148,7 +151,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
             f"broker {facts.node_id} has begun to found a cluster in the metadata store at {store.place}, with other "
             "data directories than these, and did not finish",
             "Start it with those, or empty the store",
-            "the cluster is founded with what is there and what these directories hold",
+            "the cluster is founded with the contents of the store and of these directories",
             store.founded_by,
         )  # fmt: skip
     has_begun = any(each.note is not None and each.note.process for each in facts.directories)
@@ -167,7 +170,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
             _refuse(
                 found, facts, Kind.NEW_STORE,
                 f"{_owners(facts)}, and do not say which metadata store they belong to; the one at {store.place} is "
-                "empty. They may be Apache Kafka's, a copy, or those of a broker whose metadata are elsewhere",
+                "empty. They may be Apache Kafka's, a copy, or those of a broker with another metadata store",
                 f"If they belong to a cluster, connect the broker to its store{_hint(facts)}",
                 f"a cluster is founded here; {RECORDS_AGAIN}",
             )  # fmt: skip
@@ -181,7 +184,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
             f"{store.place}: topics, settings, users, ACLs and quotas are taken over"
         )
         return Adoption.STORE_FILE, False
-    lost = f"the metadata store of this broker is not there ({facts.store_file_fault or _noted_place(facts)})"
+    lost = f"the metadata store of this broker is missing ({facts.store_file_fault or _noted_place(facts)})"
     if facts.copied:
         taken = (
             f"topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {facts.copied}"
@@ -189,28 +192,28 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
         if facts.has_rights:
             _refuse(
                 found, facts, Kind.NEW_STORE,
-                f"{lost}, and it had the users and ACLs: a right taken away after {facts.copied} would be back",
+                f"{lost}, and it had the users and ACLs: a right removed after {facts.copied} would be granted again",
                 "Put metadata.db (with its -wal file) back",
-                f"{taken}; what was changed after that moment is lost",
+                f"{taken}; changes after that moment are lost",
             )  # fmt: skip
         else:
-            found.errors.append(f"{lost}: {taken}; what was changed after that moment is lost")
+            found.errors.append(f"{lost}: {taken}; changes after that moment are lost")
         return Adoption.COPY, False
     if facts.has_rights:
         _refuse(
             found, facts, Kind.NEW_STORE,
-            f"{lost}, and it had the users and ACLs, which logs cannot give back: whoever could log in before cannot, "
-            "and rules that denied something are gone",
+            f"{lost}, and it had the users and ACLs, which cannot be restored from logs: users can no longer log in, "
+            "and rules that denied access are lost",
             "Put metadata.db (with its -wal file) back",
             "topics are taken over from their logs without their settings (their records are kept for ever), users, "
-            "ACLs and quotas are gone",
+            "ACLs and quotas are lost",
         )  # fmt: skip
     elif logs:
         found.errors.append(
             f"{lost}: topics are taken over from their logs. Their settings are lost, so their records are kept for "
-            "ever until retention.ms and retention.bytes are set; users, ACLs and quotas are gone. To have them back, "
+            "ever until retention.ms and retention.bytes are set; users, ACLs and quotas are lost. To restore them, "
             "stop the broker now, before it takes records, and put metadata.db (with its -wal file) in the place of "
-            "the new one; the next start says what it needs"
+            "the new one; the next start names what it needs"
         )
     return Adoption.LOGS, False
 
@@ -223,10 +226,11 @@ def _refuse_to_found_anew(facts: StartFacts, found: _Findings) -> None:
     _refuse(
         found, facts, Kind.NEW_STORE,
         f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but the ZooKeeper "
-        f"at {store.place} knows nothing of it: zookeeper.connect may be wrong (its chroot, say), or ZooKeeper has "
+        f"at {store.place} does not have its metadata: zookeeper.connect may be wrong (its chroot, say), or "
+        "ZooKeeper has "
         "lost its data",
         "Correct zookeeper.connect, or restore ZooKeeper",
-        f"the cluster is founded anew; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
+        f"a new cluster is founded; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
     )  # fmt: skip
 
 
@@ -236,7 +240,7 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
         found, facts, Kind.ALONE,
         f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but "
         "zookeeper.connect is not set: alone, the broker would serve records that the cluster has left behind, and "
-        "take others that the cluster never sees",
+        "accept other writes that the cluster never sees",
         f"Set zookeeper.connect{f'={where}' if where else ''}",
         f"the broker is a cluster of its own from now on; {RECORDS_AGAIN}",
     )  # fmt: skip
@@ -245,7 +249,13 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
 def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
     store = facts.store
     is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind.is_shared
-    if ages and is_right_kind and all(each in (Age.CURRENT, Age.UNKNOWN) for each in ages.values()):
+    if Age.NEW in ages.values() and Age.CURRENT not in ages.values() and store.registration != NEVER:
+        found.warnings.append(
+            f"{_listed([path for path, each in ages.items() if each is Age.NEW])} is new, and this broker had other "
+            "data directories. The broker's logs count as unsure: replicas that have all records lead"
+        )
+        found.is_unsure = True
+    if ages and is_right_kind and all(each in (Age.CURRENT, Age.NEW, Age.UNKNOWN) for each in ages.values()):
         return
     if past is Past.MEMBER and store.kind is StoreKind.EMBEDDED:
         _refuse_to_be_alone(facts, found)
@@ -256,9 +266,9 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
         _refuse(
             found, facts, Kind.OTHER_STORE,
             f"{_listed(of_age[Age.OTHER_STORE])} last belonged to another metadata store of the same cluster id than "
-            f"the one at {store.place}{_noted(facts)}: the store, or the directory, is a copy that has gone its own "
-            "way",
-            "Connect the broker to the store that it had",
+            f"the one at {store.place}{_noted(facts)}: the store, or the directory, is a copy that has changed on its "
+            "own",
+            "Connect the broker to its former store",
             "records of its logs that the store's cluster does not have are cut away, or set aside",
         )  # fmt: skip
         found.is_unsure, found.adopts_unknown = True, store.kind is StoreKind.EMBEDDED
@@ -267,7 +277,7 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
             found, facts, Kind.OTHER_STORE,
             f"{_store_file(facts)} is the metadata store of this broker, but the ZooKeeper at {store.place} has a "
             "cluster of the same id",
-            f"Take zookeeper.connect away, or move {_store_file(facts)} away if the broker is a member of that cluster",
+            f"Remove zookeeper.connect, or move {_store_file(facts)} away if the broker is a member of that cluster",
             "the broker joins that cluster; logs that the cluster does not know are set aside",
         )  # fmt: skip
         found.is_unsure = True
@@ -279,7 +289,7 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
         found.is_unsure = True
     if of_age[Age.RETURNED]:
         found.warnings.append(
-            f"{_listed(of_age[Age.RETURNED])} had been lost and came back as it was. The broker's logs count as "
+            f"{_listed(of_age[Age.RETURNED])} had been lost and came back unchanged. The broker's logs count as "
             "unsure: replicas that have more records lead"
         )
         found.is_unsure = True
@@ -301,15 +311,15 @@ def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) ->
     if store.kind is StoreKind.EMBEDDED:
         found.errors.append(
             f"{differs}. Topics that it does not know are taken over from their logs, without their settings; other "
-            "changes of settings, users, ACLs and quotas since then are gone"
+            "changes of settings, users, ACLs and quotas since then are lost"
         )
         found.adopts_unknown = True
         return
     _refuse(
         found, facts, Kind.OLDER_STORE, differs,
         "Restore the newest state of ZooKeeper, or connect to the right one",
-        "what the cluster has decided since then (topics, leaders, settings) is gone; the broker's logs count as "
-        "unsure, so that those replicas lead that have the most records",
+        "the decisions of the cluster since then (topics, leaders, settings) are lost; the broker's logs count as "
+        "unsure, so that the replicas with the most records lead",
     )  # fmt: skip
     found.is_unsure = True
 
@@ -318,14 +328,14 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
     store = facts.store
     differs = (
         f"{_listed(older)} {'is' if len(older) == 1 else 'are'} older than the metadata store at {store.place}: the "
-        "broker has registered since with another state of it. It was put back from a copy, and what came later is "
+        "broker has registered since with another state of it. It was restored from a copy, and later changes are "
         "not there"
     )
     found.has_older_directories = True
     if store.kind.is_shared and not facts.alone_in_sync:
         found.warnings.append(
             f"{differs}. The broker's logs count as unsure: replicas that have more records lead, and this broker "
-            "fetches what it lacks from them"
+            "fetches the missing records from them"
         )
         found.is_unsure = True
         return
@@ -358,7 +368,8 @@ def _compare_nodes(facts: StartFacts, found: _Findings) -> None:
         f"{', '.join(map(str, nodes))}, and this is broker {facts.node_id}: meta.properties was edited, or is another "
         "broker's",
         f"Set node.id={nodes[0]}, there and in meta.properties, or start with the broker's own directories",
-        f"the logs are taken for those of broker {facts.node_id}; logs of partitions that others hold are set aside",
+        f"the logs are treated as those of broker {facts.node_id}; logs of partitions that belong to other "
+        "brokers are set aside",
         *(f"node of {path} {node}" for path, node in others),
     )  # fmt: skip
     found.is_unsure = True
@@ -386,7 +397,7 @@ def _look_for_sisters(
             found.refusals.append(refusal)
         else:
             found.warnings.append(
-                f"{refusal.difference}. Partitions that were there are offline until another replica leads them and "
+                f"{refusal.difference}. Partitions in it are offline until another replica leads them and "
                 f"this broker has fetched them from it. {refusal.remedy}. Or set {ACCEPT_KEY}={refusal.accept}: "
                 f"{refusal.consequence}"
             )
@@ -396,8 +407,8 @@ def _look_for_sisters(
         empty = [each.path for each in facts.directories if each.directory_id is None and each.cluster_id is None]
         if empty and is_member:
             found.warnings.append(
-                f"{_listed(empty)} is new, and the other data directories do not say which ones there were: it may "
-                "stand for one that was lost. The broker's logs count as unsure: replicas that have all records lead"
+                f"{_listed(empty)} is new, and the other data directories do not say which directories existed: it may "
+                "replace one that was lost. The broker's logs count as unsure: replicas that have all records lead"
             )
             found.is_unsure = True
 
@@ -407,12 +418,12 @@ def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> R
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
-    how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"
+    how = f"{_listed(again)} came back empty, or with other contents" if again else "log.dirs no longer lists it"
     return Refusal(
         Kind.LOST_DIRECTORY,
         f"{_listed(paths)} {was} of this broker; {how}. Its disk may not be mounted, or was exchanged",
         "Mount it, or name it in log.dirs",
-        "the partitions that were there, and that no other broker has, begin anew, empty",
+        "partitions that only this directory had restart empty",
         (f"node {facts.node_id}", *sorted({each.cluster_id or "" for each in facts.directories}), *sorted(lost)),
     )
 

@@ -12,11 +12,11 @@ from oncelog_broker.identity.refusals import Refusal
 
 
 class DirectoryFacts(NamedTuple):
-    """One data directory, as it is found."""
+    """The state of one data directory, as the start finds it."""
 
     path: str
     cluster_id: str | None = None
-    """As in meta.properties; None if there is no such file, or no cluster id in it."""
+    """The cluster id in meta.properties; None if the file or the entry is missing."""
     directory_id: str | None = None
     note: DirectoryNote | None = None
     has_logs: bool = False
@@ -49,7 +49,7 @@ class StoreFacts(NamedTuple):
 
 
 class StartFacts(NamedTuple):
-    """Everything that the comparison of a start takes into account."""
+    """All facts that the comparison of a start uses."""
 
     node_id: int
     directories: Sequence[DirectoryFacts]
@@ -57,11 +57,11 @@ class StartFacts(NamedTuple):
     has_rights: bool = False
     """Whether an authorizer or SCRAM is configured: users and ACLs cannot be restored from logs."""
     store_file: StoreFacts | None = None
-    """The embedded store of a broker that moves to ZooKeeper; None if there is none, or it cannot be read."""
+    """The embedded store of a broker that moves to ZooKeeper; None if it is missing, or cannot be read."""
     store_file_fault: str = ""
-    """Why the embedded store cannot be read; "" if it can, or if there is none."""
+    """Why the embedded store cannot be read; "" if it can, or if it is missing."""
     alone_in_sync: Sequence[str] = ()
-    """Partitions whose only replica in sync is this member. Filled in only if a directory is older."""
+    """The partitions whose only in-sync replica is this broker. Filled in only if a directory is older."""
     copied: str = ""
     """When the copy of the metadata in the directories was written, as text for messages; "" without a copy."""
 
@@ -76,7 +76,7 @@ class Past(Enum):
     MEMBER = auto()
     """A member of a cluster with ZooKeeper."""
     UNKNOWN = auto()
-    """The directories have no notes: they are Apache Kafka's, or those of an earlier release."""
+    """The directories have no notes: they belong to Apache Kafka, or to an earlier release."""
 
 
 class Adoption(Enum):
@@ -96,6 +96,8 @@ class Age(Enum):
 
     CURRENT = auto()
     """The process that registered last had the directory."""
+    NEW = auto()
+    """No process has registered with the directory yet: each that was about to ended before."""
     UNKNOWN = auto()
     """The note and the store do not say."""
     OLDER = auto()
@@ -112,11 +114,11 @@ class Age(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether and how the start goes on."""
+    """Whether and how the start continues."""
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Differences that `start.accept` does not accept. If there is one, the broker does not start."""
+    """Differences that `start.accept` does not accept. If there is a refusal, the broker does not start."""
     accepted: tuple[Refusal, ...] = ()
     """Differences that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
@@ -125,7 +127,7 @@ class Verdict:
     errors: tuple[str, ...] = ()
     """Differences that the broker corrects and logs as errors."""
     adoption: Adoption = Adoption.NONE
-    """What this start founds the cluster with, if the store is empty."""
+    """The data from which this start founds the cluster, if the store is empty."""
     may_found: bool = False
     """Whether the store is empty, so that this broker may found the cluster."""
     is_refounded: bool = False
@@ -136,7 +138,7 @@ class Verdict:
     adopts_unknown: bool = False
     """Whether logs of topics that the older store does not have are taken over instead of set aside."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """The missing data directories by id. A partition that has no log here may have been in one of them."""
+    """The missing data directories by id. The log of a partition that is missing here may have been in one of them."""
     has_older_store: bool = False
     """Whether the metadata store is older than the directories: it may give out leader epochs for the second time."""
     has_older_directories: bool = False

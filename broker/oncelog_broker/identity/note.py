@@ -1,7 +1,7 @@
 """The file `oncelog.identity` in each data directory: its metadata store, sister directories and last registration.
 
 `meta.properties` names the cluster and the node of a directory. With this file a start can tell whether its directories
-and its store are the ones of the last registration, or older, or others.
+and its store are the same as at the last registration, older, or different.
 
 A *nonce* is a random id that a process draws once. The store's incarnation node of a broker holds the nonce of the
 process that registered last; the note holds it too. So a directory is the newest one if its note has the store's nonce:
@@ -36,11 +36,11 @@ class StoreKind(Enum):
     """Where a broker keeps its metadata."""
 
     EMBEDDED = "embedded"
-    """The metadata store is a file of the broker itself, which is alone."""
+    """The metadata store is a file of the broker itself, which is a cluster of one."""
     ZOOKEEPER = "zookeeper"
     """The metadata store is ZooKeeper; the broker is a member of a cluster."""
     MEMORY = "memory"
-    """In memory that all brokers of one process share: as in ZooKeeper, for tests."""
+    """The metadata store is in memory and shared by all brokers of one process: behaves like ZooKeeper, for tests."""
 
     @property
     def is_shared(self) -> bool:
@@ -58,14 +58,15 @@ class LostDirectory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryNote:
-    """What one data directory remembers."""
+    """The identity note of one data directory."""
 
     directory_id: str
     """Id of the directory that has this note."""
     directories: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> absolute path of all directories of the broker, this one included."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """By directory id: directories that were missing at the last registration and whose loss nobody has accepted."""
+    """By directory id: directories that were missing at the last registration and whose loss no operator has
+    accepted."""
     store_kind: StoreKind | None = None
     """None: no broker has registered with this directory yet."""
     store_id: str = ""
@@ -81,10 +82,11 @@ class DirectoryNote:
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """Set before a registration in a store that does not know this broker's logs, until the logs were examined:
+    """Set before a registration in a store that does not know this broker's logs, until the logs have been examined:
     meanwhile logs that the store assigns to other brokers are set aside, not deleted."""
     node_id: int = NEVER
-    """node.id of the broker that registered last. `meta.properties` has it too, but is edited by hand for a clone."""
+    """node.id of the broker that registered last. `meta.properties` has it too, but an administrator edits that file
+    for a clone."""
 
     @property
     def has_registered(self) -> bool:
@@ -92,7 +94,7 @@ class DirectoryNote:
         return bool(self.process or self.pending)
 
     def is_of(self, nonce: str) -> bool:
-        """Whether the process with this nonce was the last one that had the directory."""
+        """Whether the process with this nonce was the last one that used the directory."""
         return nonce != "" and nonce in (self.process, self.pending)
 
 

@@ -22,7 +22,7 @@ class Kind(Enum):
     ALONE = "alone"
     """A member of a cluster starts without ZooKeeper."""
     OLDER_STORE = "older-store"
-    """The metadata store is an earlier state of what the directories know."""
+    """The metadata store is an earlier state than the directories know."""
     OTHER_STORE = "other-store"
     """The metadata store is not the one that the directories belong to."""
     OTHER_NODE = "other-node"
@@ -34,15 +34,15 @@ class Kind(Enum):
 
 
 class Refusal(NamedTuple):
-    """One difference that a start does not accept without being told."""
+    """One difference that a start accepts only with an explicit setting."""
 
     kind: Kind
     difference: str
-    """What differs, and what may have happened."""
+    """The difference, and its possible causes."""
     remedy: str
-    """What to do if the difference is a mistake."""
+    """The remedy if the difference is a mistake."""
     consequence: str
-    """What happens to records and metadata if the difference is accepted."""
+    """The consequences for records and metadata if the difference is accepted."""
     facts: tuple[str, ...]
     """The texts that the digest is computed from."""
 

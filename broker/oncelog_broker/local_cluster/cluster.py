@@ -75,7 +75,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` receives progress, one sentence at a time."""
+    """The cluster in `directory`. `tell` is called with each progress message, one sentence."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()
@@ -147,7 +147,7 @@ class LocalCluster:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member, and wait until it serves. Raises ClusterError and what `up` raises."""
+        """Start a killed member, and wait until it serves. Raises ClusterError and the errors of `up`."""
         with self._existing() as state:
             member = find_member(state, name)
             if member.process is not None and member.process.is_running:
@@ -163,7 +163,7 @@ class LocalCluster:
     def restart(self, names: Sequence[str] = ()) -> None:
         """Restart brokers one after the other, by default all running ones, each when all replicas are in sync.
 
-        At the end preferred leaders are elected. Raises ClusterError and what `up` raises.
+        At the end preferred leaders are elected. Raises ClusterError and the errors of `up`.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [
@@ -224,7 +224,7 @@ class LocalCluster:
     def _load(self) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
-            raise ClusterError(f"there is no cluster in {self.directory} (oncelog cluster up)")
+            raise ClusterError(f"no cluster in {self.directory} (oncelog cluster up)")
         return state
 
     @contextmanager
@@ -269,8 +269,8 @@ class LocalCluster:
         )
 
     def _start_zookeeper(self, state: ClusterState) -> None:
-        """Start ZooKeeper, on new ports if no process runs that knows the old ones: other programs may use those by
-        now."""
+        """Start ZooKeeper, on new ports if no running process uses the old ones: another program may have taken
+        them."""
         is_fresh = not any(is_running(member) for member in state.zookeepers + state.brokers)
         ensemble = self._ensemble(state, () if is_fresh else None)
         self._tell(
@@ -354,7 +354,9 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
     if state is None:
         state = ClusterState(zookeeper_count=wanted.zookeepers or 1)
     elif wanted.zookeepers not in (None, state.zookeeper_count):
-        raise ClusterError(f"this cluster has {state.zookeeper_count} ZooKeeper servers, and cannot get other ones")
+        raise ClusterError(
+            f"this cluster has {state.zookeeper_count} ZooKeeper servers, and their number cannot be changed"
+        )
     if wanted.settings:
         merged = {**state.settings, **wanted.settings}
         state.settings = {key: value for key, value in merged.items() if value}
@@ -389,7 +391,7 @@ def find_member(state: ClusterState, name: str) -> Member:
         if str(member.number) == number:
             return member
     names = [f"{BROKER}{each.number}" for each in state.brokers] + [f"{ZOOKEEPER}{n.number}" for n in state.zookeepers]
-    raise ClusterError(f"there is no {name!r}, only {', '.join(names)}")
+    raise ClusterError(f"unknown name {name!r}; known: {', '.join(names)}")
 
 
 def is_running(member: Member) -> bool:

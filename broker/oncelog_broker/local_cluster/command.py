@@ -72,8 +72,9 @@ def up(
 ) -> None:
     """Start the cluster, or its processes that do not run, and wait until it serves.
 
-    With three brokers, topics have three replicas by default, of which two must be in sync. Standard output is the
-    address for --bootstrap-server.
+    With three brokers, topics have three replicas by default, of which two must be in sync. --set http.listener=9404
+    gives the first broker that port for metrics and health checks; the others follow. Standard output is the address
+    for --bootstrap-server.
     """
     from oncelog_broker.local_cluster.broker_process import address_of
     from oncelog_broker.local_cluster.cluster import Wanted
@@ -140,10 +141,10 @@ def start(name: str, data: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @data_option
 def restart(names: tuple[str, ...], data: Path) -> None:
-    """Restart the brokers NAME, or all that run, one after the other, without interrupting clients.
+    """Restart the brokers NAME, or all running ones, one after the other, without interrupting clients.
 
-    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. At
-    the end the preferred replicas lead.
+    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. Then
+    elect the preferred replicas as leaders.
     """
     with _cluster(data) as local:
         local.restart(names)

@@ -114,7 +114,7 @@ class ZooKeeperServer:
         return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or "it logged nothing"
 
     def kill(self) -> None:
-        """kill -9; returns when it is gone."""
+        """kill -9; returns when the process has ended."""
         if self.process is not None:
             self.process.kill()
 
@@ -152,7 +152,7 @@ class Ensemble:
         on_launch: Callable[[Sequence[ZooKeeperServer]], None] = lambda _: None,
         settings: Mapping[str, object] = NO_SETTINGS,
     ) -> None:
-        """`servers`: those of an earlier run, in order. `dies_with_us`: see LocalProcess.start.
+        """`servers`: the servers of an earlier run, in order. `dies_with_us`: see LocalProcess.start.
 
         `on_launch` gets all servers whenever one is started, before it runs. `settings`: further settings of zoo.cfg.
         """

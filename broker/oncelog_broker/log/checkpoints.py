@@ -43,10 +43,10 @@ def parse_checkpoint(path: str, data: bytes, parse_entry: Callable[[list[str]], 
         if len(lines) < 2:
             raise ValueError("the version or the number of entries is missing")
         if int(lines[0]) != CHECKPOINT_VERSION:
-            raise ValueError(f"version {lines[0]:.20}, only {CHECKPOINT_VERSION} is known")
+            raise ValueError(f"version {lines[0]:.20}, only {CHECKPOINT_VERSION} is supported")
         number, expected = 1, int(lines[1])
         if expected != len(lines) - 2:
-            raise ValueError(f"{expected} entries are announced, {len(lines) - 2} are there")
+            raise ValueError(f"{expected} entries are announced, but {len(lines) - 2} found")
         entries = []
         for number, line in enumerate(lines[2:], start=2):  # noqa: B007 - for the message
             entries.append(parse_entry(line.split()))
@@ -61,14 +61,14 @@ def format_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Offsets by topic and partition; empty if there is no file. Raises CheckpointCorrupt, OSError."""
+    """Offsets by topic and partition; empty if the file does not exist. Raises CheckpointCorrupt, OSError."""
     if not disk.exists(path):
         return {}
     return dict(parse_checkpoint(path, disk.read_file(path), _parse_offset))
 
 
 def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write the file. Raises OSError; the old file is then still there."""
+    """Write the file. Raises OSError; the old file then still exists."""
     rows = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
     disk.replace_file(path, format_checkpoint(rows))
 

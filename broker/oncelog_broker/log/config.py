@@ -22,7 +22,7 @@ LEGACY_2_0: Final = "legacy-2.0"
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"
-"""Two of the values of `compression.type`: batches are stored as producers sent them, whatever it says."""
+"""Two values of `compression.type`, which has no effect: batches are stored as producers sent them."""
 
 HEADER: Final = "header"
 FRAMES: Final = "frames"
@@ -70,7 +70,8 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> LogConfig:
-        """From typed values by Kafka key (`segment.bytes`); keys that storage does not use are ignored.
+        """Build the settings from typed values by Kafka key (`segment.bytes`); keys that storage does not use are
+        ignored.
 
         `cleanup.policy` may be a string ("compact,delete") or a collection of strings.
         """

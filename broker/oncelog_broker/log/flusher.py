@@ -1,4 +1,4 @@
-"""Making a log durable: fsync in three steps (`pending_flush.py`), and what is not on the disk yet."""
+"""Makes a log durable: fsync in three steps (`pending_flush.py`), and knows what is not on the disk yet."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogFlusher:
         """The log's directory, if it may not be synced yet; None if it is. The maker of the log syncs it, at the latest
         the first flush does."""
 
-    # --- what is not on the disk yet -------------------------------------------------------------------------------
+    # --- data that is not on the disk yet -------------------------------------------------------------------------
 
     @property
     def unflushed_records(self) -> int:
@@ -56,13 +56,13 @@ class LogFlusher:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a closed segment, or the producer snapshot as of its end, is not on the disk yet."""
+        """Whether a closed segment, or the producer snapshot at its end, is not on the disk yet."""
         closed_up_to = self._local.active.base_offset
         return closed_up_to > self._state.recovery_point or bool(self._producers.pending_snapshots(closed_up_to))
 
     @property
     def has_unsynced_names(self) -> bool:
-        """Whether a power cut may undo which files the log has: deleted segments may come back."""
+        """Whether a power cut may undo deletions of segments, so that their files come back."""
         return self._local.directory_dirty or self._producers.aborted.has_new_files or self._flushes.sync_directory
 
     @property
@@ -77,7 +77,7 @@ class LogFlusher:
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """fsync all records below `up_to` (default: all) and the indexes; the recovery point moves there.
+        """fsync all records below `up_to` (default: all) and the indexes, then move the recovery point there.
 
         Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
         """
@@ -91,7 +91,7 @@ class LogFlusher:
         self.finish_flush(pending)
 
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
-        """Write the indexes and collect the files to sync; None if there is nothing to sync, or if the log is being
+        """Write the indexes and collect the files to sync; None if nothing needs a sync, or if the log is being
         truncated. Raises KAFKA_STORAGE_ERROR.
 
         `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
@@ -131,8 +131,8 @@ class LogFlusher:
         KAFKA_STORAGE_ERROR.
 
         During a truncation they wait for the next flush: the recovery point was lowered for it, and must not be above
-        the log's end after it. Nothing changes in a log that went offline meanwhile: when it is opened again, it keeps
-        what was known to be synced while it was online.
+        the log's end after it. A log that went offline meanwhile is not changed: when it is opened again, only the
+        records that were known to be synced while it was online are kept.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()
@@ -152,6 +152,6 @@ class LogFlusher:
         return state.offline_error() if state.offline_reason is not None else state.fail("flush", error)
 
     def note_failed_flush(self) -> None:
-        """Take the log offline if a flush of it has failed whose caller was cancelled."""
+        """Take the log offline if a flush whose caller was cancelled has failed."""
         if self._flushes.failure is not None:
             self.flush_failed(self._flushes.failure)

@@ -1,7 +1,7 @@
 """The fields of a batch header as a tuple from `HEADER.unpack_from`, and the index of each field.
 
 A plain tuple, since one is made for every batch that is produced, followed or replayed: an object with named fields
-would cost more than all reads of it.
+would cost more than all accesses to it.
 """
 
 from __future__ import annotations

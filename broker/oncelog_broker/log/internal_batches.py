@@ -1,6 +1,6 @@
-"""Appends of several batches at once: those of coordinators, and those that a follower fetched.
+"""Appends of several batches at once: the batches of a coordinator, or those that a follower fetched.
 
-Not the hot path of a produce request with its one batch: `PartitionLog.append_as_leader` handles that itself.
+The hot path, a produce request with one batch, does not come here: `PartitionLog.append_as_leader` handles it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def assign_offsets(
 ) -> list[RecordBatch]:
     """Check all batches in `records`, then write offsets from `base_offset` on, epoch and append time into them.
 
-    Raises what `check_batch` raises, and INVALID_RECORD for a producer's batch; `records` is unchanged then.
+    Raises the errors of `check_batch`, and INVALID_RECORD for a producer's batch; `records` is unchanged then.
     """
     whole = checked_batches(records)
     for batch in whole:

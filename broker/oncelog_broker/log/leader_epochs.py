@@ -41,7 +41,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> LeaderEpochs:
-        """Read the file; no entries if there is none. Raises CheckpointCorrupt, OSError."""
+        """Read the file; no entries if it does not exist. Raises CheckpointCorrupt, OSError."""
         if not disk.exists(path):
             return cls(disk, path, [])
         epochs = cls(disk, path, [])
@@ -79,7 +79,7 @@ class LeaderEpochs:
         """The answer to OffsetForLeaderEpoch: (the largest epoch not above `epoch`, the offset after its last record).
 
         (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all known epochs. For an epoch before the first known one,
-        `epoch` itself and the start of the first; so also for an epoch that no leader can have, such as -2.
+        `epoch` itself and the start of the first; so also for an invalid epoch, such as -2.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -97,7 +97,7 @@ class LeaderEpochs:
         self._replace([entry for entry in self._entries if entry.start_offset < end_offset], persist=persist)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the epoch that contains it begins there now."""
+        """Forget epochs that ended before `start_offset`; the epoch that contains it now begins there."""
         below = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if below:
             kept = self._entries[len(below) - 1 :]

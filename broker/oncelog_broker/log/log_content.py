@@ -1,7 +1,7 @@
 """The content of a log: its segments, its leader epochs and its producers, opened together and truncated together.
 
-It has no policy, and promises no offsets: those belong to `LogState` and the modules that share it, which also handle
-the errors. Methods raise OSError, and CorruptBatch where they read.
+It has no policy, and guarantees no offsets: that is the task of `LogState` and the modules that share it, which also
+handle the errors. Methods raise OSError, and CorruptBatch where they read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LogContent:
         known: LastKnown,
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
-        """Open the content of `directory`. If there is no directory, create it with the help of `new_directory`. Raises
+        """Open the content of `directory`. If the directory does not exist, create it with `new_directory`. Raises
         LogCorrupt too; no file stays open then."""
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
@@ -78,7 +78,7 @@ class LogContent:
     def _make(
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
-        """Create the content in a directory that was created just now: there is nothing to look for."""
+        """Create the content in a directory that was just created: it has no files to read."""
         segment = loader.create_first(start_offset)
         local = LocalLog(loader, [segment], name=name, config=config, clock=clock)
         epochs = LeaderEpochs(loader.disk, os.path.join(loader.directory, LEADER_EPOCH_FILE), [])
@@ -89,8 +89,8 @@ class LogContent:
     def _agree(self, known: LastKnown) -> None:
         """Make epochs and producers agree with the segments, just after these were opened."""
         local, log_start_offset = self.local, known.log_start_offset
-        # Compaction removes only decided transactions, so none that began there is open. Its marker may be gone, and an
-        # older snapshot, used in place of a damaged one, may say that it is open.
+        # Compaction removes only decided transactions, so no transaction that began there is open. Its marker may have
+        # been removed, and an older snapshot, used in place of a damaged one, may list it as open.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # A start that was killed while it emptied the log, as below, left a snapshot at the log start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
@@ -106,8 +106,8 @@ class LogContent:
     # --- at the front --------------------------------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """How many of the `count` oldest segments may be deleted now: those whose producer state is on the disk
-        elsewhere. The next flush deletes the others."""
+        """How many of the `count` oldest segments may be deleted now: those whose producer state is on the disk in
+        another place. The next flush deletes the remaining ones."""
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
 
@@ -137,7 +137,7 @@ class LogContent:
         self.producers.truncate_to(self.local.segments, self.local.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record may have `offset`."""
+        """Remove all records; the next record may have `offset`."""
         self.generation += 1
         self.local.truncate_fully_and_start_at(offset)
         self.epochs.clear()

@@ -1,11 +1,11 @@
-"""The state of one log that its files do not tell: whether it is online, where it starts, up to where it is synced.
+"""The state of one log that is not in its files: whether it is online, its start, and up to which offset it is synced.
 
 A failed write or fsync takes the log offline at once (E26). The content of its files is then unknown, so nothing is
 retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
 
 A write that the system refused for want of space or of file descriptors has changed nothing, so it does not take the
 log offline. It raises KAFKA_STORAGE_ERROR; the log can still be read, its oldest segments can be deleted, and the next
-write may succeed. This does not hold for fsync: whatever the reason of the failure, data may be lost.
+write may succeed. This exception does not apply to fsync: whatever the reason of the failure, data may be lost.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ class LogState:
         """Every record below this offset is synced. Invariant: never above the log end offset, also during a
         truncation."""
         self.cleaner_checkpoint = cleaner_checkpoint
-        """Up to which offset the log was compacted; None if no compaction of it was ever begun."""
+        """The offset up to which the log was compacted; None if no compaction of it was ever begun."""
         self.is_truncating = False
-        """A worker thread is cutting the end of the log: nobody else may change the log, upkeep included."""
+        """A worker thread is cutting the end of the log: no other task may change the log, background maintenance
+        included."""
         self.checkpointed_start = log_start_offset
         """The log start offset in the checkpoint file."""
         self.refused_append_at = NOT_REFUSED
@@ -86,7 +87,7 @@ class LogState:
 
     @property
     def may_be_changed(self) -> bool:
-        """Whether upkeep may work on the log: it is online, and nobody is cutting its end."""
+        """Whether background maintenance may change the log: it is online, and its end is not being cut."""
         return self.offline_reason is None and not self.is_truncating
 
     # --- the log start on the disk ---------------------------------------------------------------------------------
@@ -98,11 +99,12 @@ class LogState:
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
-        """The directory is synced and its first segment begins at `first_offset`: those before are gone for good."""
+        """The directory is synced and its first segment begins at `first_offset`: earlier segments are permanently
+        gone."""
         self._synced_first_offset = max(self._synced_first_offset, first_offset)
 
     def note_names_from(self, offset: int) -> None:
-        """A truncation made the log begin at `offset`: the synced names say nothing of a later start any more."""
+        """A truncation made the log begin at `offset`: the synced names no longer prove a later start."""
         self._synced_first_offset = min(self._synced_first_offset, offset)
 
     # --- faults ----------------------------------------------------------------------------------------------------
@@ -117,15 +119,16 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
 
     def fail(self, what: str, error: Exception) -> KafkaError:
-        """Take the log offline after `what` failed ("append to"). Returns the error for the caller to raise."""
+        """Take the log offline after the action `what` ("append to") failed. Returns the error for the caller to
+        raise."""
         self.offline_reason = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self.offline_reason)
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
-        """As `fail`, but stay online if the system refused the write for want of space or of file descriptors.
+        """Like `fail`, but stay online if the system refused the write for lack of space or of file descriptors.
 
-        For a write before which nothing was changed, so that it may be tried again.
+        For a write that has changed nothing before the failure, so that it may be tried again.
         """
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self.fail(what, error)
@@ -135,8 +138,9 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
-        """Offline if records were appended in part (`end`, the log end offset now, differs from `end_before`): they
-        can be neither kept nor undone. Else as `fail_unless_refused`. Returns the error for the caller to raise."""
+        """Take the log offline if records were appended in part (`end`, the log end offset now, differs from
+        `end_before`): they can be neither kept nor undone. Otherwise like `fail_unless_refused`. Returns the error for
+        the caller to raise."""
         if end != end_before:
             return self.fail("append to", error)
         self.refused_append_at = end

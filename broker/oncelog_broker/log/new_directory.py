@@ -6,14 +6,14 @@ checkpoint that names an offset of the log, such as the high watermark some seco
 stays empty has nothing to lose.
 
 A kill loses nothing, but the next process cannot see whether the directory was synced. After a power cut the directory
-may be missing, or have incomplete files; nothing of that log was synced. The log's identity is written before the file
-for records, and file systems keep the order of names in one directory. So a log with records but without an identity is
-from a release that wrote none, and is kept.
+may be missing, or have incomplete files; no record of that log was synced. The log's identity is written before the
+file for records, and file systems keep the order of names in one directory. So a log with records but without an
+identity is from a release that wrote none, and is kept.
 
-A directory whose fsync failed is lost, as a log is (E26): a second fsync would prove nothing, so its log goes offline
-when the next flush is due. A missing file descriptor says nothing of the disk, and is tried again. The data directory,
-which holds the names of many logs, is synced for all of them at once. The kernel reports a failure once, so it is
-remembered for each log whose name was not synced by then (`NameSyncs`).
+After a failed fsync the directory counts as lost, like a log (E26): a second fsync would prove nothing, so its log goes
+offline when the next flush is due. A missing file descriptor says nothing of the disk, and is tried again. One sync of
+the data directory makes the names of many logs durable. The kernel reports a failure once, so it is stored for each log
+whose name was not synced by then (`NameSyncs`).
 
 Source: Kafka, too, writes partition.metadata some time after the log exists, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, that would block the event loop.
@@ -47,7 +47,7 @@ class NameSyncs:
         self.failures = 0
         """How many fsyncs have failed: a name created before a failed one may be lost in a power cut."""
         self.failure: OSError | None = None
-        """Why the last of them failed."""
+        """The reason why the last sync failed."""
 
     def sync(self) -> None:
         """Sync the directory. Raises OSError."""
@@ -55,7 +55,7 @@ class NameSyncs:
             self.sync_guarded()
 
     def sync_guarded(self) -> None:
-        """As `sync`, for a caller that holds the guard. Raises OSError."""
+        """Like `sync`, for a caller that holds the guard. Raises OSError."""
         try:
             self._disk.sync_directory(self.path)
         except OSError as error:
@@ -69,14 +69,14 @@ class NameSyncs:
 
 
 class NewDirectory:
-    """The new directory of one log. `begin` is called by the creator of the log; everything else may be called in any
+    """The new directory of one log. `begin` is called by the creator of the log; the other methods may be called in any
     thread, more than once."""
 
     __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")
 
     def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes], names: NameSyncs | None = None) -> None:
-        """`files`: name -> content of the first files in it. `names`: the syncs of its data directory; None: nobody
-        else syncs that."""
+        """`files`: name -> content of the first files in it. `names`: the syncs of its data directory; None: no other
+        log syncs that directory."""
         self._disk = disk
         self.names = names or NameSyncs(disk, os.path.dirname(path))
         self._failures_before = self.names.failures
@@ -87,8 +87,8 @@ class NewDirectory:
         self.failure: OSError | None = None
         """Why the last attempt to sync it failed; None if it did not."""
         self._guard = Lock()
-        """One sync at a time: the kernel reports a lost write once, so of two concurrent ones only one would learn of
-        it."""
+        """One sync at a time: the kernel reports a lost write once, so of two concurrent syncs only one would see the
+        error."""
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
@@ -105,17 +105,17 @@ class NewDirectory:
 
     @property
     def is_lost(self) -> bool:
-        """Whether an fsync of it failed: it is not tried again."""
+        """Whether an fsync of the directory failed: the sync is not tried again."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
     def sync(self) -> None:
-        """Sync its first files, itself, and its name. Raises OSError."""
+        """Sync the first files, the directory, and its name. Raises OSError."""
         sync_together([self])
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
     def sync_content(self) -> None:
-        """Sync its first files and itself, not its name. An error is in `failure`."""
+        """Sync the first files and the directory, not its name. An error is in `failure`."""
         with self._guard:
             if self.is_synced or self.is_lost:
                 return
@@ -127,7 +127,7 @@ class NewDirectory:
                 self.failure = None
 
     def _sync_content(self) -> None:
-        with suppress(FileNotFoundError):  # it was deleted meanwhile: nothing of it needs to be durable
+        with suppress(FileNotFoundError):  # the directory was deleted meanwhile: nothing in it needs to be durable
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
                 try:
@@ -137,14 +137,14 @@ class NewDirectory:
             self._disk.sync_directory(self.path)
 
     def fail(self, error: OSError) -> None:
-        """It, or its name, could not be synced."""
+        """Note that the directory, or its name, could not be synced."""
         self.failure = error
         if self.is_lost:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
-        """`names` was synced, and its guard is still held. This does not cover a name that was created before a failed
-        fsync. An error is in `failure`."""
+        """`names` was synced, and its guard is still held. This does not apply to a name that was created before a
+        failed fsync. An error is in `failure`."""
         if self.names.failures != self._failures_before and self.names.failure is not None:
             self.fail(self.names.failure)
         self.is_synced = self.failure is None

@@ -9,7 +9,7 @@ point):
     sync      `LogFlusher`: fsync, recovery point
 
 Offsets: log start <= high watermark <= log end, the next offset to be assigned. The high watermark belongs to
-replication; it comes in as `upper_bound`. Every record below the recovery point is synced.
+replication; it is passed in as `upper_bound`. Every record below the recovery point is synced.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NO_APPEND_TIME: Final = -1
 
 
 class PartitionLog:
-    """The log of one partition, made by `open`. Not thread-safe. Methods raise KafkaError only, with the codes that
+    """The log of one partition, created by `open`. Not thread-safe. Methods raise KafkaError only, with the codes that
     they name."""
 
     __slots__ = (
@@ -128,9 +128,9 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open or create the log in `directory`. After a crash, verify its records behind `recovery_point`.
 
-        A log that is created uses `new_directory`, whose writes are not synced when this returns.
-        Raises KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says
-        which file and why, and nothing has been changed.
+        A new log is created with `new_directory`, whose writes are not synced when this returns. Raises
+        KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says which file
+        and why, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint)
@@ -146,13 +146,14 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Not `first`: segments deleted before may come back with a power cut, and were perhaps never synced.
+            # Not `first`: segments deleted earlier may come back after a power cut, and were perhaps never synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Nor `first` here, for the same reason: the segments before it may have gone just before a kill.
+            # Not `first` here either, for the same reason: the segments before it may have been deleted just before a
+            # kill.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -226,7 +227,7 @@ class PartitionLog:
         return self.producer_state.has_open_transaction(producer_id, producer_epoch)
 
     def takes_any_sequence(self, producer_id: int) -> bool:
-        """Whether the producer's next batch may have any sequence, as none of its batches is known (S9, E16)."""
+        """Whether the producer's next batch may have any sequence, because none of its batches is known (S9, E16)."""
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
@@ -289,7 +290,7 @@ class PartitionLog:
         """Append and assign offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
-        written into it, and it is written to the file as it is. From a client it must be one batch.
+        written into it, and it is written to the file as it is. A client may append only one batch at a time.
         `transaction_version`: of the producer (KIP-890). `records_checked`: the steps of `records_check` have run; else
         they run here, however long they take.
 
@@ -331,8 +332,8 @@ class PartitionLog:
             max_timestamp = append_time = now_ms
         entry = None
         if header[PRODUCER_ID] >= 0:
-            # KIP-890: the caller has asked the coordinator, if `has_open_transaction` says no, whether it knows of the
-            # transaction, and no marker came in between (E2, E3).
+            # KIP-890: if `has_open_transaction` is False, the caller has asked the coordinator whether it knows the
+            # transaction, and no marker was written in between (E2, E3).
             prepared = self.producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
             if isinstance(prepared, DuplicateBatch):
                 return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
@@ -419,10 +420,10 @@ class PartitionLog:
     def append_as_follower(self, records: memoryview | bytearray | bytes, *, leader_epoch: int | None = None) -> None:
         """Append batches of a leader, with their offsets and epochs.
 
-        `leader_epoch`: the epoch in which the records were fetched. Batches of a later epoch, and all behind them, are
-        left out: this log was not compared with the log of that later leader (KAFKA-18723). Raises CORRUPT_MESSAGE (a
+        `leader_epoch`: the epoch in which the records were fetched. Batches of a later epoch, and all after them, are
+        skipped: this log was not compared with the log of that later leader (KAFKA-18723). Raises CORRUPT_MESSAGE (a
         batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after the log's end),
-        KAFKA_STORAGE_ERROR. If the batches fill several segments, those before a failed write stay.
+        KAFKA_STORAGE_ERROR. If the batches fill several segments, the segments before a failed write are kept.
         """
         self.state.check_online()
         whole = checked_batches(records)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class PendingFlush:
-    """Files with unsynced bytes, and what is durable once they are synced."""
+    """Files with unsynced bytes, and the state that is durable after the sync."""
 
     __slots__ = (
         "_directory",
@@ -63,7 +63,7 @@ class PendingFlush:
         self.generation = generation
         """The generation of the log's content; after a truncation `up_to` no longer holds."""
         self.first_offset = 0
-        """Where the first segment begins. After `sync`, the segments before it are gone for good if it
+        """Where the first segment begins. After `sync`, the earlier segments are permanently gone if it
         `syncs_directory`."""
         self.new_directory: NewDirectory | None = None
         """A new directory to sync first; None if it is known to be synced."""
@@ -112,9 +112,9 @@ class PendingFlush:
 
 
 class FlushesUnderWay:
-    """The flushes of one log that are prepared and not finished. Their files do not count as synced yet.
+    """The flushes of one log that are prepared and not finished. Until they finish, their files do not count as synced.
 
-    So each flush also syncs the files of those before it, whether or not they ever finish.
+    So each flush also syncs the files of unfinished earlier flushes, whether or not they ever finish.
     """
 
     __slots__ = ("_flushes", "failure", "guard")
@@ -122,8 +122,7 @@ class FlushesUnderWay:
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """One sync at a time: two would write the same snapshot, and one of them would not learn of the other's
-        failure."""
+        """One sync at a time: two would write the same snapshot, and one of them would not see the other's failure."""
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if none has."""
 
@@ -137,7 +136,7 @@ class FlushesUnderWay:
         up_to: int,
         generation: int,
     ) -> PendingFlush:
-        """Prepare a flush of what is new and of everything that unfinished flushes are to sync. Raises OSError."""
+        """Prepare a flush of everything new and of everything that unfinished flushes have to sync. Raises OSError."""
         unsynced = {path for flush in self._flushes for path in flush.index_paths}
         for path in unsynced.difference([file.path for file in indexes]):
             with suppress(FileNotFoundError):  # its segment was deleted meanwhile
@@ -158,5 +157,5 @@ class FlushesUnderWay:
 
     @property
     def sync_directory(self) -> bool:
-        """Whether any of them is to sync the log's directory."""
+        """Whether any unfinished flush has to sync the log's directory."""
         return any(flush.syncs_directory for flush in self._flushes)

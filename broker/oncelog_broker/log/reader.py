@@ -25,12 +25,12 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> memoryview:
-        """Whole batches of one segment, from the one that contains `offset` on, all of them below `upper_bound`.
+        """Return whole batches of one segment, from the one that contains `offset` on, all below `upper_bound`.
 
-        At most `max_bytes`, unless `min_one_batch` and the first batch is larger. Empty where there is nothing (yet).
-        The view may be a mapping of the file: see `RealFile` for what that means when the log is truncated. Without
-        `may_copy` only a first batch that comes whole is a copy, and the view is empty where the file cannot be mapped.
-        Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        At most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. Empty if there are no such
+        batches (yet). The view may be a mapping of the file: see `RealFile` for its limits when the log is truncated.
+        Without `may_copy` only a first batch that is returned whole is a copy, and the view is empty if the file cannot
+        be mapped. Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
         if state.offline_reason is not None:
@@ -48,7 +48,7 @@ class LogReader:
     def read_committed(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, list[EndedTransaction]]:
-        """As `read`, with the aborted transactions that have records among what was read (S52)."""
+        """Like `read`; also returns the aborted transactions that have records among the batches read (S52)."""
         aborted = self._producers.aborted
         if not aborted:
             view = self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)

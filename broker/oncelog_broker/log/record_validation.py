@@ -5,7 +5,7 @@ Records are walked if a setting asks for it (`record.validation=full`, Kafka's L
 compacted topic accepts no record without a key, T20), or to name the records with a wrong timestamp. Decompressing is a
 job for another thread, the walk pauses every few hundred records, and MAX_RECORDS_NAMED bounds the answer.
 
-An error names the records at fault (KIP-467), so that a client can fail those and send the others again.
+An error names the invalid records (KIP-467), so that a client can fail those and send the others again.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 MAX_RECORDS_NAMED: Final = 1000
-"""How many records at fault an answer names; if there are more, it names the first ones."""
+"""The most invalid records that a response names; if there are more, it names the first ones."""
 NAMED_IN_PLACE: Final = 1000
-"""Up to how many records of an uncompressed batch those with a wrong timestamp are named during an append."""
+"""For uncompressed batches of up to this many records, the records with a wrong timestamp are named during the
+append."""
 TIMESTAMP_FIELD: Final = Struct(">q")
 CRC_FIELD: Final = Struct(">I")
 
 
 class RecordError(NamedTuple):
-    """One record at fault: its index in the batch, and what is wrong with it."""
+    """One invalid record: its index in the batch, and an error message."""
 
     place: int
     message: str
@@ -66,8 +67,8 @@ class RecordsRefused(KafkaError):
 
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """Refuse a batch whose header has timestamps out of bounds; -1 is none. Raises KafkaError INVALID_TIMESTAMP:
-    RecordsRefused where it is cheap to find the records at fault."""
+    """Refuse a batch if timestamps in its header are out of bounds; -1 means no timestamp. Raises KafkaError
+    INVALID_TIMESTAMP: RecordsRefused where it is cheap to find the records at fault."""
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return
     if header[RECORDS_COUNT] <= NAMED_IN_PLACE and not header[ATTRIBUTES] & COMPRESSION_MASK:
@@ -82,8 +83,8 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
 def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
     """Walk all records of `batch`, as settings or semantics ask for (`PartitionLog.walks_records`).
 
-    `batch` is writable: a maximum timestamp in its header that is not that of its records is corrected, as by Kafka.
-    The steps raise KafkaError, RecordsRefused among them.
+    `batch` is writable: if the maximum timestamp in its header is not the maximum of its records, it is corrected, as
+    in Kafka. The steps raise KafkaError, RecordsRefused among them.
     """
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
@@ -138,7 +139,7 @@ class _Findings:
                 self._mistimed.append(RecordError(index, wrong))
 
     def refuse(self) -> None:
-        """Raises RecordsRefused if a record is at fault; Kafka's error code if there are faults of both kinds."""
+        """Raises RecordsRefused if a record is invalid; with Kafka's error code if there are errors of both kinds."""
         found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())
         if not found:
             return

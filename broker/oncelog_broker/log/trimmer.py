@@ -2,7 +2,8 @@
 
 A follower truncates the end of its log: it gives up the records that its leader does not have. Truncation waits for the
 disk, and may replay a segment's worth of producers, so it runs in a worker thread. Its caller sets
-`LogState.is_truncating` meanwhile, and nobody else may change the log until that is taken back, upkeep included.
+`LogState.is_truncating` meanwhile, and no other task, background maintenance included, may change the log until the
+flag is cleared.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class LogTrimmer:
         self._local = content.local
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
-        """Called after `recovery_point` or `cleaner_checkpoint` went back, before any byte is cut. Lowers them in the
-        checkpoint files: after a crash, a log that ends below its checkpointed recovery point counts as damaged, and
-        offsets below the cleaner checkpoint count as compacted. May raise OSError."""
+        """Called after `recovery_point` or `cleaner_checkpoint` went back, before any byte is cut. Lowers the offsets
+        in the checkpoint files: after a crash, a log that ends below its checkpointed recovery point counts as damaged,
+        and offsets below the cleaner checkpoint count as compacted. May raise OSError."""
         self.after_truncation: Callable[[LogState], None] | None = None
         """Called after the log start went back below a start that may be checkpointed, before anything is appended.
         Lowers it in the checkpoint file: after a crash, a log that ends before its start is emptied. May raise
@@ -56,8 +57,8 @@ class LogTrimmer:
         """Move the log start up to `offset` (DeleteRecords); returns the log start now.
 
         Segments wholly below it are deleted, at the latest with the next flush. Until the log start is checkpointed, a
-        crash brings back what their files still held.
-        Raises OFFSET_OUT_OF_RANGE beyond the log's end, KAFKA_STORAGE_ERROR.
+        crash brings back the records that the files still contain. Raises OFFSET_OUT_OF_RANGE beyond the log's end,
+        KAFKA_STORAGE_ERROR.
         """
         state = self._state
         state.check_online()
@@ -103,7 +104,7 @@ class LogTrimmer:
         return self._local.take_marked(now)
 
     def _delete_first(self, count: int) -> list[int]:
-        """Delete the oldest `count` segments, or as many of them as may go now; returns their base offsets."""
+        """Delete the oldest `count` segments, or as many of them as may be deleted now; returns their base offsets."""
         count = self._content.removable(count)
         if count == 0:
             return []
@@ -166,8 +167,8 @@ class LogTrimmer:
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset` and all after it, the whole batch that contains it included.
 
-        The log end offset is then the end of the last batch that is left, perhaps below `offset`; the log start moves
-        back with it if need be. Views from `LogReader.read` of what is removed must not be touched. Raises
+        The log end offset is then the end of the last remaining batch, perhaps below `offset`; the log start is lowered
+        with it if needed. Views from `LogReader.read` of removed records must not be accessed. Raises
         KAFKA_STORAGE_ERROR.
 
         Where no record is removed, a leader epoch without records may be: one in which this broker led, and the disk
@@ -196,7 +197,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # a crash may leave no segment, and nothing that says where the first one began
+            self._lower_checkpoints(0)  # even if no record is removed, a leader epoch without records may be
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = offset
             self._begin_at(offset)

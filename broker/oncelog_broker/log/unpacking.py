@@ -1,5 +1,5 @@
 """Decompresses the records of a batch: small ones at once, large ones as a job in another thread. Batches that may
-decompress to very much are taken one at a time, so that the memory is bounded by that of one."""
+decompress to many bytes are processed one at a time, so that the memory is bounded by one of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
 
 
 def _beside_others(batch: RecordBatch, max_bytes: int) -> bytes | None:
-    """The records; None if they are too large for this. Not an error, whose traceback would keep the data alive."""
+    """The records; None if they are too large for this. It is not an exception, whose traceback would keep the data in
+    memory."""
     try:
         return records_data(batch, min(UNPACKED_BESIDE_OTHERS, max_bytes))
     except RecordsTooLarge:

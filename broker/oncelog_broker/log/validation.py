@@ -47,7 +47,7 @@ _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 class AppendOrigin(Enum):
-    """The source of the records, which decides how much of them is validated. Source: Kafka's AppendOrigin."""
+    """The source of the records, which decides how thoroughly they are validated. Source: Kafka's AppendOrigin."""
 
     CLIENT = "client"
     """A producer: everything is validated."""
@@ -142,7 +142,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
 
 
 def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -> str | None:
-    """What is wrong with the timestamp of a record; None if nothing is."""
+    """The error message for the timestamp of a record; None if it is valid."""
     if timestamp - now_ms > limits.timestamp_after_max_ms:
         return f"timestamp {timestamp} is more than {limits.timestamp_after_max_ms} ms after the clock"
     if limits.timestamp_before_max_ms < now_ms - timestamp and timestamp != NO_TIMESTAMP:

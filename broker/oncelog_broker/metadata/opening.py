@@ -31,7 +31,7 @@ class StoreOpening(Protocol):
 
     @property
     def kind(self) -> StoreKind:
-        """What is noted of the store in the data directories."""
+        """The kind of store, as noted in the data directories."""
 
     def place(self, home: str) -> str:
         """Return the place of the store as messages name it, a path or a connect string. `home`: the directory with

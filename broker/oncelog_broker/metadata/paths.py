@@ -1,4 +1,5 @@
-"""Where things lie in the store: the node paths of Kafka 3.x in ZooKeeper mode. What lies there is in `payloads.py`."""
+"""Where things lie in the store: the node paths of Kafka 3.x in ZooKeeper mode. The contents of the nodes are in
+`payloads.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
-"""Its version counts the topics that were made: what a multi can check, when the nodes of a topic that is deleted and
-made again begin with version 0 again."""
+"""Its version counts the created topics: a multi can check it, since the nodes of a re-created topic begin with version
+0 again."""
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
-"""SCRAM credentials and quotas of users. Below a user, `clients` has the quotas of that user with each client id."""
+"""SCRAM credentials and quotas of users. Below a user, `clients` has the quotas of the pairs of that user and a client
+id."""
 CLIENT_CONFIGS = "/config/clients"
 """Quotas of client ids."""
 IP_CONFIGS = "/config/ips"
@@ -35,20 +37,20 @@ LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 LITERAL_ACLS = "/kafka-acl"
 EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
-"""Beneath it and LITERAL_ACLS: a node for each type of resource (`Topic`), and beneath those one for each name. Who
-watches these needs no news of changes; Kafka's `/kafka-acl-changes` is not written."""
+"""Below it and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below those one for each name. A
+broker that watches these nodes needs no change notifications; Kafka's `/kafka-acl-changes` is not written."""
 
 ONCELOG = "/oncelog"
-"""Beneath it is what Kafka has not."""
+"""The parent of nodes that Kafka does not have."""
 INCARNATIONS = "/oncelog/incarnations"
 SECRETS = "/oncelog/secrets"
 LOGIN_KEY = "/oncelog/secrets/login_key"
 PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
-"""What the first broker of a new cluster calls it, until it is founded."""
+"""The id that the first broker of a new cluster proposes, until the cluster is founded."""
 STORE_ID = "/oncelog/store_id"
-"""A random id of the store: one that was made again for the same cluster has another."""
+"""A random id of the store: a store that was created again for the same cluster has another one."""
 FOUNDING = "/oncelog/founding"
-"""There while a broker founds the cluster in several writes."""
+"""Exists while a broker founds the cluster in several writes."""
 
 PERSISTENT = (
     BROKERS,
@@ -79,7 +81,7 @@ def incarnation(broker: int) -> str:
 
 
 def deletion(topic_name: str) -> str:
-    """There while the deletion of a topic goes on in several writes."""
+    """The node that exists while a topic is deleted in several writes."""
     return f"{DELETE_TOPICS}/{topic_name}"
 
 
@@ -122,7 +124,7 @@ _ACLS_OF_TYPE: Final = {
     f"{root}/{kind.shown}": (kind, pattern) for pattern, root in _ACL_ROOTS.items() for kind in RESOURCE_TYPES
 }
 ACLS_BY_TYPE: Final = tuple(_ACLS_OF_TYPE)
-"""The nodes above those of patterns, for each type of resource and of pattern."""
+"""The parent nodes of patterns, for each type of resource and of pattern."""
 FIXED: Final = (
     *PERSISTENT,
     CLIENT_CONFIGS,
@@ -141,7 +143,7 @@ FIXED: Final = (
     SECRETS,
     LOGIN_KEY,
 )
-"""All nodes that have the same names in every cluster and stay, those that are made when they are needed too."""
+"""All permanent nodes that have the same names in every cluster, including nodes that are created when needed."""
 
 
 def parse_acl_path(path: str) -> ResourcePattern | None:
@@ -161,8 +163,8 @@ def group_config(group_id: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """As Kafka writes names that may hold anything into paths. What can be no name of a node is quoted, too: Kafka
-    reads it."""
+    """Escape a name of arbitrary characters for a path, as Kafka does. Names that are not legal for a node are escaped,
+    too: Kafka reads that."""
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")
 
 
@@ -171,7 +173,7 @@ def unsanitized(node: str) -> str:
 
 
 def clients_of_user(user: Name) -> str:
-    """The node above those of a user with a client id."""
+    """The parent node of the pairs of a user and a client id."""
     return f"{USER_CONFIGS}/{_node(user)}/clients"
 
 
@@ -187,8 +189,8 @@ def quotas(entity: QuotaEntity) -> str:
 
 
 def parse_quota_path(path: str) -> QuotaEntity | None:
-    """The entity whose quotas the node at `path` holds; None if the node holds no quotas. Quotas of a user are among
-    the user's settings. An address is the same entity however it is spelled there (`address_nodes`)."""
+    """The entity whose quotas are stored in the node at `path`; None if the node stores no quotas. Quotas of a user are
+    among the user's settings. An address is the same entity however it is spelled (`address_nodes`)."""
     parts = path.split("/")[1:]
     if len(parts) == 3 and path.startswith(f"{CLIENT_CONFIGS}/"):
         return QuotaEntity(client_id=_name(parts[2]))
@@ -209,7 +211,7 @@ def _name(node: str) -> Name:
 
 
 class TopicPath(NamedTuple):
-    """What a path beneath `TOPICS` is about: a whole topic, or the state of one partition."""
+    """The subject of a path below `TOPICS`: a whole topic, or the state of one partition."""
 
     topic: str
     partition: int | None

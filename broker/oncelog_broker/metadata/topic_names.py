@@ -13,7 +13,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 CLUSTER_METADATA = "__cluster_metadata"
-"""The name of KRaft's metadata log: a directory of that name in the data directory is never taken for a topic's."""
+"""The name of KRaft's metadata log: a directory with that name in the data directory is never treated as a topic's."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -52,8 +52,8 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
 
 
 def check_may_grow(name: str) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION for a topic whose number of partitions says where coordinators keep what:
-    groups would lose what they have committed, and transactional ids their owners."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION for a topic whose number of partitions decides where coordinators store
+    their state: groups would lose their committed offsets, and transactional ids their owners."""
     if is_internal(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal {name} cannot be changed."

@@ -59,7 +59,7 @@ _of_led(
 )
 _of_led(
     "atminisrpartitioncount",
-    "Partitions led here whose ISR equals min.insync.replicas.",
+    "Partitions led by this broker whose ISR equals min.insync.replicas.",
     lambda partition: len(partition.isr) == partition.needed_in_sync,
 )
 

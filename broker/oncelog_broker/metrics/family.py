@@ -12,7 +12,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Sample(NamedTuple):
-    """One value. `suffix` names a part of a histogram."""
+    """One value with its labels. `suffix` names a part of a histogram."""
 
     labels: Mapping[str, str]
     value: float
@@ -20,13 +20,13 @@ class Sample(NamedTuple):
 
 
 Samples = Iterator[Sample | None]
-"""None is yielded after many items without a sample, so that other work may run."""
+"""Yields None after many items without a sample, so that other work may run."""
 Reader = Callable[[Source], Samples]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric. `name` is the full name: a counter's ends in _total."""
+    """One metric with its help text and samples. `name` is the full name: a counter's ends in _total."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""Metrics that Kafka lacks: duplicates, gaps, fencing, open transactions, markers, stalls of the event loop."""
+"""Metrics that Kafka does not have: duplicates, gaps, fencing, open transactions, markers, stalls of the event loop."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def transactional_ids(source: Source) -> Samples:
 
 @families.gauge(
     "oncelog_transaction_markers_outstanding",
-    "Partitions of decided transactions whose marker is not known to be written yet.",
+    "Partitions of decided transactions whose marker is not yet known to be written.",
 )
 def markers_outstanding(source: Source) -> Samples:
     yield Sample(NO_LABELS, source.services.transactions.markers_outstanding)

@@ -1,6 +1,6 @@
 """One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition.
 
-Partitions of topics that were never used have none, unless something is wrong with them.
+Partitions of topics that were never used have no samples, unless something is wrong with them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
         for partition, ends_step in in_steps(source.led_used):
-            if partition.leads:  # it may have resigned since the scrape began
+            if partition.leads:  # the broker may have resigned as leader since the scrape began
                 yield _sample(partition, value)
             elif ends_step:
                 yield None

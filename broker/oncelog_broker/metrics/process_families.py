@@ -1,6 +1,6 @@
 """The process: CPU, memory, files, disks, free space, and the idle share of its event loop.
 
-Linux provides these in /proc; elsewhere unknown ones are left out.
+Linux provides these in /proc; on other systems unknown ones are omitted.
 """
 
 from __future__ import annotations

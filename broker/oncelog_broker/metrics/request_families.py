@@ -1,7 +1,7 @@
 """Request counts and durations: kafka.network:type=RequestMetrics, and connections.
 
 Quantiles are of the latest thousand timed requests of each API; every eighth request is timed. A request answered at
-once has only a total: its local time. Kafka's stages for queued requests and responses are left out, as this broker has
+once has only a total: its local time. Kafka's stages for queued requests and responses are omitted, as this broker has
 no such queues.
 """
 

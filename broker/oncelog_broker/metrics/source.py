@@ -54,7 +54,7 @@ class Observed(Protocol):
     fetch_sessions: FetchSessions
 
     def key_ages(self) -> Iterable[tuple[str, float]]:
-        """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
+        """Each listener that accepts signed tokens, with the seconds since its keys were last read (`Securities`)."""
 
     @property
     def image(self) -> ClusterImage:
@@ -111,14 +111,14 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """Topic -> traffic, including the counters of its present partitions. Unused topics are left out, as in Kafka,
+        """Topic -> traffic, including the counters of its present partitions. Unused topics are omitted, as in Kafka,
         which creates the series of a topic with its first traffic: thousands of idle topics would dominate the text."""
         self.hosted_used: list[Partition] = []
         """The hosted partitions of used topics."""
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """All topics together, deleted ones included."""
+        """The sum over all topics, deleted ones included."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
         """Follower -> its largest lag in records, over the partitions that this broker leads."""

@@ -24,7 +24,7 @@ FLUSH_SECONDS: Final = 1.0
 class LogWriter:
     """Writes lines to a descriptor, in order, from its own thread. `put` never blocks.
 
-    It writes to the descriptor directly: at exit, a stream could be locked by the blocked thread.
+    It writes to the descriptor directly: at exit, the blocked thread could hold the lock of a stream.
     """
 
     def __init__(self, descriptor: int, tell_dropped: Callable[[int], str]) -> None:
@@ -83,7 +83,7 @@ class LogWriter:
                 room = select.poll()  # select() does not accept descriptors above 1023
                 room.register(self._descriptor, select.POLLOUT)
                 room.poll()
-            except OSError:  # the reader is gone
+            except OSError:  # the reader has closed the pipe
                 return
 
 
@@ -106,7 +106,7 @@ class QueuedHandler(logging.Handler):
 
     def _dropped_line(self, count: int) -> str:
         record = logging.LogRecord(
-            __name__, logging.WARNING, __file__, 0, "log lines were dropped: nobody read them in time", None, None
+            __name__, logging.WARNING, __file__, 0, "log lines were dropped: their reader is too slow", None, None
         )
         record.count = count
         return self.format(record)

@@ -1,6 +1,6 @@
 """The durations of the latest requests of each API, by stage, for quantiles like Kafka's.
 
-Adding a sample is one append to a ring; sorting is done when scraped.
+Adding a sample is one append to a ring; samples are sorted when scraped.
 """
 
 from __future__ import annotations

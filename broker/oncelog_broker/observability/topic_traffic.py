@@ -1,7 +1,7 @@
 """Traffic counters of one topic on this broker: plain integers, without locks, that the hot path increments.
 
-They never decrease. A partition's own counters are folded in when it goes (`fold`), and those of a deleted topic stay
-in the broker's totals (`add`).
+They never decrease. When a partition is unloaded, its own counters are added here (`fold`), and the counters of a
+deleted topic are added to the broker's totals (`add`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Messages of past leader epochs; those of the present one follow from the offsets."""
+        """Messages of past leader epochs; the number for the present epoch is computed from the offsets."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.produces = 0
@@ -55,7 +55,7 @@ class TopicTraffic:
         self.isr_expands = 0
         self.fenced = 0
         """Batches of fenced producers."""
-        # Of logs that are no longer hosted:
+        # Counts of logs that are no longer hosted:
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0

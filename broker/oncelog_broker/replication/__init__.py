@@ -3,17 +3,19 @@ leader.
 
 Pure: `roles` (this broker's role in a partition), `high_watermark` (how far it may advance), `isr` (which replicas are
 in sync, ISR shrink and expand), `follower_progress` (how far a follower has fetched), `truncation` (where a follower
-cuts its log), `fetch_plan` (what a fetcher asks for next), `throttle` (the replication quota of catching-up replicas).
+truncates its log), `fetch_plan` (the next request of a fetcher), `throttle` (the replication quota of catching-up
+replicas).
 
 One partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower applies the
-leader's answer), `purgatory` (appends and fetches that wait there), `verification_guards` (from the verification of a
-transaction to its append).
+leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards` (from the
+verification of a transaction to its append).
 
 All partitions of this broker: `replicas` keeps them in step with the cluster image, `image_changes` applies large
 changes in slices, `log_opener` opens and closes their logs, `offline_log_recovery` reopens logs after a disk failure,
+`leader_check` asks leaders whether they lead before records are discarded,
 `lost_epochs` lists partitions whose log knows a newer leader epoch than the metadata, `epoch_raiser` asks the
 controller for a higher one, `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller
 (AlterPartition), `peers` sends requests to other brokers. At startup `startup_logs` lists the logs that a new cluster
-finds in its data directories, `older_store` brings an older metadata store up to them, and `stray_logs` renames
+finds in its data directories, `older_store` brings an older metadata store up to their state, and `stray_logs` renames
 directories that belong to no topic.
 """

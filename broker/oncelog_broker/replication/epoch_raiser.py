@@ -42,7 +42,7 @@ NAMES_IN_A_LINE: Final = 10
 
 
 class EpochRaiser:
-    """Asks for the leader epochs of one broker's partitions."""
+    """Requests higher leader epochs for one broker's partitions."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class EpochRaiser:
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
         """Wait until no partition here has a leader epoch below its log's. A broker alone calls it before it serves.
         `until_shown` returns when the replicas have taken over the written states. Partitions whose epoch cannot be
-        raised stay without a leader; the task of `start` keeps asking for them."""
+        raised have no leader; the task of `start` keeps requesting a higher epoch for them."""
         if self._replicas.lost_epochs:
             self.doubt_all()
         for _ in range(START_ATTEMPTS):
@@ -105,7 +105,7 @@ class EpochRaiser:
             await until_shown()
             if self._replicas.lost_epochs:
                 await asyncio.sleep(ATTEMPT_SECONDS)
-        logger.error("partitions stay without a leader: no epoch above that of their logs was granted")
+        logger.error("partitions stay without a leader: the controller granted no epoch above that of their logs")
 
     async def _ask(self, lost: Iterable[LostEpoch]) -> None:
         try:
@@ -150,13 +150,14 @@ class EpochRaiser:
             logger.error(
                 "this broker was elected with a leader epoch that its log has already, so it does not lead yet and "
                 "asks for a higher one: the metadata store is older than the logs. If it was put back from a backup, "
-                "changes of topics, settings, users and ACLs since then are gone: make them again",
+                "changes of topics, settings, users and ACLs since then are lost: repeat them",
                 extra=_shown(elected),
             )
         if following:
             logger.error(
                 "this replica's log has a newer leader epoch than its leader, so it does not fetch yet and asks for a "
-                "higher one: the metadata store is older than the logs. What the leader lacks is cut here then. If "
+                "higher one: the metadata store is older than the logs. Records that the leader does not have "
+                "are then truncated here. If "
                 "these records are needed, stop this broker and copy the directories of its partitions first",
                 extra=_shown(following),
             )

@@ -1,4 +1,4 @@
-"""What a fetcher asks one leader for next: partitions and positions, in one incremental fetch session (KIP-227). Pure.
+"""The next fetch request to one leader: partitions and positions, in one incremental fetch session (KIP-227). Pure.
 
 One request is outstanding at a time. A partition is fetched from its log end; it joins or leaves the session with the
 next request. After an error it is skipped for a back-off, which doubles with each further error.
@@ -20,8 +20,8 @@ Key = tuple[bytes, int]
 """(topic id, partition)."""
 
 FIRST_REST_SECONDS: Final = 0.02
-"""The first back-off after an error, in seconds; short, as the leader often has not yet learned that it leads. It
-doubles each time, up to `max_rest_seconds`."""
+"""The first back-off after an error, in seconds; short, as the leader often has not yet learned that it leads. The
+back-off doubles each time, up to `max_rest_seconds`."""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
@@ -55,7 +55,7 @@ class FetchLimits:
 
 
 class Asked(NamedTuple):
-    """One partition of a response, with the position of the fetch."""
+    """One partition of a response, with the position of its fetch."""
 
     key: Key
     position: FetchPosition
@@ -128,7 +128,7 @@ class FetchPlan:
     # --- requests and responses
 
     def next_request(self, broker_id: int, broker_epoch: int, now: float) -> FetchRequest | None:
-        """The next Fetch request; None while there is nothing to fetch."""
+        """The next Fetch request; None while no partition needs one."""
         for key, (until, position) in list(self._resting.items()):
             if until <= now:
                 self.ask_for(key, position)
@@ -183,7 +183,7 @@ class FetchPlan:
         return list(topics.values())
 
     def on_lost(self) -> None:
-        """Start a new session with the next request: there was no response, or the leader does not know the session."""
+        """Start a new session with the next request: no response came, or the leader does not know the session."""
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
 
     def on_response(self, response: FetchResponse) -> Iterator[Asked]:

@@ -18,7 +18,7 @@ PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class TruncateTo(NamedTuple):
-    """Truncate the log to `offset`: the leader does not have the records from there on."""
+    """Truncate the log to `offset`: the leader has no records from there on."""
 
     offset: int
 

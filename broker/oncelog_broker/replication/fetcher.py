@@ -3,6 +3,9 @@
 Records are appended straight from the response, partition by partition, with other work in between. A truncation waits
 for the disk, so it runs in a worker thread, and the partition is not fetched meanwhile. An error of one partition does
 not stop the others; the partition is retried after a back-off.
+
+Invariant: a log is cut only after its leader has answered in the leader epoch of the cut, by a Fetch response or to a
+`LeaderCheck`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Final
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
 from oncelog_broker.replication.fetch_response import RestartAt, TruncateTo, cut, is_still_at, position_of, take
+from oncelog_broker.replication.leader_check import AsksLeaders, Led
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.throttle import ReplicationQuota
@@ -42,6 +46,8 @@ RETRIABLE: Final = frozenset(
 """Errors that are expected after an election, until both brokers know the newest leader; not logged."""
 MAX_HOLD_SECONDS: Final = 1.0
 """A throttled partition is reconsidered at least this often, as the rate may have changed."""
+RESTART_SECONDS: Final = 1.0
+"""Seconds between two questions to the leaders of logs that are to be restarted."""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -63,6 +69,7 @@ class Fetchers:
         host: Host,
         on_truncated: Callable[[Partition], None],
         note_log_starts: Callable[[], None],
+        leaders: AsksLeaders,
         quota: ReplicationQuota | None = None,
     ) -> None:
         """`on_truncated` is called after a truncation: `Replicas` then leads the partition or follows it again."""
@@ -74,10 +81,14 @@ class Fetchers:
         self._tasks = host.tasks
         self._on_truncated = on_truncated
         self._note_log_starts = note_log_starts
+        self._leaders = leaders
         self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
-        """By leader."""
+        """Leader -> its fetcher."""
         self._followed: dict[Partition, BrokerFetcher] = {}
+        self._to_restart: dict[Partition, Led] = {}
+        """Partitions whose logs restart as soon as their leaders answer."""
+        self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
         """See `Fetching`."""
@@ -96,7 +107,20 @@ class Fetchers:
 
     def restart_log(self, partition: Partition) -> None:
         """See `Fetching`."""
-        self._truncate(partition, RestartAt(partition.log.log_start_offset))
+        self.forget(partition)
+        self._to_restart[partition] = Led(partition.topic, partition.index, partition.leader, partition.leader_epoch)
+        if self._restarting is None or self._restarting.done():
+            self._restarting = self._tasks.supervise("restart logs", self._restart_logs)
+
+    async def _restart_logs(self) -> None:
+        """Restart each log whose leader says that it leads; until then the log stays as it is."""
+        while self._to_restart:
+            confirmed = await self._leaders.confirmed(list(self._to_restart.values()))
+            for partition, led in list(self._to_restart.items()):
+                if led in confirmed and not partition.log.is_offline:
+                    self._truncate(partition, RestartAt(partition.log.log_start_offset))
+            if self._to_restart:
+                await asyncio.sleep(RESTART_SECONDS)
 
     def hears(self, partition: Partition) -> bool:
         """See `Fetching`."""
@@ -105,6 +129,7 @@ class Fetchers:
 
     def forget(self, partition: Partition) -> None:
         """See `Fetching`."""
+        self._to_restart.pop(partition, None)
         fetcher = self._followed.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
@@ -170,7 +195,7 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Partitions whose log start offset has moved and is not in the checkpoint on disk yet."""
+        """Partitions whose log start offset has moved but is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
         """Partitions that may lack committed records: only these are throttled."""
         self._has_work = asyncio.Event()
@@ -232,7 +257,7 @@ class BrokerFetcher:
 
     def _hold_back_throttled(self, now: float) -> None:
         """Skip throttled partitions while the quota is exceeded. `now` is also the time of the next request, so that no
-        skip has ended by then."""
+        skipped partition becomes due before it."""
         if not self._behind or not self._quota.is_exceeded(now):
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
@@ -251,7 +276,7 @@ class BrokerFetcher:
             self._behind[asked.key] = partition
 
     async def _rest(self) -> None:
-        """Wait until there is something to fetch."""
+        """Wait until some partition can be fetched."""
         self._has_work.clear()
         until = self._plan.next_end_of_a_rest()
         try:
@@ -327,6 +352,6 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those errors
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -41,7 +41,7 @@ class FollowerProgress:
         self.last_caught_up = now
         """Monotonic seconds when it last had everything up to the leader's log end."""
         self.may_be_gone = False
-        """It has left the ISR, or was refused by the controller, since its last fetch. It may not come back (a stopping
+        """It has left the ISR, or was refused by the controller, since its last fetch. It may not return (a stopping
         broker does not), and must not be proposed for the ISR until it fetches again."""
         self._asked_at = now
         self._leader_end_then = 0
@@ -49,13 +49,13 @@ class FollowerProgress:
     def on_fetch(
         self, log_end_offset: int, *, leader_end: int, now: float, broker_epoch: int = -1, log_start_offset: int = -1
     ) -> bool:
-        """Note a fetch from `log_end_offset` on: the follower has everything below. False if the fetch is ignored."""
+        """Note a fetch from `log_end_offset` on: the follower has all records below. False if the fetch is ignored."""
         if broker_epoch < self.broker_epoch:
             return False
         if log_end_offset >= leader_end:
             self.last_caught_up = max(self.last_caught_up, now)
         elif self.log_end_offset is not None and log_end_offset >= self._leader_end_then:
-            # It has what there was at its previous fetch: it is as far behind as one round trip.
+            # It has every record that existed at its previous fetch: so it is behind by one round trip.
             self.last_caught_up = max(self.last_caught_up, self._asked_at)
         self.broker_epoch = broker_epoch
         self.may_be_gone = False

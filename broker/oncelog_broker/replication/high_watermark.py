@@ -9,8 +9,8 @@ def replicated_offset(log_end_offset: int, follower_ends: Iterable[int | None]) 
     """The offset below which every in-sync replica has all records; None while one of them has not reported its log
     end.
 
-    `log_end_offset` is the leader's. `follower_ends` are those of the other replicas in the ISR *or in a proposed ISR*:
-    until a proposal is answered, the controller may have either ISR, and may elect a leader from it.
+    `log_end_offset` is the leader's. `follower_ends` are the log ends of the other replicas in the ISR *or in a
+    proposed ISR*: until a proposal is answered, the controller may have either ISR, and may elect a leader from it.
     """
     end = log_end_offset
     for follower_end in follower_ends:

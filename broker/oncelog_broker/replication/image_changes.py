@@ -1,8 +1,8 @@
 """Applies a new cluster image to the partitions of this broker, a slice at a time.
 
 A topic may have thousands of partitions, and all leaders of a broker may move at once. The first PARTITIONS_AT_A_TIME
-changes are applied at once, the rest in later slices with other work in between. A partition that is not reached yet
-stays as it was, as if the image had come later. It then gets its role from the newest image, not from the one that
+changes are applied at once, the rest in later slices with other work in between. A partition that is not processed yet
+stays unchanged, as if the image had come later. It then gets its role from the newest image, not from the one that
 queued it.
 """
 
@@ -36,7 +36,7 @@ class ImageChanges:
         turn: Turn,
     ) -> None:
         """`look_at(partition, is_gone)` applies the image to one partition; `is_gone`: the topic was deleted since, and
-        any topic of that name is another one. `on_done` gets the topics whose changes were applied in a later slice."""
+        a topic with that name is another one. `on_done` gets the topics whose changes were applied in a later slice."""
         self._look_at = look_at
         self._on_done = on_done
         self._tasks = tasks

@@ -12,7 +12,8 @@ from oncelog_broker.replication.follower_progress import FollowerProgress
 
 
 def needed_in_sync(min_insync_replicas: int, replicas: int) -> int:
-    """How many replicas must be in sync for acks=all: never more than there are, as in Kafka since 4.0 (KIP-966)."""
+    """How many replicas must be in sync for acks=all: never more than the partition has, as in Kafka since 4.0
+    (KIP-966)."""
     return min(min_insync_replicas, replicas)
 
 
@@ -26,10 +27,10 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
     """Whether a replica may join the ISR: it has all acknowledged records of this leader epoch and earlier ones, it has
-    deleted what the leader has deleted (`log_start_offset` is the leader's), and it has fetched since it was last
-    removed.
+    deleted the records that the leader has deleted (`log_start_offset` is the leader's), and it has fetched since it
+    was last removed.
 
-    The high watermark of a new leader may be below records that the previous leader acknowledged. All of those lie
+    The high watermark of a new leader may be below records that the previous leader acknowledged. All of these lie
     below the start of the new epoch, hence the check of `epoch_start_offset`.
     """
     end = follower.log_end_offset
@@ -82,7 +83,7 @@ class InSync:
 
 
 def changed_isr(committed: tuple[int, ...], leaving: Iterable[int], joining: Iterable[int]) -> tuple[int, ...] | None:
-    """`committed` without `leaving` and with `joining`; None if that changes nothing or leaves nobody."""
+    """`committed` without `leaving` and with `joining`; None if that changes nothing or would leave the ISR empty."""
     gone = set(leaving)
     isr = tuple(member for member in committed if member not in gone)
     isr += tuple(member for member in joining if member not in isr)
@@ -98,8 +99,8 @@ def wanted_isr(
     now: float,
     lag_seconds: float,
 ) -> tuple[int, ...] | None:
-    """The ISR to propose: without lagging members, with those `joining` that do not lag; None if that is the present
-    one.
+    """The ISR to propose: without lagging members, with the replicas `joining` that do not lag; None if that is the
+    present ISR.
 
     A lagging replica may have all acknowledged records nevertheless, as nothing is acknowledged while the ISR is too
     small. If it joined, it would be removed again, and two such replicas would alternate for ever.

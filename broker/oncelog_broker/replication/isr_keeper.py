@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.model.image import ImageView
-from oncelog_broker.replication.isr import changed_isr
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
@@ -58,7 +57,7 @@ class Proposal(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether no newer state is known than the one the proposal changes."""
+        """Whether the state that the proposal changes is still the newest known one."""
         partition, in_sync = self.partition, self.partition.in_sync
         return (
             not partition.is_resigned
@@ -92,7 +91,7 @@ class IsrKeeper:
         self._not_before: dict[Partition, float] = {}
         """Partition -> monotonic seconds before which it gets no new proposal, after a refusal."""
         self._work: asyncio.Task[None] | None = None
-        self._giving_away: asyncio.Task[None] | None = None
+        self._giving_up: asyncio.Task[None] | None = None
         self._asking_for_epochs: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -108,11 +107,11 @@ class IsrKeeper:
                 self._propose(partition)
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
-        if self._giving_away is None or self._giving_away.done():
-            request = self._without_what_is_offline()
+        if self._giving_up is None or self._giving_up.done():
+            request = self._giving_up_what_is_offline()
             if request.topics:
-                self._giving_away = self._tasks.spawn(
-                    "give away what is offline", self._ask_once(request, "an offline partition stays ours")
+                self._giving_up = self._tasks.spawn(
+                    "give up what is offline", self._ask_once(request, "an offline partition stays ours")
                 )
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
@@ -164,7 +163,7 @@ class IsrKeeper:
     async def _ask(self) -> None:
         """Send proposals until each is answered, or outdated by a newer state."""
         while True:
-            # Appends and fetches of one turn may cause several proposals: send them together.
+            # Appends and fetches in one loop iteration may cause several proposals: send them together.
             await asyncio.sleep(0)
             self._open = {partition: proposal for partition, proposal in self._open.items() if proposal.is_open}
             proposals = list(self._open.values())[:MAX_PROPOSALS]
@@ -190,7 +189,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Send the request without repeating it; the next check covers what is left."""
+        """Send the request without repeating it; the next check handles failed ones."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -205,18 +204,16 @@ class IsrKeeper:
                                "error": ErrorCode.of(answer.error_code).name},
                     )  # fmt: skip
 
-    def _without_what_is_offline(self) -> AlterPartitionRequest:
-        """Propose the ISR without this broker for partitions whose log it could not open, so that another member leads.
-        If there is none, the partition stays without a leader, and an operator may order an unclean election.
+    def _giving_up_what_is_offline(self) -> AlterPartitionRequest:
+        """Give up the partitions that this broker leads without an open log: the ISR stays, and the controller elects
+        a replica of it that reports an open log. Until there is one, nobody leads, and an operator may order an unclean
+        election.
 
-        This broker has not seen in which incarnation the other members were in sync; the controller must know.
+        This broker does not know which other members are there, so it proposes no smaller ISR.
         """
         request = self._empty_request()
         for topic, index, state in islice(self._replicas.led_offline(), MAX_PROPOSALS):
-            isr = changed_isr(state.isr, [self._broker_id], ())
-            if isr is not None:
-                _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, isr, {})
-            elif len(state.replicas) > 1:
+            if len(state.replicas) > 1:
                 _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, state.isr, {},
                      is_log_offline=True)  # fmt: skip
         return request
@@ -252,7 +249,7 @@ class IsrKeeper:
                 continue
             if (
                 self._open.get(partition) is proposal
-            ):  # else the image came first, and the partition has another proposal since
+            ):  # otherwise the image came first, and the partition has another proposal since
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

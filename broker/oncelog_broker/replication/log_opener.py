@@ -1,10 +1,10 @@
 """Opens, creates and deletes partition logs in worker threads, in request order per data directory.
 
-Creating a log or renaming its directory waits for the disk several times. One worker thread per data directory does it;
-results are delivered on the event loop between requests. A hanging disk delays only the logs of its own directory.
-Deleting a topic and creating it again happen in that order, whichever directory the new log gets.
+Creating a log or renaming its directory waits for the disk several times. One worker thread per data directory does the
+work; results are delivered on the event loop between requests. A hanging disk delays only the logs of its own
+directory. Deleting a topic and creating it again happen in that order, whichever directory the new log gets.
 
-A failed deletion is retried from time to time, and before the next log of that name is opened.
+A failed deletion is retried periodically, and before the next log with that name is opened.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LogOpener:
         self._placing: asyncio.Task[None] | None = None
         self._lanes = {path: _Lane() for path in logs.data_directories()}
         self._lane_of: dict[TopicPartition, _Lane] = {}
-        """For each log with queued changes, the lane they are in: its next change queues there too."""
+        """For each log with queued changes, their lane: its next change is queued there, too."""
         self._pending: Counter[TopicPartition] = Counter()
         self._undeleted: dict[TopicPartition, float] = {}
         """Log -> seconds before the next attempt to delete it, for logs whose deletion failed."""
@@ -97,7 +97,7 @@ class LogOpener:
         return self._pending[key] > 0 or key in self._undeleted
 
     def open(self, wanted: WantedLog) -> None:
-        """Queue a log to be opened or created, after the deletion of remains of an earlier log of that name."""
+        """Queue a log to be opened or created, after the deletion of the remains of an earlier log with that name."""
         if wanted.key in self._undeleted:
             self._ask(UnwantedLog(wanted.key))
         self._ask(wanted)

@@ -1,15 +1,15 @@
-"""Keeps partitions from being led or fetched whose log has a newer leader epoch than the cluster's state.
+"""Keeps partitions from being led or fetched if their log has a newer leader epoch than the cluster's state.
 
 The metadata store is then older than the log: it was restored from a backup, or is another store. Truncation relies on
 each leader epoch having one leader, which assigned each offset once. So no epoch may be used a second time:
 
 - A broker that is elected with an epoch that its log has already, or with an older one, does not lead.
-- A follower whose log has a newer epoch than its leader does not fetch: the leader could not tell where the two logs
+- A follower whose log has a newer epoch than its leader does not fetch: the leader could not find where the two logs
   diverge.
 
-Both ask the controller for an epoch far above their log's (`epoch_raiser`). In the new epoch the chosen leader leads,
-and the follower cuts off records that this leader lacks, as after any election. One case cannot be seen from here: the
-follower's last epoch is the present leader's, but another broker led in it.
+Both ask the controller for an epoch far above their log's (`epoch_raiser`). In the new epoch the elected leader leads,
+and the follower truncates records that this leader does not have, as after any election. One case is not visible to
+this broker: the follower's last epoch is the present leader's, but another broker led in it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class LostEpochs:
         """Return the role in the state if the log has no newer epoch. Otherwise note the partition, and return the role
         of a follower without a leader."""
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
-        # If the store goes back while this broker runs, the broker knows an epoch that has no record in the log.
+        # If the store returns to an older state while this broker runs, the broker knows an epoch that has no record in
+        # the log.
         known = max(log_epoch, partition.leader_epoch)
         noted = self._lost.get(key)
         # A topic that was deleted and created again since the start has another log.
@@ -108,12 +109,12 @@ class LostEpochs:
                 del self._lost[key]
             return role
         self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
-        # Without a leader there is nobody to fetch from. The epoch stays what it was, so that it is not forgotten.
+        # Without a leader there is no broker to fetch from. The epoch is not changed, so that it is not forgotten.
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Note a partition whose epoch must be raised since the store is older than some other log: this epoch may have
-        been given out before, to a leader that wrote nothing here, and clients may know later ones."""
+        """Note a partition whose epoch must be raised because the store is older than some other log: this epoch may
+        have been given out before, to a leader that wrote nothing here, and clients may know later epochs."""
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)
         self._lost.setdefault((partition.topic, partition.index), lost)

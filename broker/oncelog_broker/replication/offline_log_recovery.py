@@ -1,12 +1,12 @@
 """Reopens logs of this broker that went offline with a disk failure, without a restart; tries from time to time.
 
-Only if no other broker relies on them: the replica has left the ISR, and another replica leads. Records above the last
-fsync are discarded (`LogManager.begin_return`) and fetched again, so what the failed disk kept of them does not matter.
-A replica in the ISR, or the only one, stays offline until the operator restarts the broker: the records it acknowledged
-exist nowhere else.
+Only if no other broker relies on them: the replica has left the ISR, another replica leads, and that one has just
+confirmed it (`leader_check`). Records above the last fsync are discarded (`LogManager.begin_return`) and fetched again,
+so what the failed disk kept of them does not matter. A replica in the ISR, or the only one, or one whose leader does
+not answer, stays offline until the operator restarts the broker: the records it acknowledged may exist nowhere else.
 
-A log that could not be created is retried likewise, whoever leads, since it never had records. It may be created in
-another data directory (`log/directories/directory_choice.py`).
+A log that could not be created is retried in the same way, whichever broker leads, since it never had records. It may
+be created in another data directory (`log/directories/directory_choice.py`).
 
 No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. So
 the controller is asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart brings a log
@@ -16,9 +16,10 @@ back, and the new broker epoch has this effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from oncelog_broker.replication.leader_check import AsksLeaders, Led
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.host import Host
 
@@ -41,43 +42,55 @@ class OfflineLogRecovery:
         self,
         replicas: Replicas,
         ask_for_new_epochs: Callable[[Collection[tuple[str, int]]], None],
+        leaders: AsksLeaders,
         host: Host,
     ) -> None:
         """`ask_for_new_epochs` sends one request to the controller and returns; the new leader epochs arrive with the
         image."""
         self._replicas = replicas
+        self._leaders = leaders
         self._ask_for_new_epochs = ask_for_new_epochs
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition -> (seconds before the next attempt, monotonic time of that attempt)."""
+        """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
 
     def start(self) -> None:
         """Check from time to time, until the broker's tasks end."""
-        self._tasks.every("logs that come back", LOOK_SECONDS, self.look)
+        self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
         """Try to reopen the logs whose wait is over."""
-        now, before, tried = self._clock.monotonic(), self._resting, 0
-        self._resting = {}
-        told: list[tuple[str, int]] = []
-        opened: list[str] = []
+        now, before = self._clock.monotonic(), self._resting
+        self._resting, tried = {}, dict[tuple[str, int], float]()
         self._replicas.fetch_no_failed()
         unmade = set(self._replicas.offline_and_never_made())
         for key in dict.fromkeys((*unmade, *self._replicas.offline_and_not_counted_on())):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
-            if until <= now and tried < LOGS_PER_LOOK:
-                tried += 1
-                if key in unmade or self._replicas.may_begin_again(*key):
-                    opened.append(f"{key[0]}-{key[1]}")
-                    self._replicas.open_again(*key)
-                    seconds = min(2 * seconds, MAX_REST_SECONDS)
-                else:
-                    told.append(key)
-                until = now + seconds
             self._resting[key] = seconds, until
+            if until <= now and len(tried) < LOGS_PER_LOOK:
+                tried[key] = seconds
+                self._resting[key] = seconds, now + seconds
+        confirmed = await self._confirmed(key for key in tried if key not in unmade)
+        not_counted_on = set(self._replicas.offline_and_not_counted_on())  # as the image is now
+        opened, told = [], []
+        for key in tried:
+            led = self._replicas.may_begin_again(*key)
+            if key in unmade or (key in not_counted_on and led in confirmed):
+                opened.append(key)
+            elif led is None:
+                told.append(key)
+        for key in opened:
+            self._replicas.open_again(*key)
+            seconds = min(2 * tried[key], MAX_REST_SECONDS)
+            self._resting[key] = seconds, now + seconds
         if opened:
-            names = " ".join(opened[:NAMES_IN_A_LINE])
+            names = " ".join(f"{topic}-{index}" for topic, index in opened[:NAMES_IN_A_LINE])
             logger.info("reopening offline logs", extra={"count": len(opened), "partitions": names})
         if told:
             self._ask_for_new_epochs(told)
+
+    async def _confirmed(self, keys: Iterable[tuple[str, int]]) -> set[Led]:
+        """Which of these logs may be reopened, as their leaders confirm."""
+        led = [found for key in keys if (found := self._replicas.may_begin_again(*key)) is not None]
+        return await self._leaders.confirmed(led) if led else set()

@@ -1,7 +1,7 @@
 """Adds topics and partitions that only the logs have to an embedded metadata store that is older than the logs.
 
-The broker is alone, and does this before it registers, so nobody else writes to its store. If the start is killed in
-between, the next start finds the store older again and continues.
+The broker is the only one, and does this before it registers, so no other process writes to its store. If the start is
+killed in between, the next start finds the store older again and continues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def adopt_unknown(
         path = paths.topic(topic.name)
         assignment = parse_topic(node[0], path)
         if topic.topic_id not in (None, assignment.topic_id):
-            continue  # another topic of that name: its logs are set aside
+            continue  # another topic with that name: its logs are set aside
         added = sorted(topic.leader_epochs.keys() - assignment.partitions.keys())
         if added:
             await store.multi(_more_partitions(topic, assignment, added, broker_id, node[1].version))

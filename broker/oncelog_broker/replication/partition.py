@@ -5,7 +5,8 @@ at once; with several replicas it follows the in-sync followers. Between the che
 there is no `await` (E30).
 
 A caller may have waited since it looked the partition up, for its records to be walked or its transaction to be
-verified. So the append itself checks that this broker still leads, and that its session with the metadata store holds.
+verified. So the append itself checks that this broker still leads, and that its session with the metadata store is
+valid.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MARKER_SIZE: Final = 78
 class Partition(Replica):
     """A replica that this broker hosts, and leads unless it `is_resigned`.
 
-    Invariants, beside those of `Replica`: while this broker leads, the high watermark never decreases; it advances only
-    while the ISR has the min.insync.replicas that acks=all needs (KIP-966).
+    Invariants, in addition to those of `Replica`: while this broker leads, the high watermark never decreases; it
+    advances only while the ISR has the min.insync.replicas that acks=all needs (KIP-966).
     """
 
     __slots__ = (
@@ -64,19 +65,19 @@ class Partition(Replica):
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """See `Replica`. `may_lead` returns whether this broker's session holds, so that no other broker can have been
-        elected; None for a broker without others (`Replicas`)."""
+        """See `Replica`. `may_lead` returns whether this broker's session is valid, so that no other broker can have
+        been elected; None for a single broker (`Replicas`)."""
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
         self._lasting: tuple[int, ...] = (broker_id,)
-        """The replicas without those that a reassignment adds; min.insync.replicas counts against these."""
+        """The replicas without those that a reassignment adds; min.insync.replicas refers to these."""
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
         """The progress of the other replicas in this leader epoch."""
         self.epoch_start_offset = log.log_end_offset
         """The log end offset when this broker's leader epoch began."""
         self.is_alone = True
-        """Whether there is no other replica, so that an append is replicated at once."""
+        """Whether the partition has no other replica, so that an append is replicated at once."""
         self._is_whole = True
         """Whether all `_lasting` replicas are in sync, which satisfies any min.insync.replicas."""
         self.guards = VerificationGuards()
@@ -97,9 +98,9 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead in this leader epoch, with `isr` in sync among `replicas` (None: those are all), of which a reassignment
-        is `adding` some, by the state of version `partition_epoch`. The log notes the epoch with its first batch, so
-        that a start with very many partitions writes no files. `now` is in monotonic seconds.
+        """Lead in this leader epoch, with `isr` in sync among `replicas` (None: the ISR is all replicas), of which a
+        reassignment is `adding` some; `partition_epoch` is the version of the state. The log notes the epoch with its
+        first batch, so that a start with very many partitions writes no files. `now` is in monotonic seconds.
 
         A state older than the controller's last answer changes nothing.
         """
@@ -230,12 +231,14 @@ class Partition(Replica):
     ) -> tuple[int, ...] | None:
         """The ISR to propose, None if nothing is to change or a proposal is open.
 
-        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log is
-        offline, or refuses appends, proposes an ISR without itself, and so resigns.
+        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log refuses
+        appends proposes an ISR without itself, and so resigns; alone in sync, it lets others join first, since it may
+        not try another append before they do (min.insync.replicas). One whose log is offline proposes nothing: it gives
+        the partition up (`IsrKeeper`).
         """
-        if self.is_resigned or self.in_sync.proposed is not None:
+        if self.is_resigned or self.in_sync.proposed is not None or self.log.is_offline:
             return None
-        if self.log.is_offline or self.log.refuses_appends:
+        if self.log.refuses_appends and len(self.isr) > 1:
             return changed_isr(self.isr, [self.broker_id], ())
         joining = [
             broker_id
@@ -294,7 +297,7 @@ class Partition(Replica):
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is out of sync, apart from those that a reassignment adds. For a leader."""
+        """Whether a replica is out of sync, not counting those that a reassignment adds. For a leader."""
         return not self._is_whole
 
     @property
@@ -304,8 +307,9 @@ class Partition(Replica):
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start offset of all replicas that may be in sync: none of them serves earlier records, whoever
-        leads next. Other replicas may join only when their log starts where this one does (`may_join`)."""
+        """The lowest log start offset of all replicas that may be in sync: none of them serves earlier records,
+        whichever becomes leader. Other replicas may join only when their log starts where this one does
+        (`may_join`)."""
         starts = (
             self.followers[other].log_start_offset if other in self.followers else -1
             for other in self.in_sync.maximal
@@ -383,7 +387,7 @@ class Partition(Replica):
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises what PartitionLog.append_marker raises, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
+        Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
         acks=all.
         """
         if self.is_resigned or self._may_lead is not None:
@@ -402,10 +406,11 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """NONE when all in-sync replicas have everything below `next_offset`; with one replica at once.
+        """Completes with NONE when all in-sync replicas have every record below `next_offset`; with one replica at
+        once.
 
         NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading, with the outcome unknown. With `needs_replicas`,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
+        completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

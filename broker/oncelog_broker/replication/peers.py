@@ -42,21 +42,21 @@ RECONNECT_BACKOFF_MAX_MS: Final = 1000
 
 
 class Purpose(Enum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     FETCH = "fetch"
     CONTROL = "control"
     VERIFICATION = "verification"
-    """AddPartitionsToTxn, for producers that write to this broker: apart, so that it does not wait behind markers, nor
-    markers behind it."""
+    """AddPartitionsToTxn, for producers that write to this broker: on its own connection, so that it does not wait
+    behind markers, nor markers behind it."""
     MARKERS = "markers"
     FORWARDING = "forwarding"
     """Requests of clients that only the controller may execute; they may take long."""
 
 
 class PeerUnavailable(Exception):
-    """The request got no answer: the broker is not in the image, was not reached, closed the connection, timed out, or
-    lacks the API. Whether it handled the request is unknown."""
+    """The request got no response: the broker is not in the image, was not reached, closed the connection, timed out,
+    or does not support the API. Whether it handled the request is unknown."""
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
         """`may_be_sent` False: the request was certainly not sent."""
@@ -80,7 +80,7 @@ class _Place(NamedTuple):
 
 
 class _Link:
-    """The connection of one purpose to one registration of a broker, or the attempt at one."""
+    """The connection of one purpose to one registration of a broker, or the attempt to connect."""
 
     __slots__ = ("connecting", "connection", "failures", "not_before", "place")
 
@@ -126,7 +126,7 @@ class BrokerPeers:
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
         """See `Peers`."""
-        assert broker_id != self._node_id, "what a broker asks of itself does not go over the network"
+        assert broker_id != self._node_id, "a broker sends itself no requests"
         connection: BrokerConnection | None = None
         may_be_sent = False
         deadline = asyncio.get_running_loop().time() + timeout
@@ -149,7 +149,7 @@ class BrokerPeers:
         for key, link in list(self._links.items()):
             if self._place(image, key[0]) != link.place:
                 del self._links[key]
-                link.drop(f"{link.place.address}: the broker left, or registered anew")
+                link.drop(f"{link.place.address}: the broker left, or registered again")
 
     def close(self) -> None:
         """Close all connections: outstanding requests fail, and no more can be sent."""
@@ -175,7 +175,7 @@ class BrokerPeers:
         link = self._links.get((broker_id, purpose))
         if link is None or link.place != place:
             if link is not None:
-                link.drop(f"{link.place.address}: the broker registered anew")
+                link.drop(f"{link.place.address}: the broker registered again")
             link = self._links[broker_id, purpose] = _Link(place)
         if link.connection is not None and link.connection.is_open:
             return link.connection
@@ -189,7 +189,7 @@ class BrokerPeers:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
-                reason = "the broker left or registered anew, or this one stops"
+                reason = "the broker left or registered again, or this broker stops"
                 raise PeerUnavailable(broker_id, reason, may_be_sent=False) from None
             raise
 
@@ -227,6 +227,6 @@ class BrokerPeers:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the attempt's error as retrieved: the waiting callers have it, and there may be no caller left."""
+    """Mark the attempt's error as retrieved: the waiting callers get it, and there may be none left."""
     if not task.cancelled():
         task.exception()

@@ -28,7 +28,7 @@ from oncelog_protocol.errors import ErrorCode
 APPENDS_BEFORE_LOOK: Final = 1024
 """The purgatory drops completed appends when it holds this many: their deadlines have passed."""
 WOKEN_PER_TURN: Final = 32
-"""At most this many waiting fetches, or appends, complete in one turn of the event loop for one event."""
+"""At most this many waiting fetches, or appends, complete in one iteration of the event loop for one event."""
 NEWS_SECONDS: Final = 0.01
 """Seconds for which the news of a higher high watermark or a new partition waits in a follower's fetch for records to
 go with it; without the wait a sparse producer would cause two responses per record."""
@@ -57,7 +57,8 @@ class Purgatory:
         """NONE when the high watermark reaches `next_offset`; NOT_LEADER_OR_FOLLOWER if this broker stops leading
         before.
 
-        With `needs_replicas`, NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than min.insync.replicas.
+        With `needs_replicas`, completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than
+        min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]
@@ -125,8 +126,8 @@ class Purgatory:
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """Complete everything, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, as their outcome
-        is unknown; fetches are read again and get their error then."""
+        """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, as
+        their outcome is unknown; fetches are read again and get their error then."""
         appends, self.appends = self.appends, []
         deletions, self.deletions = self.deletions, []
         _end_all(
@@ -169,8 +170,9 @@ def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlin
 
 
 class NewsPace:
-    """Paces early responses to followers that carry no records, so that reading partitions for them takes a small part
-    of the leader's time. Without it, the followers of a leader that gets a thousand partitions one by one keep it busy.
+    """Paces early responses to followers that carry no records, so that reading partitions for them takes only a small
+    part of the leader's time. Without it, the followers of a leader that gets a thousand partitions one by one keep it
+    busy.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What a replica has in either role: log, leader epoch, high watermark; and what it does as a follower.
+"""The state of a replica in either role: log, leader epoch, high watermark; and its operations as a follower.
 
-A follower appends the leader's records with the leader's offsets and epochs, and truncates records that the leader
-lacks. Its high watermark and last stable offset are always right, since it may become leader at any moment.
+A follower appends the leader's records with the leader's offsets and epochs, and truncates records that the leader does
+not have. Its high watermark and last stable offset are always valid, since it may become leader at any moment.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Replica:
 
     def _move_high_watermark(self, offset: int, new_bytes: int, *, is_log_end: bool = False) -> None:
         """Advance the high watermark to `offset`; `new_bytes` became readable. `is_log_end`: the caller knows that the
-        log ends there."""
+        log ends at this offset."""
         before = self.high_watermark
         self.high_watermark = offset
         if is_log_end or offset == self.log.log_end_offset:
@@ -124,7 +124,7 @@ class Replica:
     # --- following
 
     def follow(self, leader: int, leader_epoch: int) -> None:
-        """Follow `leader` from now on; NO_LEADER: there is none. Ends all waiting requests."""
+        """Follow `leader` from now on; NO_LEADER: the partition has none. Ends all waiting requests."""
         self.leader, self.leader_epoch = leader, leader_epoch
         if not self.log.is_offline:
             self.told_in_epoch = leader_epoch
@@ -135,9 +135,9 @@ class Replica:
         this replica is out of sync.
 
         Only in a leader epoch in which no leader has learned its log end. The leader of an older epoch may be about to
-        propose this replica for the ISR by its earlier log end, perhaps learned from a delayed fetch. It would be in
-        sync without the discarded records, and might be elected. In a newer epoch such a fetch is fenced, and the
-        controller refuses the proposal (KIP-101).
+        propose this replica for the ISR by its earlier log end, perhaps learned from a delayed fetch. Otherwise it
+        would be in sync without the discarded records, and might be elected. In a newer epoch such a fetch is fenced,
+        and the controller refuses the proposal (KIP-101).
         """
         return leader_epoch > self.told_in_epoch
 
@@ -151,7 +151,7 @@ class Replica:
         self, records: memoryview, *, leader_epoch: int, high_watermark: int, log_start_offset: int
     ) -> None:
         """Append batches from the leader of `leader_epoch` at the log end, and take its high watermark and log start
-        offset. Raises what PartitionLog.append_as_follower raises."""
+        offset. Raises the errors of PartitionLog.append_as_follower."""
         if len(records):
             self.log.append_as_follower(records, leader_epoch=leader_epoch)
             self._hidden_bytes += len(records)
@@ -207,7 +207,7 @@ class Replica:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch <= `epoch` and its end offset; (-1, -1) if there is none (KIP-101, KIP-279).
+        """The largest epoch <= `epoch` and its end offset; (-1, -1) if the log has none (KIP-101, KIP-279).
 
         The present epoch may have no record yet: then it, and the last epoch with records, end at the log end.
         """
@@ -223,8 +223,8 @@ class Replica:
         """Where the log of a reader at `fetch_offset`, whose last record has `last_fetched_epoch`, diverges from this
         one (KIP-595).
 
-        None if it does not; else the last epoch that both may have and its end offset here, to which the reader goes
-        back. Raises KafkaError OFFSET_OUT_OF_RANGE: no common epoch is known, or this log starts later.
+        None if it does not; otherwise the last epoch that both logs may have and its end offset in this log, to which
+        the reader truncates. Raises KafkaError OFFSET_OUT_OF_RANGE: no common epoch is known, or this log starts later.
         """
         if last_fetched_epoch < 0:
             return None

@@ -3,7 +3,7 @@
 The image decides: partitions assigned to this broker are opened (or created), then led or followed; partitions taken
 away are deleted. Request handlers look up the leader of a partition here, and get it or the precise error. While a log
 is being opened (`log_opener`) or truncated in a worker thread, the error is NOT_LEADER_OR_FOLLOWER, which clients
-retry. If the image changes very many partitions at once, the last of them follow some turns of the loop later
+retry. If the image changes very many partitions at once, the last of them are changed some iterations of the loop later
 (`image_changes`).
 """
 
@@ -22,6 +22,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.image_changes import ImageChanges
+from oncelog_broker.replication.leader_check import Led
 from oncelog_broker.replication.log_opener import LogOpener, Opened
 from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
@@ -51,10 +52,10 @@ class Fetching(Protocol):
         """Stop fetching the partition."""
 
     def restart_log(self, partition: Partition) -> None:
-        """Delete and re-create the replica's log in the background, then call `Replicas.on_truncated`."""
+        """Delete and re-create the replica's log as soon as its leader answers, then call `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
-        """Whether the leader answers, so that this follower is up to date."""
+        """Whether the leader responds, so that this follower is up to date."""
 
 
 OnOpened = Callable[[Collection[str]], None]
@@ -77,9 +78,9 @@ class Replicas:
         broker_epoch: int = -1,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """`log_config` resolves a topic's overrides to its full settings. `broker_epoch` is that of the broker's
-        registration. `may_lead` returns whether the session holds, so that no other broker can have been elected; None
-        for a broker without others."""
+        """`log_config` resolves a topic's overrides to its full settings. `broker_epoch` is the epoch of the broker's
+        registration. `may_lead` returns whether the session is valid, so that no other broker can have been elected;
+        None for a single broker."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
@@ -133,7 +134,7 @@ class Replicas:
     def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
         """Register a waiting fetch of another broker.
 
-        It is answered early if that broker is to follow more partitions, so that it can fetch those soon.
+        A response is sent early if that broker is to follow more partitions, so that it can fetch them soon.
         """
         waiting = self._waiting_followers.setdefault(broker_id, {})
         waiting[fetch] = None
@@ -180,7 +181,8 @@ class Replicas:
         return partition
 
     def followed(self, topic: str | bytes, index: int) -> Partition | None:
-        """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
+        """The partition of a topic, by name or id, if this broker follows it and gets responses from its leader
+        (KIP-392)."""
         found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
         partition = None if found is None else self._hosts.get((found.name, index))
         if partition is None or partition.leads or not self._fetching.hears(partition):
@@ -188,7 +190,7 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """`leader_by_id` without the check of the session: for appends, as with `led_by_name`, and for followers, whose
+        """`leader_by_id` without the check of the session: for appends, like `led_by_name`, and for followers, whose
         fetch response is valid in the leader epoch of the fetch, even if another broker leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
@@ -210,7 +212,7 @@ class Replicas:
         return self._hosts.values()
 
     def hosted(self, topic: str, index: int) -> Partition | None:
-        """The partition, if its log is open here, whoever leads it."""
+        """The partition, if its log is open on this broker, whichever broker leads it."""
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
@@ -225,7 +227,7 @@ class Replicas:
         return self._leaders.values()
 
     def log_end(self, topic: str, index: int) -> tuple[int, int]:
-        """The leader epoch of a log's last batch (-1: empty log) and its log end offset, whoever leads.
+        """The leader epoch of a log's last batch (-1: empty log) and its log end offset, whichever broker leads.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while it is being opened or
         truncated.
@@ -242,21 +244,19 @@ class Replicas:
         return partition.log.latest_epoch, partition.log.log_end_offset
 
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Partitions that the image assigns this broker to lead although their log could not be opened, or failed while
-        this broker was the only member of the ISR: topic, partition and state. (Otherwise the leader has proposed an
-        ISR without itself.)"""
+        """Partitions that the image assigns this broker to lead although their log could not be opened, or has failed:
+        topic, partition and state."""
         failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
         for key in (*self._offline, *failed):
             name, index = key
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
-            if topic is None or state is None or not isinstance(self._role_in(state), Lead):
-                continue
-            if key in self._offline or state.isr == (self._broker_id,):
+            if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of offline logs whose partition is led by another broker with this one out of the ISR."""
+        """Topic and partition of offline logs whose partition is led by another broker while this one is out of the
+        ISR."""
         failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
@@ -267,17 +267,20 @@ class Replicas:
 
     def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
         """Topic and partition of hosted logs that could not be created, for example on a full disk. They never had
-        records, so they may be created whoever leads."""
+        records, so they may be created whichever broker leads."""
         for key in self._offline:
             state = self._image.partition(*key)
             if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
                 yield key
 
-    def may_begin_again(self, name: str, index: int) -> bool:
-        """Whether such a log may be reopened (`Replica.may_begin_again`). A log not opened since the broker started, or
-        since the last failed attempt, may: no leader knows its end."""
+    def may_begin_again(self, name: str, index: int) -> Led | None:
+        """By whom such a log is led if it may be reopened in this leader epoch (`Replica.may_begin_again`), once that
+        leader has confirmed it; None if it may not. A log not opened since the broker started, or since the last failed
+        attempt, may: no leader knows its end."""
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
-        return state is not None and (partition is None or partition.may_begin_again(state.leader_epoch))
+        if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
+            return None
+        return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
         """Stop fetching for failed logs. Since nothing is written, their fetches would tell the leader the old log end;
@@ -303,8 +306,8 @@ class Replicas:
         self._hosted.open(wanted)
 
     def all_are_in_sync(self, partition: Partition) -> bool:
-        """Whether every replica is in the ISR, including those that a reassignment adds, as far as this broker can
-        know."""
+        """Whether every replica is in the ISR, including those that a reassignment adds, as far as this broker
+        knows."""
         if self.may_lead is not None and not self.may_lead():
             return False  # our view of the cluster may be out of date
         topic = self._image.topic(partition.topic)
@@ -361,7 +364,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # one partition of thousands may change alone
+                if known.get(index) is not state:  # only one partition of thousands may change
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -426,18 +429,19 @@ class Replicas:
             self._open(topic, index, role)
 
     def _is_left_over(self, topic: Topic, index: int) -> bool:
-        """Whether there is a log of a partition that now belongs to others: it was reassigned while this broker was
-        away."""
+        """Whether there is a log of a partition that now belongs to other brokers: it was reassigned while this broker
+        was down."""
         key = (topic.name, index)
         return not self._hosted.is_pending(key) and self._logs.topic_id(*key) == topic.topic_id
 
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
         if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
-            # It is out of the ISR, so the records it lost do not count: it may start empty and fetch everything.
+            # This replica is out of the ISR, so the records it lost do not count: it may start empty and fetch
+            # everything.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-        # While the log of a deleted topic is being removed, the log of a new topic of that name waits.
+        # While the log of a deleted topic is being removed, the log of a new topic with that name waits.
         found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
         if found is not None:
             self._adopt(topic, index, role, found)
@@ -446,8 +450,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow the partition. During a truncation it does neither, nor while its leader epoch must be raised
-        first."""
+        """Lead or follow the partition. During a truncation the partition is neither led nor followed, nor while its
+        leader epoch must be raised first."""
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)
         if isinstance(role, Follow):
@@ -486,19 +490,21 @@ class Replicas:
     def _must_restart_log(self, partition: Partition, role: Follow) -> bool:
         """Whether to restart a log empty that lost its end in a power failure, now that it follows a leader.
 
-        In a compacted log, the lost end may have held markers or tombstones of records that are still there, and the
-        other replicas may have compacted those away since, as this replica had them when in sync (S56). They do so
-        `delete.retention.ms` after the record at the earliest: if that is long, this replica had the record on disk by
-        then.
+        In a compacted log, the lost end may have had markers or tombstones of records that are still in the log, and
+        the other replicas may have compacted those away since, because this replica had them when in sync (S56). They
+        do so no earlier than `delete.retention.ms` after the record: if that is long, this replica had the record on
+        disk by then.
         """
         key = (partition.topic, partition.index)
         if key not in self._doubted:
             return False
-        self._doubted.discard(key)
         log = partition.log
         is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
         was_compacted = log.config.is_compacted or log.state.cleaner_checkpoint is not None
-        return is_short and was_compacted and not role.is_in_sync and not log.is_offline
+        must_restart = is_short and was_compacted and not role.is_in_sync and not log.is_offline
+        if not must_restart:
+            self._doubted.discard(key)
+        return must_restart
 
     def on_truncated(self, partition: Partition) -> None:
         """Continue after a truncation: this broker may have been elected meanwhile, or the partition deleted."""
@@ -506,6 +512,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
+        self._doubted.discard(key)  # nothing else is cut before a log that is to be restarted
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -575,7 +582,7 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition moves the counts of all; later ones move what was counted since.
+            # The first partition sets the counts of all; later ones add what was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)

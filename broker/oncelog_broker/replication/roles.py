@@ -12,7 +12,7 @@ have later epochs, from elections that the store has lost."""
 
 
 class Lead(NamedTuple):
-    """This broker leads, by the state of version `partition_epoch`."""
+    """This broker leads; `partition_epoch` is the version of the state."""
 
     leader_epoch: int
     partition_epoch: int
@@ -23,7 +23,7 @@ class Lead(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """This broker follows `leader`; with NO_LEADER it keeps its log open and fetches from nobody."""
+    """This broker follows `leader`; with NO_LEADER it keeps its log open and does not fetch."""
 
     leader: int
     leader_epoch: int
@@ -47,7 +47,7 @@ Role = Lead | Follow | Stop | Wait
 
 
 def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Role:
-    """The role of `broker_id` in a partition. `broker_epoch` is that of its registration.
+    """The role of `broker_id` in a partition. `broker_epoch` is the epoch of its registration.
 
     A broker elected before it registered does not lead: it may have restarted with fewer records. It keeps its log open
     until the controller, which sees the new registration, elects again.

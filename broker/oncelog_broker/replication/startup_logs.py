@@ -27,7 +27,7 @@ KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of an adopted topic whose own settings are unknown: keep all records."""
 EPOCH_LEAP: Final = 1000
 """Added to the leader epochs when a cluster that had other members is founded again: those members may have led with
-epochs above those in the logs here. No epoch is reused if there were fewer elections than this."""
+epochs above those in the logs of this broker. No epoch is reused if fewer elections than this took place."""
 MAX_PARTITIONS: Final = 100_000
 """A topic with a partition number from here on gets no empty logs for its missing partitions: any number can be in a
 directory name."""
@@ -85,7 +85,7 @@ def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
     gaps = [partition for partition in range(max(partitions)) if partition not in partitions]
     if gaps:
         logger.error(
-            "an adopted topic lacks the logs of some partitions: they start empty",
+            "the logs of some partitions of an adopted topic are missing: they start empty",
             extra={"topic": topic, "partitions": ",".join(map(str, gaps))},
         )
         partitions.update(dict.fromkeys(gaps, -1))

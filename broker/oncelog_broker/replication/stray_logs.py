@@ -1,4 +1,4 @@
-"""Renames stray logs at startup: logs whose topic was deleted (the deletion was interrupted), or re-created with
+"""Renames stray logs at startup: logs of a topic that was deleted (the deletion was interrupted), or re-created with
 another id.
 
 The metadata store may also be older than the logs: restored from a backup, or without the end of its write-ahead log.
@@ -37,7 +37,7 @@ def set_strays_aside(
         elif topic_id not in (None, topic.topic_id):
             reason = "the topic is a newer one of the same name"
         elif keeps_left_over and broker_id not in topic.partitions[index].replicas:
-            # This may be the only copy. If a reassignment removed it, `Replicas` deletes it.
+            # This may be the only copy of the records. If a reassignment removed it, `Replicas` deletes it.
             reason = "assigned to other brokers, by a metadata store that is new to this broker or older than its logs"
         else:
             continue

@@ -1,12 +1,12 @@
 """Guards from the verification of a transaction to the append of its records (KIP-890). Pure.
 
 The coordinator's answer may be late. A marker appended in between ends the verified transaction, and a record after it
-would open a transaction that nobody ends (E3). So the verifier takes a guard first and presents it with the append; a
-marker of the producer, or a new leader epoch, invalidates the guard.
+would open a transaction that no coordinator ends (E3). So the verifier takes a guard first and presents it with the
+append; a marker of the producer, or a new leader epoch, invalidates the guard.
 
 Under transactions V2 each transaction has its own producer epoch, and its end marker carries the epoch of the next one.
 So a marker with the guard's epoch ended the previous transaction, which the coordinator may complete while the producer
-goes on; it leaves the guard valid.
+continues; it leaves the guard valid.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of more than one epoch."""
         self.ends = 0
-        """How many markers and new leader epochs there were. While it stays the same, a verification without a guard
+        """The number of markers and new leader epochs so far. While it stays the same, a verification without a guard
         stays valid."""
 
     def __len__(self) -> int:

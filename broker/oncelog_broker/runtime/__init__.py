@@ -6,7 +6,7 @@ the clock, disk, network and background work of one broker. `descriptors` divide
 closes idle files, `mappings` counts memory mappings. `disk_troubles` limits the log lines of a failing disk,
 `addresses` normalises host addresses, and `private_files` sets file modes.
 
-Answers and long work: `answers` is a value or a future of one, `steps` is long work as a generator, `slices` runs it
-in slices, `round_robin` lets waiting work take slices in turn, `loop_budget` limits the work in one turn of the event
+Answers and long work: `answers` is a value or a future of one, `steps` is long work as a generator, `slices` runs it in
+slices, `round_robin` lets waiting work take slices in turn, `loop_budget` limits the work in one iteration of the event
 loop. `garbage` keeps full collections short.
 """

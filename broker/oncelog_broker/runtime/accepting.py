@@ -1,8 +1,8 @@
-"""Accepts connections: several in one turn of the event loop, and no faster than a pace if there is one.
+"""Accepts connections: several in one iteration of the event loop, and no faster than a pace if one is set.
 
-The event loop's own servers accept one per turn, so that while requests make turns long, a client would wait one turn
-for each client before it. Connections above the pace wait in the backlog of the listening socket. Meanwhile the loop
-does not poll the socket.
+The event loop's own servers accept one connection per iteration, so that while requests make iterations long, a client
+would wait one iteration for each client before it. Connections above the pace wait in the backlog of the listening
+socket. Meanwhile the loop does not poll the socket.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ListeningSockets:
         pace: Pace | None,
         backlog: int,
     ) -> ListeningSockets:
-        """Bind all addresses of `host`. Address families that the system lacks are skipped, as by the event loop's own
-        servers. Raises OSError."""
+        """Bind all addresses of `host`. Address families that the system does not support are skipped, as by the event
+        loop's own servers. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )

@@ -3,8 +3,8 @@
 `then` and `all_of` combine answers; if the values are present, they make neither a future nor a task. A coroutine is no
 answer: `Tasks.answer` runs it as a task and returns the future.
 
-Cancelling an answer means that nobody waits for it. `then` and `all_of` pass the cancellation to the answers they wait
-for; work that must finish once begun is shielded (`Tasks.answer`, `Slices.run`).
+Cancelling an answer means that no caller waits for it any more. `then` and `all_of` pass the cancellation to the
+answers they wait for; work that must finish once begun is shielded (`Tasks.answer`, `Slices.run`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer: TypeAlias = R | asyncio.Future[R]
 
 
 def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
-    """`function` applied to the value; it may return an answer itself.
+    """Apply `function` to the value; it may return an answer itself.
 
     An exception of the answer or of the function is the outcome: raised here, or by the future.
     """

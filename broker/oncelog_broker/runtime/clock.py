@@ -49,7 +49,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told: for tests and simulation."""
+    """A clock that moves only by its methods: for tests and simulation."""
 
     __slots__ = ("_monotonic", "_now_ms", "processor_seconds")
 

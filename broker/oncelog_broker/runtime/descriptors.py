@@ -1,4 +1,4 @@
-"""Divides the process's file descriptors between connections, mappings and files, so that no log fails for want of one.
+"""Divides the process's file descriptors between connections, mappings and files, so that no log fails for lack of one.
 
 The division follows from `ulimit -n` and `max.connections`, not from the number of logs: open files are a cache
 (`open_files`), so a few descriptors serve any number of logs. A reserve lets files be opened briefly (an index to
@@ -59,8 +59,8 @@ class SpareDescriptors:
         self._spares: list[int] = []
 
     def lend(self) -> bool:
-        """Close one, so that the next open gets its number; False if none is left. Call `refill` when it is free
-        again."""
+        """Close one reserved descriptor, so that the next open gets its number; False if none is left. Call `refill`
+        when it is free again."""
         with self._guard:
             if not self._spares:
                 return False

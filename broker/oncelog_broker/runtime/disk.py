@@ -143,21 +143,22 @@ class Disk(Protocol):
         """Lock the file `path`, created if missing. Raises LockHeld."""
 
     def boot_id(self) -> str:
-        """Names this start of the machine: a power cut cannot have lost what was written since. "" where the system
-        does not say, and nobody can tell two starts apart. Raises nothing."""
+        """Identifies this start of the machine: a power cut cannot have lost data written since. "" if the system does
+        not provide it: then two starts cannot be told apart. Raises nothing."""
 
     def divide_descriptors(self, max_connections: int) -> int:
-        """Set how many file descriptors files and mappings may have. Returns how many are left for connections."""
+        """Set how many file descriptors files and mappings may have. Returns the number of descriptors that remain for
+        connections."""
 
 
 class RealFile:
     """`File` with a descriptor that is closed while the file is idle and others need one (`open_files`).
 
-    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were cut below
-    that slice while it is held, for example by a fetch response waiting for a slow client, touching it would kill the
-    process (SIGBUS). Hence only `truncate` cuts bytes that were readable, and if slices of a mapping are held, it
-    leaves them the old file and continues with a copy of the kept bytes. Unlinking is harmless: a mapping keeps its
-    inode.
+    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were truncated
+    below that slice while it is in use, for example by a fetch response waiting for a slow client, reading it would
+    kill the process (SIGBUS). Hence only `truncate` removes bytes that were readable, and if slices of a mapping are in
+    use, it leaves them the old file and continues with a copy of the remaining bytes. Unlinking is harmless: a mapping
+    keeps its inode.
     """
 
     __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")
@@ -165,11 +166,11 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """Held while the descriptor is used, opened or closed, so that its number cannot belong to another file
+        """Locked while the descriptor is used, opened or closed, so that its number cannot belong to another file
         meanwhile."""
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
-        """Earlier mappings, alive as long as slices of them are held."""
+        """Earlier mappings, alive as long as slices of them are in use."""
         self._is_closed = False
         self._syncing = 0
         self.is_lent = False
@@ -193,8 +194,8 @@ class RealFile:
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
-        # pwrite at `size`, not O_APPEND: if the cut below fails, the next append still overwrites the leftover, and no
-        # byte of a failed write can get between two complete ones.
+        # pwrite at `size`, not O_APPEND: if the truncation below fails, the next append still overwrites the leftover,
+        # and no byte of a failed write can get between two complete ones.
         position = self.size
         self.is_used = True
         with self._guard:
@@ -258,7 +259,7 @@ class RealFile:
             self._map = None
 
     def _unmap(self) -> bool:
-        """Whether no slice of any mapping of this file is held."""
+        """Returns whether no slice of any mapping of this file is in use."""
         self._let_go_of_map()
         for older in self._older_maps:
             mapped = older()
@@ -271,8 +272,8 @@ class RealFile:
         return True
 
     def _go_on_with_a_copy(self, descriptor: int, size: int) -> None:
-        """Copy the first `size` bytes to a new file of the same name. Its descriptor takes the old number, so that an
-        fsync under way syncs no unrelated file."""
+        """Copy the first `size` bytes to a new file of the same name. The new descriptor gets the old number, so that a
+        running fsync syncs no unrelated file."""
         temporary = self.path + TEMPORARY_SUFFIX
         copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
@@ -290,7 +291,8 @@ class RealFile:
         self._older_maps = []
 
     def sync(self) -> None:
-        # Called from worker threads. Not under the guard, or an append on the event loop would wait for the disk.
+        # Called from worker threads. Not under the guard, otherwise an append on the event loop would wait for the
+        # disk.
         with self._guard:
             if self._is_closed:
                 raise FileClosed(f"{self.path} was closed before it could be synced")
@@ -448,8 +450,8 @@ class RealDisk:
 
 
 def _at_any_rate(call: Callable[[], T]) -> tuple[T, bool]:
-    """`call`, which opens one file, with a descriptor of a file that can rest if there is no other, or else with one
-    from the reserve; whether that was so."""
+    """Run `call`, which opens one file, with the descriptor of an idle file if no other is free, or else with one from
+    the reserve; returns whether a reserved one was used."""
     try:
         return call(), False
     except OSError as error:

@@ -1,8 +1,8 @@
 """Limits the log lines of a full or failing disk: one when a failure begins, one with a count now and then, and one
 when it is over. Otherwise each append, checkpoint and fetch of each partition would log a line.
 
-A trouble is one kind of work that fails with one error in one data directory. It is over when that has not happened for
-QUIET_SECONDS.
+A trouble is one kind of work that fails with one error in one data directory. The trouble is over when the failure has
+not happened for QUIET_SECONDS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KNOWN_ERRORS: Final = frozenset(
         errno.ESTALE,
     }
 )
-"""Errors of a disk that is full, failing, gone or owned by others, or of a system limit: logged without a stack
+"""Errors of a disk that is full, failing, missing or owned by other users, or of a system limit: logged without a stack
 trace."""
 
 
@@ -52,7 +52,7 @@ class _Key(NamedTuple):
 
 
 class _Trouble:
-    """One trouble: since when (monotonic seconds), how often, and when it was logged last."""
+    """One trouble: when it began (monotonic seconds), how often it happened, and when it was logged last."""
 
     __slots__ = ("began", "count", "last", "reason", "told")
 
@@ -77,8 +77,8 @@ class DiskTroubles:
             self._troubles.clear()
 
     def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
-        """Note that `what` failed in a data directory. Returns whether to log it: True if it has not failed in the same
-        way within QUIET_SECONDS, and for every error that is not a known disk error."""
+        """Note that the action `what` failed in a data directory. Returns whether to log it: True if it has not failed
+        in the same way within QUIET_SECONDS, and for every error that is not a known disk error."""
         if not is_known_disk_error(error):
             return True
         now, key = self._clock.monotonic(), _Key(directory, what, error.errno)

@@ -1,6 +1,7 @@
 """The time that connections may spend together in one turn of the event loop, beyond one request each.
 
-Everybody who has more to do asks the same `LoopBudget`, so a turn of the loop stays short however many ask.
+All work that wants to continue asks the same `LoopBudget`, so an iteration of the loop stays short however much work
+asks.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
-"""For the requests that all connections together have pipelined behind their first one: enough to answer some hundred
-small ones with one write for each connection, which is cheaper than a turn of the loop and a write for each."""
+"""The time for the requests that all connections together have pipelined behind their first one: enough to answer some
+hundred small ones with one write for each connection, which is cheaper than a loop iteration and a write for each."""
 
 
 class Budget(Protocol):
     """How much may be done in a turn of the loop."""
 
     def claim(self) -> bool:
-        """Whether there is time for one thing more in this turn of the loop."""
+        """Whether the budget allows one more step in this iteration of the loop."""
 
 
 class LoopBudget:
@@ -30,10 +31,10 @@ class LoopBudget:
         self._monotonic = monotonic
         self._seconds = seconds
         self._end: float | None = None
-        """When the time of this turn is spent, in monotonic seconds; None if nobody has claimed any yet."""
+        """When the budget of this iteration is spent, in monotonic seconds; None if it was not claimed yet."""
 
     def claim(self) -> bool:
-        """Whether there is time for one thing more in this turn of the loop."""
+        """Whether the budget allows one more step in this iteration of the loop."""
         now = self._monotonic()
         if self._end is None:
             self._end = now + self._seconds
@@ -45,7 +46,7 @@ class LoopBudget:
 
 
 class OneSlice:
-    """A budget without time: nothing more is done in this turn of the loop."""
+    """A budget without time: no further step is done in this iteration of the loop."""
 
     def claim(self) -> bool:
         """False."""

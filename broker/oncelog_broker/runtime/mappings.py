@@ -1,8 +1,8 @@
 """Memory mappings of files: limits their number, counting each until its last slice is released.
 
 Each mapping takes one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
-client that does not read its response keeps the mappings of it alive, hence the limit; above it, bytes are copied or
-come with the next response.
+client that does not read its response keeps the response's mappings alive, hence the limit; above it, bytes are copied
+or come with the next response.
 """
 
 from __future__ import annotations

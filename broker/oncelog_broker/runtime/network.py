@@ -38,7 +38,7 @@ class Network(Protocol):
         backlog: int,
         pace: Pace | None = None,
     ) -> Listening:
-        """Bind without accepting yet; host None or "" is every interface. Raises OSError if the address is taken.
+        """Bind without accepting yet; host None or "" is every interface. Raises OSError if the address is in use.
 
         `pace` limits the rate of accepted connections; None: unlimited.
         """

@@ -12,7 +12,7 @@ from typing import Final
 STANDARD_INPUT: Final = 0
 READ_BYTES: Final = 4096
 GRACE_SECONDS: Final = 10.0
-"""Seconds after the end of input until this process kills itself if it has not ended: nobody else would."""
+"""Seconds after the end of input until this process kills itself if it has not ended: no other process would."""
 
 
 def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECONDS) -> None:
@@ -26,7 +26,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
             while _read():
                 pass
         except OSError:
-            pass  # closed from the start, or the terminal is gone
+            pass  # closed from the start, or the terminal was closed
         ended()
         threading.Event().wait(grace_seconds)
         os.kill(os.getpid(), signal.SIGKILL)

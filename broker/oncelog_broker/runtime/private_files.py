@@ -1,7 +1,7 @@
 """Modes of the files and directories that a broker creates, whatever the umask is (S96).
 
 Only its owner may enter a directory that we create, so only the owner can read the files in it. In a directory that
-somebody else created (a volume, systemd's state directory), the group may read files too, but not secrets.
+another user created (a volume, systemd's state directory), the group may read files too, but not secrets.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_privately(path: Path, text: str) -> None:
 
 def readable_by_others(path: str | Path) -> bool:
     """Whether any user of the machine can read the file, by its mode and those of all directories above it. False if
-    there is no such file."""
+    the file does not exist."""
     path = Path(os.path.abspath(path))
     try:
         return bool(path.stat().st_mode & 0o004) and all(above.stat().st_mode & 0o001 for above in path.parents)

@@ -1,7 +1,7 @@
-"""A round-robin scheduler: each member gets a slice, one after another, between everything else that the loop does.
+"""A round-robin scheduler: each member gets a slice in turn, between the other work of the loop.
 
-In each turn of the loop one member gets its slice, even if others have spent the budget, so that nobody waits for ever;
-further members get theirs while the budget lasts.
+In each iteration of the loop one member gets its slice, even if other work has spent the budget, so that no member
+waits for ever; further members get theirs while the budget lasts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ class Member(Protocol):
     """Something with more work than fits into one turn of the loop."""
 
     def take_slice(self) -> bool:
-        """Work for one slice. Returns whether there is more to do that can be done now: then it stays a member."""
+        """Work for one slice. Returns whether more can be done now: then it stays a member."""
 
 
 class RoundRobin:
-    """Shared by all members of one kind of work. An error of a member ends its membership, not that of others."""
+    """The scheduler that all members of one kind of work share. An error of a member ends its membership, not that of
+    others."""
 
     def __init__(self, budget: Budget = ONE_SLICE) -> None:
         self.budget = budget
@@ -34,7 +35,8 @@ class RoundRobin:
         return bool(self._members)
 
     def join(self, member: Member) -> None:
-        """Its first slice comes in the next turn of the loop at the earliest. It must not be a member already."""
+        """The first slice of the member comes in the next iteration of the loop at the earliest. The member must not
+        have joined already."""
         self._members.append(member)
         if not self._is_scheduled:
             self._is_scheduled = True

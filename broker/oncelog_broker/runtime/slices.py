@@ -1,8 +1,8 @@
-"""Runs long work in slices, between everything else that the event loop does: requests, cleaning and loading alike.
+"""Runs long work in slices, between the other work of the event loop: requests, cleaning and loading alike.
 
 The work is a generator (`steps.Steps`), which yields where it may be paused, and yields a job where it must wait for
 the disk or for a codec. Its first slice runs at once, and nearly all work ends in it. After that, all long work
-together gets one slice in each turn of the loop, one after another: a turn stays short, however much work there is.
+together gets one slice in each iteration of the loop, in turn: an iteration stays short, however much work there is.
 
 The state of the broker may change between two slices, as it may between two requests. See docs/design/fairness.md.
 """
@@ -28,16 +28,16 @@ FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
 JOBS_AT_ONCE: Final = 4
 """How much long work may hold the results of its jobs at the same time: a batch unpacked to some megabytes, say."""
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""How much work beside these may hold the result of a heavy job: a batch may be unpacked to 64 MB."""
+"""How many works, in addition to these, may hold the result of a heavy job: a batch may be decompressed to 64 MB."""
 
 R = TypeVar("R")
 
 
 class Delays:
-    """How long work waits before it joins the others for its next slice: not at all."""
+    """How long work waits before it queues for its next slice: not at all."""
 
     def after_slice(self, seconds: float) -> float:
-        """How many seconds to wait after a slice that took `seconds`."""
+        """Seconds to wait after a slice that took `seconds`."""
         return 0.0
 
     def after_job(self) -> float:
@@ -112,7 +112,7 @@ class Slices:
         """Run steps. Returns their result at once if they end within the first slice.
 
         Cancelling the answer closes the steps, after the job under way: it may be writing to a file that closing would
-        take from it. With `must_finish`, cancelling leaves the work running to its end.
+        take from it. With `must_finish`, cancelling lets the work run to its end.
         """
         monotonic = self._clock.monotonic
         began = monotonic()
@@ -128,7 +128,7 @@ class Slices:
         return detached("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
-        """Pauses for a coroutine that handles many items and may never need to wait."""
+        """Pauses for a coroutine that handles many items and may finish without waiting."""
         return Pauses(self._clock.monotonic, self._next_slice, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, delays: Delays) -> R:
@@ -167,7 +167,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    resume = go_on  # one that throws an error holds it, and the error holds this frame
+                    resume = go_on  # a job that raises an error keeps it, and the error keeps this frame
         finally:
             steps.close()
             if held is not None:
@@ -202,5 +202,5 @@ class _Waiter:
 
 
 def _goes_on(job: Job | None, holds: bool) -> bool:
-    """Whether the slice may go on: there is nothing to do elsewhere."""
+    """Whether the slice may continue: no other work is waiting."""
     return job is None or (job is results_dropped and not holds)

@@ -17,8 +17,8 @@ Steps = Generator[Job | None, Any, Result]
 
 
 def results_dropped() -> None:
-    """Yielded in the place of a job: the results of the jobs so far are dropped, so that other work may have its jobs.
-    Work about many things yields this after each of them."""
+    """Yielded instead of a job: the results of the jobs so far are dropped, so that other work may run its jobs. Work
+    on many items yields this after each item."""
 
 
 class LightJob:
@@ -34,8 +34,8 @@ class LightJob:
 
 
 class HeavyJob:
-    """A job with so large a result that only one such result may be held at a time. The work that yields it holds no
-    results of earlier jobs any more."""
+    """A job with so large a result that only one such result may be in memory at a time. The work that yields it must
+    have dropped the results of earlier jobs."""
 
     __slots__ = ("_job",)
 
@@ -47,7 +47,7 @@ class HeavyJob:
 
 
 def run_steps(steps: Steps[Result]) -> Result:
-    """Run to the end, jobs included. Raises what the steps raise."""
+    """Run to the end, jobs included. Raises the errors of the steps."""
     resume: Callable[[], Job | None] = partial(steps.send, None)
     while True:
         try:

@@ -1,9 +1,9 @@
 """Background tasks and deadlines. Every task has an owner, every failure is logged, and periodic work survives its
 errors.
 
-`Tasks` owns the tasks of one broker. Work that must go on is started with `every` (periodically) or `supervise` (one
+`Tasks` owns the tasks of one broker. Work that must continue is started with `every` (periodically) or `supervise` (one
 long run): neither ends when the work raises. `spawn` is for a task that may end with its first error, because the
-caller who needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
+caller that needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
 per tick, as a `call_later` each would cost more than the request.
 """
 
@@ -33,8 +33,8 @@ TICK_SECONDS: Final = 0.005
 FIRE_SECONDS: Final = 0.003
 """Seconds for which deadlines may fire in one turn of the loop."""
 FIRED_PER_TURN: Final = 32
-"""At most this many fire in one turn; the work that each causes (a fetch is read and answered) comes in the next
-turn."""
+"""At most this many timers fire in one iteration of the loop; the work that each causes (a fetch is read and answered)
+is done in the next iteration."""
 RESTART_SECONDS: Final = 1.0
 """The pause after the first failure of supervised work. Each further failure doubles it,"""
 MAX_RESTART_SECONDS: Final = 60.0
@@ -113,8 +113,8 @@ class Tasks:
 
 
 class _Failures:
-    """Logs the failures of one periodic task: a disk failure when it begins, from time to time, and when it is over;
-    every other error with its stack trace."""
+    """Logs the failures of one periodic task: a disk failure when it begins, periodically, and when it is over; every
+    other error with its stack trace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -143,8 +143,8 @@ class _Failures:
 
 
 def detached(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
-    """An answer for `work` whose cancellation leaves the work running. An exception goes to the waiting caller; if the
-    answer was cancelled, it is logged."""
+    """An answer for `work` whose cancellation leaves the work running. An exception is raised to the waiting caller; if
+    the answer was cancelled, it is logged."""
     answer = asyncio.shield(work)
 
     def ended(work: asyncio.Future[T]) -> None:
@@ -166,7 +166,7 @@ def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
 async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
     """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job:
     until then its data belong to it alone."""
-    context = contextvars.copy_context()  # as asyncio.to_thread, which cannot use another pool
+    context = contextvars.copy_context()  # like asyncio.to_thread, which cannot use another pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
@@ -178,7 +178,7 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
             running.exception()  # a cancelled caller does not see the error
         raise
     finally:
-        del running  # otherwise the traceback of the job's error, which has this frame, would keep itself alive
+        del running  # otherwise the traceback of the job's error, which refers to this frame, would keep itself alive
 
 
 class Deadlines:
@@ -192,7 +192,8 @@ class Deadlines:
         """Buckets whose tick has passed, each with the numbers still to fire."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. It must be harmless when late."""
+        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. The callback must be harmless when
+        late."""
         self._bucket(seconds)[next(self._numbers)] = callback
 
     def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:

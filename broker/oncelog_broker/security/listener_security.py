@@ -135,9 +135,9 @@ class ListenerSecurity:
         return lambda: OAuthExchange(rules)
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
-        """The credential of `user` and True, or a decoy and False. Both take the same steps, so that timing does not
-        reveal whether the user exists: for existing users a decoy is made and formatted too, and for others the decoy
-        is parsed."""
+        """The credential of `user` and True, or a decoy and False. Both cases take the same steps, so that timing does
+        not reveal whether the user exists: for existing users a decoy is made and formatted, too, and for others the
+        decoy is parsed."""
         users = self._users()
         decoy = decoys.credential(user, users)
         written = decoy.format()

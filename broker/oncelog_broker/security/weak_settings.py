@@ -25,11 +25,11 @@ SCRAM: Final = frozenset({keys.SCRAM_SHA_256, keys.SCRAM_SHA_512})
 
 
 class Weakness(NamedTuple):
-    """One weak or missing setting."""
+    """One weak or missing setting, with the reason."""
 
     setting: str
     reason: str
-    """What may happen, and what to do."""
+    """The risk, and the remedy."""
     listener: str | None = None
 
 
@@ -58,22 +58,22 @@ def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Itera
         if not settings[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]:
             yield Weakness(
                 settings.name_of(keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM),
-                "host names in the certificates of other brokers are not checked: whoever has any certificate of a "
-                "trusted authority can stand between brokers. Leave it at https",
+                "host names in the certificates of other brokers are not checked: everyone with any certificate of a "
+                "trusted authority can intercept connections between brokers. Leave it at https",
                 peers,
             )
     is_secured = bool(config[authorizer_keys.AUTHORIZER_CLASS_NAME]) or bool(mechanisms & SCRAM)
     if is_clustered and is_secured and not config[zookeeper_keys.ZOOKEEPER_SET_ACL]:
         yield Weakness(
             zookeeper_keys.ZOOKEEPER_SET_ACL.name,
-            "whoever reaches ZooKeeper can read and write users and access rights, and so become a super user. Set it "
-            "to true, with an identity (docs/security.md), or let nobody but brokers reach ZooKeeper",
+            "everyone who reaches ZooKeeper can read and write users and access rights, and so become a super "
+            "user. Set it to true, with an identity (docs/security.md), or let only brokers reach ZooKeeper",
         )
     if store is not None and store.is_readable_by_others and store.has_users:
         yield Weakness(
             "log.dirs",
-            f"every user of this machine can read {store.path}, and what SCRAM logins are checked by: "
-            f"chmod 600 {store.path}*, and give those users new passwords if strangers have been here",
+            f"every user of this machine can read {store.path}, and the keys with which SCRAM logins are verified: "
+            f"chmod 600 {store.path}*, and change the passwords of SCRAM users if strangers had access",
         )
 
 
@@ -81,8 +81,8 @@ def _of_mechanism(listener: Listener, mechanism: str, settings: ListenerConfig) 
     if mechanism in READABLE and not listener.security_protocol.has_tls and not is_loopback(listener.host):
         yield Weakness(
             "listeners",
-            f"{mechanism} without TLS: whoever is on the line reads the {READABLE[mechanism]} of clients. Give the "
-            "listener the protocol SASL_SSL, or clients another mechanism",
+            f"{mechanism} without TLS: an attacker on the network path can read the {READABLE[mechanism]} of "
+            "clients. Give the listener the protocol SASL_SSL, or clients another mechanism",
             listener.name,
         )
     if mechanism == keys.OAUTHBEARER:

@@ -1,7 +1,7 @@
 """The APIs that this broker serves, and in which versions: the one list, from which ApiVersions is answered.
 
-The ranges are those of a Kafka 4.3 broker: what is not served is not advertised (T3). Handlers
-are imported when the first request for them arrives (`routes`), so that starting stays quick.
+The ranges are those of a Kafka 4.3 broker: a version that is not served is not advertised (T3). Handlers are imported
+when the first request for them arrives (`routes`), so that starting stays quick.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oncelog_protocol.versions import VersionRange
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One API: `module` with its `handle`, as room and file (`records.produce`), the versions we decode, and the lowest
-    one we advertise."""
+    """One API: `module` with its `handle`, as subpackage and file (`records.produce`), the decoded versions, and the
+    lowest advertised version."""
 
     key: ApiKey
     module: str
@@ -38,7 +38,7 @@ class Served:
         return handler
 
     def load_lane(self) -> Callable[..., Any] | None:
-        """What makes the fast lane of this API for a connection; None where it has none."""
+        """The constructor of this API's fast lane for a connection; None if it has none."""
         if not self.has_lane:
             return None
         make: Callable[..., Any] = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
@@ -125,7 +125,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }
-"""By API key."""
+"""API key -> its entry."""
 
 LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
 

@@ -80,7 +80,7 @@ class DataStart:
         """The nonce of this process."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """Held while notes are written: the thread of a start that was cancelled goes on beside the end."""
+        """Locked while notes are written: the thread of a cancelled start continues beside the shutdown."""
         self._taken_over: Mapping[str, bytes] = {}
         """The nodes of the embedded store of a broker that moves to ZooKeeper, by path."""
         self.facts: StartFacts
@@ -125,7 +125,7 @@ class DataStart:
     # --- the store
 
     async def open_store(self) -> MetadataStore:
-        """Open the metadata store, compare it with the directories, and say in the log what is wrong.
+        """Open the metadata store, compare it with the directories, and log the differences.
 
         StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
         """
@@ -148,7 +148,8 @@ class DataStart:
         return store
 
     async def cluster_id(self, store: MetadataStore) -> str:
-        """Return the cluster id: for a new cluster that of the directories, else a random one. StoreUnavailable."""
+        """Return the cluster id: for a new cluster the id in the directories, otherwise a random one.
+        StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind.is_shared)
         return await patiently(agree, store.session_timeout, self._clock)
@@ -158,13 +159,13 @@ class DataStart:
         found = [each.path for each in self.directories if self._disk.exists(each.join(METADATA_FILE))]
         if len(found) > 1 and self._needs_store_file():
             raise StoreFileError(
-                f"{METADATA_FILE} lies in {' and in '.join(found)}, and only one of them is this broker's metadata. "
+                f"{METADATA_FILE} exists in {' and in '.join(found)}, and only one of them is this broker's metadata. "
                 "Move the wrong one (with its -wal file) away: the right one knows the topics that the broker had last"
             )
         return found[0] if found else self.directories[0].path
 
     def _newest_copy(self) -> MetadataCopy | None:
-        """Return the newest copy of this cluster's metadata in the data directories; None if there is none."""
+        """Return the newest copy of this cluster's metadata in the data directories; None if they have no copy."""
         clusters = {each.cluster_id for each in self.directories}
         copies = [read_copy(self._disk, each.path) for each in self.directories]
         of_cluster = [each for each in copies if each is not None and each.cluster_id in clusters]
@@ -198,7 +199,7 @@ class DataStart:
 
     async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
         """Compare with a store that is not empty. If a directory is older, first look up the partitions whose only
-        replica in sync is this broker. StartRefused, StoreUnavailable."""
+        in-sync replica is this broker. StartRefused, StoreUnavailable."""
         alone: Sequence[str] = ()
         if self.kind.is_shared and compare(self._facts(found)).has_older_directories:
             ask = partial(alone_in_sync, store, self._config.node_id)
@@ -338,7 +339,7 @@ class DataStart:
     @property
     def keeps_left_over(self) -> bool:
         """Whether to keep the logs of partitions that the metadata store assigns to other brokers, as these may be the
-        only copies. That is so where the store is new to this broker or is an older copy, and where the previous
+        only copies. That is the case if the store is new to this broker or is an older copy, and if the previous
         process was killed before it had set such logs aside."""
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
@@ -349,7 +350,7 @@ class DataStart:
 
     async def strays_are_aside(self) -> None:
         """Note that the stray logs of this start are set aside: a log that becomes a stray later was reassigned by this
-        cluster, and is no longer kept for being the only copy."""
+        cluster, and may be deleted."""
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
@@ -403,7 +404,7 @@ def utc_time(milliseconds: int) -> str:
 
 
 def has_rights(config: BrokerConfig) -> bool:
-    """Whether users or ACLs in the metadata store decide who may do what."""
+    """Whether the metadata store has users or ACLs, which decide on access."""
     if config[authorizer_keys.AUTHORIZER_CLASS_NAME]:
         return True
     return any(

@@ -115,19 +115,19 @@ class LogCleaner:
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
-            """Whether the log was not truncated meanwhile; otherwise the cleanable range is void, and newer records may
-            be unsynced."""
+            """Whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer records
+            may be unsynced."""
             return log.state.may_be_changed and log.trimmer.generation == generation
 
         try:
             # The records that the compaction relies on must be durable: markers that decide which records are dropped,
             # the producers' last batches, and the log start offset, below which keys are not compared. Also, recovery
-            # takes a gap after the recovery point for lost records.
+            # would treat a gap after the recovery point as lost records.
             await flush(log)
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Before any change: after a crash this distinguishes emptied segments from damaged ones.
+                # Before any change: after a crash this mark distinguishes emptied segments from damaged ones.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
@@ -145,7 +145,7 @@ class LogCleaner:
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # otherwise deleted or failed meanwhile, which is logged already
+            if not log.is_offline:  # otherwise deleted or failed meanwhile, and already logged
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats

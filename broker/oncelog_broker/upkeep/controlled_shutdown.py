@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHOWN_SECONDS: Final = 5.0
-"""Seconds that the image may take to show the new leaders, so that clients are directed to them."""
+"""Seconds to wait until the image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
 """Sends ControlledShutdown to the controller. Raises PeerUnavailable."""
@@ -110,7 +110,7 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether there is a controller to ask, or no other broker left."""
+    """Whether a controller is known, or no other broker is left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 

@@ -84,7 +84,7 @@ class LogMaintenance:
             if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            # More segments may go once they are synced.
+            # More segments may be deleted once they are synced.
             if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
@@ -111,7 +111,7 @@ class LogMaintenance:
         await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
-        """fsync the logs due by flush.messages or flush.ms, and of the others the full segments."""
+        """fsync the logs due by flush.messages or flush.ms, and the full segments of the other logs."""
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Condition = Callable[[], str | None]
-"""Returns why the broker is not ready, in words; None if this condition is met."""
+"""Returns the reason why the broker is not ready, as text; None if this condition is met."""
 
 
 @dataclass(slots=True)
 class Readiness:
     """Whether this broker is ready to serve all its partitions, from its start to its stop.
 
-    A broker with replicas out of sync, or without leadership, is ready: it serves what it has, and catches up.
+    A broker with out-of-sync replicas, or without leadership, is ready: it serves its partitions, and catches up.
     """
 
     doing: str | None = "the broker starts"
-    """What the broker is doing while it does not serve; None while it serves."""
+    """The broker's present start-up or shutdown step; None while it serves."""
     conditions: list[Condition] = field(default_factory=list)
 
     def reasons(self) -> list[str]:

@@ -28,7 +28,7 @@ class HttpListener:
 
     @classmethod
     async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
-        """Raises OSError with a message that says what to do."""
+        """Raises OSError with a message that contains the remedy."""
         # Errors of clients are not logged; exceptions of our pages are.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config, state, connections = http_config(app), ServerState(), HttpConnections(MAX_CONNECTIONS)

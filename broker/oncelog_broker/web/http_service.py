@@ -36,7 +36,7 @@ class HttpService:
         self.listener = await serve_http(address, node_id, self._readiness, lambda: self._parts, host)
 
     def report_doing(self, what: str) -> None:
-        """Set what the broker is doing instead of serving, for readiness checks."""
+        """Set the present start-up or shutdown step, for readiness checks."""
         self._readiness.doing = what
 
     def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:

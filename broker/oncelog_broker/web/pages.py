@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from oncelog.connection.versions import CLIENT_SOFTWARE_VERSION
 from oncelog_broker.metrics.scraping import CONTENT_TYPE, Scraper
 from oncelog_broker.runtime.addresses import may_be_asked_for
 from oncelog_broker.web.health import Readiness
@@ -36,7 +37,7 @@ class Answer:
         return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
 
     async def send(self, send: Send) -> None:
-        """Send piece by piece, so that a slow client holds one piece only."""
+        """Send piece by piece, so that a slow client keeps only one piece in memory."""
         size = sum(map(len, self.pieces))
         headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
         await send(
@@ -54,8 +55,17 @@ class Answer:
 class Pages:
     """The application of one broker."""
 
-    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper, *, is_on_loopback: bool = False) -> None:
-        """`is_on_loopback`: accept no host name but localhost."""
+    def __init__(
+        self,
+        node_id: int,
+        readiness: Readiness,
+        scraper: Scraper,
+        now_ms: Callable[[], int],
+        *,
+        is_on_loopback: bool = False,
+    ) -> None:
+        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: accept no host name but localhost."""
+        self._now_ms = now_ms
         self._is_on_loopback = is_on_loopback
         self._node_id = node_id
         self._readiness = readiness
@@ -73,9 +83,9 @@ class Pages:
                 HTTPStatus.METHOD_NOT_ALLOWED, {"error": "GET or HEAD"}, allow="GET, HEAD", connection="close"
             )
         if any(name in BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
-            return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "no body is taken"}, connection="close")
+            return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "a request body is not accepted"}, connection="close")
         if path == "/health/live":
-            return Answer.json(HTTPStatus.OK, {"status": "live", "broker": self._node_id})
+            return self._live()
         if path == "/health/ready":
             return self._ready()
         if path == "/metrics" and self._is_asked_by_another_name(scope):
@@ -91,6 +101,10 @@ class Pages:
         and are not checked."""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
+
+    def _live(self) -> Answer:
+        said = {"status": "live", "broker": self._node_id, "release": CLIENT_SOFTWARE_VERSION}
+        return Answer.json(HTTPStatus.OK, {**said, "time_ms": self._now_ms()})
 
     def _ready(self) -> Answer:
         reasons = self._readiness.reasons()

@@ -54,7 +54,7 @@ V = TypeVar("V")
 
 
 class Admin(Lifecycle):
-    """Keywords are those of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
+    """Keywords are the options of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:
         """Raises ConfigError."""
@@ -210,7 +210,7 @@ class Admin(Lifecycle):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
+        """Return the keys of each resource: all, or the named ones. Raises KafkaError, PartialFailure."""
         return await of_configs.describe_configs(
             self._calls,
             resources,
@@ -246,8 +246,8 @@ class Admin(Lifecycle):
         """Elect preferred leaders, or with UNCLEAN any replica for partitions without an in-sync one (records are lost
         then).
 
-        By default for all partitions. Returns the partitions that have another leader now; those that need no election
-        are left out. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        By default for all partitions. Returns the partitions that have another leader now; partitions that need no
+        election are omitted. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE),
         PartialFailure.
         """
         from oncelog.admin.elections import elect_leaders
@@ -260,7 +260,7 @@ class Admin(Lifecycle):
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset (-1: all that there are); the new first offset of each partition.
+        """Delete the records below an offset (-1: all present records); returns the new first offset of each partition.
 
         Raises OffsetOutOfRange and other KafkaErrors, PartialFailure.
         """
@@ -310,7 +310,7 @@ class Admin(Lifecycle):
     async def alter_user_scram_credentials(
         self, changes: Iterable[of_users.ScramUpsertion | of_users.ScramDeletion]
     ) -> None:
-        """Apply changes; those of one user as a whole or not at all. Raises KafkaError, PartialFailure."""
+        """Apply changes; all changes of one user succeed or fail together. Raises KafkaError, PartialFailure."""
         await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:
@@ -319,15 +319,15 @@ class Admin(Lifecycle):
         return await of_quotas.describe_client_quotas(self._calls, which)
 
     async def alter_client_quotas(self, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False) -> None:
-        """Set and remove quotas; those of one entity as a whole or not at all. Raises KafkaError, PartialFailure;
+        """Set and remove quotas; all changes of one entity succeed or fail together. Raises KafkaError, PartialFailure;
         ConfigError for an entity named twice."""
         await of_quotas.alter_client_quotas(self._calls, alterations, validate_only)
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
-        """The data directories of these brokers, or of all, by path: replicas and free space. An error is that of a
-        directory. Raises KafkaError, PartialFailure."""
+        """The data directories of these brokers, or of all brokers, by path: replicas and free space. An error applies
+        to one directory. Raises KafkaError, PartialFailure."""
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
     async def read_log(

@@ -87,7 +87,7 @@ class Calls:
         return await self.send_to(self._metadata.cluster.controller_id, request)
 
     async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
-        """The version in which a kind of request goes to one broker. Raises KafkaError."""
+        """The version that requests of one API to one broker use. Raises KafkaError."""
         connection = await self._open_pool().connection(node_id)
         assert connection.versions is not None, "a connection that is open has negotiated"
         return connection.versions.choose(kind)
@@ -106,12 +106,12 @@ class Calls:
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
         """The node id of the coordinator of a group or transactional id, from the cache if possible.
 
-        `elsewhere`: the cached node is not the coordinator any more, or did not answer; look it up again, at another
-        broker than before. Raises KafkaError, retriable while there is no coordinator.
+        `elsewhere`: the cached node is no longer the coordinator, or did not answer; look it up again, at another
+        broker than before. Raises KafkaError, retriable while no coordinator is available.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # it may be down: forget it for its other groups and ids too
+        if elsewhere and known is not None:  # the broker may be down: forget all its keys
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known
@@ -156,7 +156,7 @@ class Calls:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
+            no_topic = "unknown topic"  # the code alone says "this broker does not host this partition"
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
                 (

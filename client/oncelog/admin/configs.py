@@ -18,7 +18,7 @@ async def describe_configs(
     include_synonyms: bool = False,
     include_documentation: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
+    """Return the keys of each resource: all, or the named ones. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest
 
     async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:

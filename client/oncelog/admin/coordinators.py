@@ -61,7 +61,7 @@ class Coordinators:
         return settled(results, errors)
 
     async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
-        """The results of `ask(node id)` for each broker, asked concurrently. If one does not answer, all present
+        """The results of `ask(node id)` for each broker, asked concurrently. If one broker does not answer, all present
         brokers are asked again: once it is gone, others coordinate its keys. Raises KafkaError."""
 
         async def attempt() -> dict[int, R]:

@@ -33,7 +33,7 @@ async def elect_leaders(
 
     async def ask(_: list[str]) -> Outcomes[str, ElectLeadersResponse]:
         response = await calls.send_to_controller(request)
-        # Before v1 there is no error of the whole: each partition has it.
+        # Before v1 the response has no top-level error: each partition has it.
         codes = {each.error_code for topic in response.replica_election_results for each in topic.partition_result}
         code = response.error_code or (ErrorCode.NOT_CONTROLLER if codes == {ErrorCode.NOT_CONTROLLER} else 0)
         return ({}, {ALL: error_for(code)}) if code else ({ALL: response}, {})

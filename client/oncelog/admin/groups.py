@@ -1,7 +1,7 @@
 """Administration of consumer groups: `admin.groups`.
 
-Each group is requested from its coordinator, again if that has moved or is loading. As in `admin`: a single item raises
-its error, several raise PartialFailure.
+Each group is requested from its coordinator, again if that has moved or is loading. Like `admin`: a call for a single
+item raises its error, a call for several raises PartialFailure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 NO_OFFSET: Final = -1
 DEAD: Final = "Dead"
-"""The state of a group that there is not, from brokers before DescribeGroups 6."""
+"""The state of a group that does not exist, in responses of brokers before DescribeGroups 6."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
@@ -31,7 +31,7 @@ UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
     """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
-    `group_type`: which protocol the group speaks, "classic" or "consumer" (KIP-848); "" from old brokers."""
+    `group_type`: the protocol of the group, "classic" or "consumer" (KIP-848); "" from old brokers."""
 
     group_id: str
     protocol_type: str
@@ -41,8 +41,9 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; `assignment` is empty while a classic group rebalances, and for members that are no consumers. In a
-    group of the consumer protocol it is what the member has, and `target` what it is to have; `epoch` is the member's.
+    """One member; `assignment` is empty while a classic group rebalances, and for members that are not consumers. In a
+    group of the consumer protocol `assignment` is the current one, and `target` the target assignment; `epoch` is the
+    member's.
     """
 
     member_id: str
@@ -76,7 +77,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset of a group: `offset` is that of the next record to read."""
+    """A committed offset of a group: `offset` is the offset of the next record to read."""
 
     offset: int
     metadata: str
@@ -317,7 +318,7 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a member's assignment (version, then partitions). Empty if there is none, or it is
+    """The partitions of a member's assignment (version, then partitions). Empty if the assignment is missing or
     unreadable."""
     try:
         assigned = decode_versioned(ConsumerProtocolAssignment, data)

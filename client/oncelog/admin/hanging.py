@@ -3,7 +3,7 @@
 A transaction is *open* in a partition from its first record there until its marker. Its coordinator writes the marker
 to each partition that it lists for the transaction. So an open transaction *hangs* if no coordinator knows it, or its
 coordinator does not list this partition: nothing will end it, and read_committed readers of the partition are stuck at
-its first record until somebody does (E32, KIP-664).
+its first record until an operator ends it (E32, KIP-664).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class DescribedTransaction:
 
     `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
     without an open transaction. `partitions` have no marker of the open transaction yet. `client_id` and `client_host`
-    are the producer's, None if unknown: Apache Kafka never reports them, ours does after the producer's first request
-    to it.
+    are the producer's, None if unknown: Apache Kafka never reports them, our broker does after the producer's first
+    request to it.
     """
 
     transactional_id: str
@@ -75,8 +75,8 @@ class DescribedTransaction:
 class ProducerState:
     """The state of a producer id in a partition. Missing values are -1, or None without an open transaction.
 
-    `last_timestamp` (ms) is that of its newest records, which producers may set freely; `coordinator_epoch` that of the
-    last marker.
+    `last_timestamp` (ms) is the timestamp of its newest records, which producers may set freely; `coordinator_epoch`
+    the epoch of the last marker.
     """
 
     producer_id: int
@@ -102,7 +102,7 @@ class Hang(Enum):
     UNKNOWN = "unknown"
     """No coordinator knows its producer id."""
     NOT_HELD = "not held"
-    """Its coordinator has ended that transaction, or never learned that it writes to this partition."""
+    """Its coordinator has ended that transaction, or never learned that the transaction writes to this partition."""
     OVERDUE = "overdue"
     """Its coordinator holds it, for longer than any timeout allows."""
     FENCED = "fenced"
@@ -146,8 +146,8 @@ class OpenTransaction:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the marker that its coordinator has decided on is refused here, since the log has seen one of a later
-        coordinator, which there never was."""
+        """Whether this partition's log refuses the marker that the coordinator has decided on, because the log has a
+        marker of a later coordinator epoch, which never existed."""
         is_decided = self.held is not None and self.held.state in PREPARED
         return is_decided and NO_LEADER_EPOCH < self.coordinator_epoch < self.producer.coordinator_epoch
 
@@ -193,9 +193,9 @@ class HangingTransaction:
 class Explanation:
     """Why the last stable offset of a partition is where it is.
 
-    `pinned_by` is the transaction that starts there, and `hang` why it hangs, if it does. None if nothing is held back,
-    and while a marker is in the leader's log only. `first_timestamp_ms` is that of its first record here. `later` are
-    the other open transactions, by start: they hold readers back after it.
+    `pinned_by` is the transaction that starts there, and `hang` why it hangs, or None. None if no transaction holds
+    back readers, and while a marker is only in the leader's log. `first_timestamp_ms` is the timestamp of its first
+    record in this partition. `later` are the other open transactions, by start: they hold readers back after it.
     """
 
     partition: TopicPartition
@@ -226,7 +226,8 @@ def explanation(
     limits: TransactionLimits,
     first_timestamp_ms: int | None = None,
 ) -> Explanation:
-    """The explanation for `partition`, from its open transactions and its ends as of a little later."""
+    """The explanation for `partition`, from its open transactions and its end offsets, which are read a little
+    later."""
     by_start = sorted(open_here, key=_start_offset)
     pinned_by = None
     # DeleteRecords may have taken the first records of a transaction away.

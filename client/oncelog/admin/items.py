@@ -38,9 +38,9 @@ async def each_item(
     config: AdminConfig,
     timeout_s: float,
 ) -> dict[K, V]:
-    """Process all items; retry those that reached the wrong broker, or none, until the timeout.
+    """Process all items; retry the items that reached the wrong broker, or none, until the timeout.
 
-    Raises TypeError for a str, whose letters would be the items: `delete_topics("abc")` must not delete three.
+    Raises TypeError for a str, whose letters would be the items: `delete_topics("abc")` must not delete three topics.
     """
     if isinstance(items, str):
         raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
@@ -83,14 +83,14 @@ def _may_be_elsewhere(error: KafkaError) -> bool:
 
 
 def the_one(answers: Sequence[A], subject: object) -> A:
-    """The response for the single requested item. Raises KafkaError if there is none."""
+    """The response for the single requested item. Raises KafkaError if the response does not contain the item."""
     if not answers:
         raise answer_lacks(subject)
     return answers[0]
 
 
 def answer_lacks(subject: object) -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the broker's answer lacks it")
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the broker's response does not contain it")
 
 
 def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V]:
@@ -106,7 +106,8 @@ def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V
 
 
 def settled(results: dict[K, V], errors: dict[K, KafkaError]) -> dict[K, V]:
-    """The results if there are no errors. Raises the error of the only item, or PartialFailure."""
+    """The results if there are no errors; otherwise raises them. Raises the error of the only item, or
+    PartialFailure."""
     if not errors:
         return results
     if len(errors) == 1 and not results:

@@ -24,12 +24,13 @@ class StoredReplica:
     offset_lag: int
     """Its lag in records behind the high watermark; of a future replica, behind the present one."""
     is_future: bool
-    """Whether it is being copied from another directory of the same broker, and will replace the replica there."""
+    """Whether the replica is being copied from another directory of the same broker, and will replace the replica
+    there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A data directory. Sizes are those of its file system, None if unknown."""
+    """A data directory. Sizes are those of the directory's file system, None if unknown."""
 
     replicas: Mapping[TopicPartition, StoredReplica]
     total_bytes: int | None

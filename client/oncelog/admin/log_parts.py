@@ -84,7 +84,7 @@ def _part(topic: str, answer: Any) -> LogPart | KafkaError:
     try:
         found = tuple(batches(data[: whole_batches_size(data)]))
     except CorruptBatch as error:
-        why = f"{topic}-{answer.partition_index}: what was fetched cannot be read: {error}"
+        why = f"{topic}-{answer.partition_index}: the fetched batches are unreadable: {error}"
         return CorruptRecords(ErrorCode.CORRUPT_MESSAGE, why)
     return LogPart(
         answer.log_start_offset,

@@ -2,8 +2,8 @@
 
 A transaction commits the offsets of its input together with its output (KIP-447). While it is open, members that fetch
 these offsets wait: a process that takes over the partitions of a dead one reads nothing until the dead one's
-transaction has ended, by transaction.timeout.ms at the latest. Neither the group nor its topics show the reason. It is
-in __consumer_offsets: open transactions there, and their records.
+transaction has ended, by transaction.timeout.ms at the latest. Neither the group nor its topics show the reason for the
+wait. The reason is in __consumer_offsets: open transactions there, and their records.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 FETCH_BYTES: Final = 1024 * 1024
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
-"""Bytes read of one partition of __consumer_offsets, from its first open transaction on. A busy partition after an old
-transaction may have more: pending offsets after this are not found."""
+"""The most bytes to read from one partition of __consumer_offsets, starting at its first open transaction. A busy
+partition after an old transaction may have more: pending offsets after this are not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingOffset:
-    """An offset that is committed when `transaction` commits. `explained` treats that transaction as the one that pins
-    its partition of __consumer_offsets: its start, its end, and whether it hangs."""
+    """An offset that is committed when `transaction` commits. `explained` describes that transaction as one that holds
+    back its partition of __consumer_offsets: its start, its end, and whether it hangs."""
 
     group_id: str
     partition: TopicPartition
@@ -55,7 +55,7 @@ class PendingOffset:
 
 
 async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None) -> list[PendingOffset]:
-    """The pending offsets of open transactions, of these groups or all, by group and partition.
+    """The pending offsets of open transactions, of these groups or all groups, by group and partition.
 
     Needs the rights of `explain`, and Read on __consumer_offsets. Raises KafkaError, PartialFailure.
     """
@@ -86,7 +86,7 @@ async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[T
 
 
 async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransaction]) -> list[PendingOffset]:
-    """The offsets in the records of the open transactions of one partition; for one key, the last counts."""
+    """The offsets in the records of the open transactions of one partition; for one key, the last record counts."""
     by_producer = {each.producer.producer_id: each for each in open_here}
     found: dict[tuple[str, TopicPartition], PendingOffset] = {}
     partition = explained.partition
@@ -107,7 +107,8 @@ async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransa
 
 
 def is_part_of(batch: RecordBatch, transaction: OpenTransaction) -> bool:
-    """Whether a batch of its producer has records of the open transaction, and not of one that has ended."""
+    """Whether a batch of the transaction's producer has records of the open transaction, and not of one that has
+    ended."""
     return batch.is_transactional and not batch.is_control and batch.base_offset >= transaction.start_offset
 
 
@@ -130,7 +131,7 @@ def committed_by(batch: RecordBatch) -> Mapping[tuple[str, TopicPartition], int]
 
 
 def _pairs(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> Iterable[tuple[bytes, bytes]]:
-    """Records with key and value; those without a value delete an offset."""
+    """Records with key and value; a record without a value deletes an offset."""
     return ((key, value) for key, value in zip(keys, values, strict=True) if key is not None and value is not None)
 
 

@@ -1,9 +1,9 @@
 """Ends transactions that their producers have handed over, and takes them over first where brokers can (KIP-939).
 
-A transaction is ended by the pair of producer id and epoch that owns it. Without a take-over that is the pair of its
-records, which stands in a PreparedTransaction. `keep` makes this admin client the owner: the transaction stays open,
-has no timeout any more, and the previous owner is fenced. The next producer with the transactional id takes it over in
-the same way, or aborts it.
+A transaction is ended by the pair of producer id and epoch that owns it. Without a take-over that is the producer id
+and epoch of its records, which is in a PreparedTransaction. `keep` makes this admin client the owner: the transaction
+stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the transactional id takes
+it over in the same way, or aborts it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Describe = Callable[[str], Coroutine[Any, Any, DescribedTransaction]]
 
 
 class PreparedTransactions:
-    """`describe` returns what the coordinator knows of a transactional id."""
+    """`describe` returns the coordinator's state of a transactional id."""
 
     def __init__(self, calls: Calls, coordinators: Coordinators, describe: Describe) -> None:
         self._calls = calls
@@ -81,13 +81,14 @@ class PreparedTransactions:
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
         """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it.
 
-        Who had kept it has a pair above that of its records; a later transaction has records above both.
+        A client that took it over has a producer id and epoch above that of its records; a later transaction has
+        records above both.
         """
         try:
             known = await self._describe(prepared.transactional_id)
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                return  # it has expired, so nothing is open
+                return  # the id has expired, so no transaction is open
             raise
         is_this = known.producer_id == prepared.producer_id and known.producer_epoch <= prepared.epoch
         if known.state == ONGOING and is_this:
@@ -102,14 +103,14 @@ class PreparedTransactions:
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
         if records == prepared.producer:
             return owned
-        if records is not None:  # of another one, without a timeout from now on, whose producer is fenced
+        if records is not None:  # another transaction, without a timeout from now on, whose producer is fenced
             await self.end(owned, commits=False)
         return None
 
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # else a take-over would fence its producer for nothing
+        if known.state == ONGOING:  # otherwise a take-over would fence its producer without need
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):
@@ -122,8 +123,8 @@ class PreparedTransactions:
     async def _take_over(
         self, transactional_id: str, *, two_phase: bool
     ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
-        """Become the owner. Returns the pair to end the open transaction with, and the pair of its records; None for
-        the latter if none is open. Raises KafkaError, UnsupportedVersion."""
+        """Become the owner of the transaction. Returns the pair to end the open transaction with, and the pair of its
+        records; None for the latter if none is open. Raises KafkaError, UnsupportedVersion."""
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 
         request = InitProducerIdRequest(

@@ -1,7 +1,7 @@
 """Quotas of users, client ids and addresses (KIP-546): describe and change.
 
-The values are those of `oncelog_protocol.quotas`: a QuotaEntity has a user, a client id, both, or an ip, with DEFAULT
-possible in place of a name; a QuotaKey is the kind of quota.
+The values are those of `oncelog_protocol.quotas`: a QuotaEntity has a user, a client id, both, or an ip, each of which
+may be DEFAULT; a QuotaKey is the kind of quota.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from oncelog.errors import error_for
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """An ongoing reassignment. `replicas` are the present and future ones, the preferred leader first."""
+    """An ongoing reassignment. `replicas` are the present and future replicas, the preferred leader first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

@@ -75,7 +75,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """One broker; without a node id the default for all brokers."""
+        """One broker; without a node id the defaults for all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
@@ -89,12 +89,12 @@ class ConfigResource(NamedTuple):
         return cls(ResourceType.GROUP, group_id)
 
     def __str__(self) -> str:
-        """As messages name it: "topic orders", "broker 1", "broker default"."""
+        """The name in messages: "topic orders", "broker 1", "broker default"."""
         return f"{self.type.name.lower().replace('_', ' ')} {self.name or 'default'}"
 
 
 class ConfigSynonym(NamedTuple):
-    """A key that would apply if the previous ones were not set."""
+    """A key that applies if the previous ones are not set."""
 
     name: str
     value: str | None
@@ -103,7 +103,8 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key. `value` is None if it is sensitive or not set; `source` is the level that it comes from."""
+    """One key of a resource. `value` is None if it is sensitive or not set; `source` is the level at which it is
+    set."""
 
     name: str
     value: str | None

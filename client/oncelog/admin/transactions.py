@@ -1,8 +1,8 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
 Coordinators know transactional ids, partition leaders know producers; hanging transactions show only in the combination
-(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: a single item raises its error, several raise
-PartialFailure.
+(`oncelog.admin.hanging`). All requests are Kafka's. Like `admin`: a call for a single item raises its error, a call for
+several raises PartialFailure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TransactionAdmin:
         self._coordinators = Coordinators(calls, CoordinatorType.TRANSACTION)
         self._prepared = PreparedTransactions(calls, self._coordinators, self._describe_one)
 
-    # --- what there is
+    # --- queries
 
     async def list(
         self,
@@ -74,11 +74,11 @@ class TransactionAdmin:
         duration_ms: int | None = None,
         pattern: str | None = None,
     ) -> Listed:
-        """The transactional ids of all brokers, sorted; all, or those that match every filter.
+        """The transactional ids of all brokers, sorted; all, or the ones that match every filter.
 
-        `duration_ms`: only those whose transaction is open for longer. `pattern`: a regular expression for the full id.
-        Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a broker is too old for a filter
-        (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        `duration_ms`: only ids whose transaction has been open for longer. `pattern`: a regular expression for the full
+        id. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a broker is too old for a
+        filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -100,7 +100,7 @@ class TransactionAdmin:
                 raise error_for(response.error_code)
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no such state of a transaction: {unknown}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown transaction state: {unknown}")
             return response
 
         found = [
@@ -139,7 +139,7 @@ class TransactionAdmin:
     async def producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, Producers]:
-        """The producers that each partition remembers, by id: as its leader has it, or the replica at `broker_id`.
+        """The producers that each partition remembers, by id: on its leader, or on the replica at `broker_id`.
 
         Raises KafkaError, PartialFailure.
         """
@@ -172,7 +172,7 @@ class TransactionAdmin:
             found |= settled({k: answer for k, answer in answers.items() if not isinstance(answer, KafkaError)}, errors)
         return found
 
-    # --- what it means
+    # --- analysis
 
     async def find_hanging(
         self,
@@ -183,9 +183,9 @@ class TransactionAdmin:
     ) -> Hanging:
         """The hanging transactions, by partition and offset.
 
-        In all partitions, or in `partitions`; with `broker_id` only those that this broker leads. `min_age_ms`: only
-        those whose last record is that old. Each was seen twice, with its coordinator queried in between: transactions
-        that have just begun or ended are not included. Raises KafkaError, PartialFailure.
+        In all partitions, or in `partitions`; with `broker_id` only in the ones that this broker leads. `min_age_ms`:
+        only transactions whose last record is that old. Each was seen twice, with its coordinator queried in between:
+        transactions that have just begun or ended are not included. Raises KafkaError, PartialFailure.
         """
         wanted = await self._searched(partitions, broker_id)
         suspects = {found.transaction.identity: found for found in await self._hanging(wanted, min_age_ms)}
@@ -195,7 +195,7 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Whether `abort` tears nothing there: the transaction that begins at `start_offset` hangs, or there is none.
+        """Whether `abort` splits no transaction: the one that begins at `start_offset` hangs, or none is open there.
         Raises KafkaError."""
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
@@ -217,14 +217,14 @@ class TransactionAdmin:
                 break
         return explained
 
-    # --- what to do about it
+    # --- changes
 
     async def abort(self, partition: TopicPartition, start_offset: int) -> ProducerState:
         """Write the missing marker of a hanging transaction, in this partition only. Returns the aborted producer's
         state.
 
-        Never do this to a transaction that does not hang: its other partitions may still be committed. Raises
-        KafkaError: INVALID_TXN_STATE if no open transaction starts at `start_offset`.
+        Never abort a transaction that does not hang: its other partitions may still be committed. Raises KafkaError:
+        INVALID_TXN_STATE if no open transaction starts at `start_offset`.
         """
         aborted: list[ProducerState] = []
 
@@ -249,8 +249,8 @@ class TransactionAdmin:
     ) -> None:
         """`abort` for brokers that cannot describe their producers (Kafka before 3.0): unchecked.
 
-        `coordinator_epoch` is that of the last marker of this producer, below 0 if there was none. Raises KafkaError:
-        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        `coordinator_epoch` is the epoch of the last marker of this producer, below 0 if there was none. Raises
+        KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         await self._at_leader(
             partition, lambda node_id: self._write_abort_marker(node_id, partition, producer, coordinator_epoch)
@@ -266,7 +266,7 @@ class TransactionAdmin:
         described = await self.describe(transactional_ids)
 
         async def ask(transactional_id: str, node_id: int) -> ProducerIdAndEpoch:
-            # Nobody writes with the new epoch, so any timeout will do that the broker allows.
+            # No producer writes with the new epoch, so any timeout that the broker allows will do.
             known = described[transactional_id]
             timeout_ms = known.timeout_ms if known.has_timeout else UNUSED_TIMEOUT_MS
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
@@ -279,15 +279,15 @@ class TransactionAdmin:
     async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
         """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
-        Retries until there is a response. True if it has ended as requested, by this call or an earlier one. False if
-        it has ended the other way: its coordinator aborted what was to be committed, because it timed out or the
-        transactional id was initialised again; or it had been committed already. Under V1, and after a new
+        Retries until a response arrives. True if it has ended as requested, by this call or an earlier one. False if it
+        has ended the other way: its coordinator aborted a transaction that was to be committed, because it timed out or
+        the transactional id was initialised again; or it had already been committed. Under V1, and after a new
         initialisation, the result is about the last transaction of this producer and epoch, so prepare an id only once.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`), which alone can end
         it. Raises KafkaError if the outcome is unknown: INVALID_PRODUCER_ID_MAPPING, the id has expired;
-        UnsupportedVersion if it began under V2 and this broker lacks V2; RequestTimedOut, ConnectionFailed: call it
-        again.
+        UnsupportedVersion if it began under V2 and this broker does not support V2; RequestTimedOut, ConnectionFailed:
+        call it again.
         """
         return await self._prepared.end(prepared, commits=commits)
 
@@ -295,19 +295,19 @@ class TransactionAdmin:
         """Take over a transaction that its producer has handed over: it stays open, from now on without a timeout, and
         its producer is fenced (KIP-939, S121).
 
-        Returns what `end` needs from now on; None if this transaction is not open any more: a later one of its
-        transactional id is aborted then, as that one's producer is fenced, too. Raises UnsupportedVersion if the broker
-        has no two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the operations Write
-        and TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
+        Returns the argument for `end` from now on; None if this transaction is no longer open: then a later one of its
+        transactional id is aborted, as its producer is fenced, too. Raises UnsupportedVersion if the broker has no
+        two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the operations Write and
+        TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
         """
         return await self._prepared.keep(prepared)
 
     async def commit(self, transactional_id: str) -> None:
         """Commit the open transaction of a transactional id in the place of its producer, which is fenced (KIP-939).
 
-        All records that the brokers have of it become visible, also if its producer has not written all that it was
-        going to. Raises KafkaError INVALID_TXN_STATE if no transaction is open; UnsupportedVersion, AuthorizationFailed
-        as `keep` does, with Write as the only right.
+        All its records on the brokers become visible, even if its producer had more records to write. Raises KafkaError
+        INVALID_TXN_STATE if no transaction is open; UnsupportedVersion, AuthorizationFailed as `keep` does, with Write
+        as the only right.
         """
         await self._prepared.commit(transactional_id)
 
@@ -434,7 +434,7 @@ class TransactionAdmin:
                 self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
             )
         except KafkaError:
-            return known  # not for us to see: then Kafka's defaults are the best guess
+            return known  # this client may not read the settings: then Kafka's defaults are the best guess
         values = [{key: entry.value for key, entry in entries.items()} for entries in configs.values()]
 
         def largest(key: str, default: int) -> int:
@@ -445,7 +445,7 @@ class TransactionAdmin:
         )
 
     async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
-        """The timestamp of the first unstable record. None if there is none, or it cannot be read."""
+        """The timestamp of the first unstable record. None if the setting is missing or unreadable."""
         from oncelog_protocol.messages.fetch import FetchRequest
         from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 

@@ -1,4 +1,4 @@
-"""SCRAM users: passwords are salted here, and never sent."""
+"""SCRAM users: passwords are salted in the client, and never sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ScramCredentialInfo(NamedTuple):
 
 
 class ScramUpsertion(NamedTuple):
-    """A credential to be made, or to take the place of one."""
+    """A credential to create or replace."""
 
     user: str
     password: str
@@ -65,8 +65,8 @@ async def describe_user_scram_credentials(
 
 
 async def alter_user_scram_credentials(calls: Calls, changes: Iterable[ScramUpsertion | ScramDeletion]) -> None:
-    """Apply changes; those of one user as a whole or not at all. Raises KafkaError, PartialFailure; ConfigError for an
-    invalid change."""
+    """Apply changes; all changes of one user succeed or fail together. Raises KafkaError, PartialFailure; ConfigError
+    for an invalid change."""
     from oncelog_protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Alter
 
     by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}

@@ -48,7 +48,7 @@ def resource_options(help_of_pattern: str) -> Callable[[F], F]:
 
 
 principal_option: Final = click.option(
-    "--principal", "principals", multiple=True, metavar="User:NAME", help="Whom it is about; User:* is everybody."
+    "--principal", "principals", multiple=True, metavar="User:NAME", help="The principal; User:* is every user."
 )
 host_option: Final = click.option(
     "--host", "hosts", multiple=True, metavar="ADDRESS", help="From where; * is anywhere."
@@ -76,7 +76,7 @@ def acls() -> None:
 @principal_option
 @host_option
 @operation_option
-@click.option("--deny", is_flag=True, help="Deny it, whatever else allows it.")
+@click.option("--deny", is_flag=True, help="Deny the operation, even if another ACL allows it.")
 def add(
     bootstrap: str,
     principals: Sequence[str],
@@ -90,7 +90,7 @@ def add(
     `oncelog acls add --topic orders --principal User:alice --operation Read --operation Describe`
     """
     if not principals or not operations:
-        raise click.UsageError("say whom it is about with --principal, and what is done with --operation")
+        raise click.UsageError("name the principal with --principal, and the operation with --operation")
 
     async def command() -> list[AclBinding]:
         from oncelog.admin import Admin
@@ -104,7 +104,7 @@ def add(
             )
         ]
         if not wanted:
-            raise click.UsageError("say what it is about: --topic, --group, --transactional-id or --cluster")
+            raise click.UsageError("name the resource: --topic, --group, --transactional-id or --cluster")
         async with Admin(bootstrap, **connection_settings()) as admin:
             await admin.acls.create(wanted)
         return wanted
@@ -114,16 +114,16 @@ def add(
 
 @acls.command()
 @bootstrap_option
-@resource_options("Only those of beginnings of names.")
+@resource_options("Only ACLs of name prefixes.")
 @principal_option
 @host_option
 @operation_option
-@click.option("--deny", "permission", flag_value="deny", help="Only those that deny.")
-@click.option("--allow", "permission", flag_value="allow", help="Only those that allow.")
+@click.option("--deny", "permission", flag_value="deny", help="Only ACLs that deny.")
+@click.option("--allow", "permission", flag_value="allow", help="Only ACLs that allow.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @output_option
 def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
-    """Delete the ACLs that match the options. An option that is left out matches anything."""
+    """Delete the ACLs that match the options. An omitted option matches any value."""
 
     async def find() -> list[AclBinding]:
         from oncelog.admin import Admin
@@ -141,7 +141,7 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
     if not yes:
         show_rows(COLUMNS, rows_of(run(find, bootstrap)), output)
         if not sys.stdin.isatty():
-            raise Failure("will not remove ACLs without asking, and there is nobody to ask: use --yes")
+            raise Failure("removing ACLs needs a confirmation, and standard input is not a terminal: use --yes")
         if not confirmed("Remove these?"):
             raise Failure("nothing was removed")
     removed = run(command, bootstrap)
@@ -152,14 +152,16 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
 
 @acls.command("list")
 @bootstrap_option
-@resource_options("Only those of beginnings of names.")
+@resource_options("Only ACLs of name prefixes.")
 @principal_option
 @host_option
 @operation_option
-@click.option("--matching", is_flag=True, help="Those that hold for the named resources: of prefixes and * as well.")
+@click.option(
+    "--matching", is_flag=True, help="All ACLs that apply to the named resources, also those of prefixes and *."
+)
 @output_option
 def list_(bootstrap: str, output: str | None, **which: Any) -> None:
-    """Show the ACLs that match the options. An option that is left out matches anything."""
+    """Show the ACLs that match the options. An omitted option matches any value."""
 
     async def command() -> list[AclBinding]:
         from oncelog.admin import Admin
@@ -221,7 +223,7 @@ def filters_of(
     matching: bool = False,
     **resources: Any,
 ) -> list[AclFilter]:
-    """The filters for the options: an option that is left out matches anything."""
+    """The filters for the options: an omitted option matches any value."""
     from oncelog_protocol.acls import AclFilter, AclOperation, AclPermission, EntryFilter
 
     permissions = {None: AclPermission.ANY, "allow": AclPermission.ALLOW, "deny": AclPermission.DENY}

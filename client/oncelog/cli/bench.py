@@ -83,8 +83,8 @@ def produce(
 @bootstrap_option
 @output_option
 @settings_option
-@click.option("--records", type=click.IntRange(min=1), help="At most so many. Default: all that are there.")
-@click.option("--committed", is_flag=True, help="Only what is committed: isolation.level=read_committed.")
+@click.option("--records", type=click.IntRange(min=1), help="The most records to read. Default: all.")
+@click.option("--committed", is_flag=True, help="Only committed records: isolation.level=read_committed.")
 def consume(
     targets: tuple[Target, ...],
     bootstrap: str,
@@ -93,7 +93,7 @@ def consume(
     records: int | None,
     committed: bool,
 ) -> None:
-    """Read topics from their start to their end as of the start of the command; the wait measured is a poll."""
+    """Read topics from their start to their end at the start of the command; reports the duration of polls."""
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
     if committed:
         options["isolation_level"] = "read_committed"
@@ -120,7 +120,7 @@ def consume(
 @click.option(
     "--aborts", type=click.IntRange(0, 100), default=0, show_default=True, help="How many of a hundred abort."
 )
-@click.option("--transactional-id", help="Default: one that nobody else has.")
+@click.option("--transactional-id", help="Default: a new unique one.")
 def transactions(
     topic: str,
     bootstrap: str,

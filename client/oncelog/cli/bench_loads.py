@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog.producer.producer import Producer
 
 VALUES: Final = 64
-"""Different values that are sent in turns: random letters, so that compression has something to do."""
+"""Different values that are sent in turn: random letters, so that compression has work to do."""
 VALUES_BYTES: Final = 16 << 20
 """Limit of all values together, unless one is larger."""
 POLL_MS: Final = 500
@@ -35,7 +35,7 @@ def values(size: int, seed: int = 0) -> list[bytes]:
 
 
 class Pace:
-    """Keeps a load to a rate, in things per second; None: as fast as it goes."""
+    """Limits a load to a rate, in records or transactions per second; None: no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -106,7 +106,7 @@ async def consume(
             now = perf_counter()
             measured.waits.note(now - before)
             measured.seconds, before = now - began, now
-            # Behind the last record there may be markers: positions decide.
+            # There may be markers after the last record: positions decide.
             finished = [each for each, end in ends.items() if await consumer.position(each) >= end]
             if finished:
                 ends = {each: end for each, end in ends.items() if each not in finished}
@@ -117,8 +117,8 @@ async def transactions(
     bootstrap: str, topic: str, count: int, records: int, size: int, aborts: int, measured: Measured,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """`count` transactions of `records` records each, one after another; `aborts` of a hundred are aborted, here and
-    there."""
+    """Run `count` transactions of `records` records each, one after another; `aborts` of a hundred are aborted, evenly
+    spread."""
     from oncelog.producer.producer import Producer
 
     async with Producer(bootstrap, **options) as producer:

@@ -18,7 +18,7 @@ MEGABYTE: Final = 1e6
 
 
 class Waits:
-    """A histogram of seconds, with buckets that grow: small, however many waits there are."""
+    """A histogram of durations in seconds, with growing buckets: small, however many values it has."""
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
@@ -63,7 +63,7 @@ class Waits:
 
 @dataclass(slots=True)
 class Measured:
-    """One benchmark so far. `what` is the event waited for, such as an acknowledgement."""
+    """The results of one benchmark so far. `what` is the measured event, such as an acknowledgement."""
 
     unit: str
     """The unit counted: records, transactions."""
@@ -112,7 +112,7 @@ class Measured:
 
 
 def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
-    """From, how many, and a bar."""
+    """Rows of the lower bound, the count, and a bar."""
     bars = waits.bars()
     most = max((count for _, _, count in bars), default=0)
     return [

@@ -44,7 +44,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def settings_of(properties: dict[str, str]) -> dict[str, Any]:
-    """Convert properties into keywords of a client. Raises ValueError, whose message contains no values."""
+    """Convert properties into keywords of a client. Raises ValueError; its message contains no values."""
     settings: dict[str, Any] = {}
     for name, raw in properties.items():
         value = _REFERENCE.sub(_referred, raw)
@@ -62,7 +62,7 @@ def settings_of(properties: dict[str, str]) -> dict[str, Any]:
         elif name == "client.id":
             settings["client_id"] = value
         elif name.startswith(("ssl.", "sasl.", "security.")) and name not in _WITHOUT_EFFECT:
-            raise ValueError(f"{name}: this key has no effect here; there are {', '.join(sorted(_SAME))}")
+            raise ValueError(f"{name}: this key has no effect here; supported keys: {', '.join(sorted(_SAME))}")
     return settings
 
 
@@ -106,5 +106,5 @@ def _referred(match: re.Match[str]) -> str:
     if provider == "file":
         return Path(what).read_text().removesuffix("\n")
     if what not in os.environ:
-        raise ValueError(f"{match[0]}: there is no environment variable {what}")
+        raise ValueError(f"{match[0]}: unknown environment variable {what}")
     return os.environ[what]

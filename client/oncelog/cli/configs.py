@@ -89,8 +89,8 @@ def configs() -> None:
 @whose
 @bootstrap_option
 @output_option
-@click.option("--all", "shows_all", is_flag=True, help="Those too that are as Kafka, or oncelog, has them by default.")
-@click.option("--documentation", "with_documentation", is_flag=True, help="What each is for.")
+@click.option("--all", "shows_all", is_flag=True, help="Also settings with Kafka's or oncelog's default value.")
+@click.option("--documentation", "with_documentation", is_flag=True, help="The documentation of each setting.")
 def describe(
     keys: tuple[str, ...],
     named: Named,
@@ -99,10 +99,10 @@ def describe(
     shows_all: bool,
     with_documentation: bool,
 ) -> None:
-    """Show settings: those that were set, or those that are named, or --all.
+    """Show settings: by default those that were set; the named ones, or --all.
 
-    Plain output: resource, key, value, where it comes from, whether it can be changed while the broker runs; and
-    documentation, if that is asked for.
+    Plain output: resource, key, value, source, and whether it can be changed while the broker runs; and documentation,
+    if requested.
     """
     resources = named.resources()
 
@@ -118,7 +118,7 @@ def describe(
     found = run(command, bootstrap)
     for key in keys:
         if not any(entry.name == key for entries in found.values() for entry in entries.values()):
-            raise Failure(f"{', '.join(map(str, resources))}: there is no setting {key!r}")
+            raise Failure(f"{', '.join(map(str, resources))}: unknown setting {key!r}")
     rows = [
         row if with_documentation else row[:-1]
         for resource in resources

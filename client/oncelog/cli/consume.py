@@ -57,15 +57,20 @@ class Range:
 @click.argument("targets", type=TARGET, nargs=-1, required=True, metavar="TOPIC[:PARTITION]...")
 @bootstrap_option
 @click.option("--from", "start", type=POSITION, help="Where to start. Default: earliest.")
-@click.option("--to", "end", type=POSITION, help="Where to stop, itself excluded. Default: the end at the start.")
+@click.option("--to", "end", type=POSITION, help="Where to stop (exclusive). Default: the end at the start.")
 @click.option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records.")
-@click.option("--follow", "-f", "is_following", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", "-f", "is_following", is_flag=True, help="Keep reading new records, until Ctrl-C.")
 @click.option("--key-separator", metavar="TEXT", help=r"Print the key too, and this between it and the value.")
 @click.option("--timestamps", is_flag=True, help="Print timestamps before, and a tab.")
 @click.option("--offsets", is_flag=True, help="Print TOPIC:PARTITION:OFFSET before, and a tab.")
 @click.option("--headers", is_flag=True, help="Print headers before, as a=1,b=2, and a tab.")
 @click.option(
-    "--null-value", type=BYTES, default="null", show_default=True, metavar="TEXT", help="What null is printed as."
+    "--null-value",
+    type=BYTES,
+    default="null",
+    show_default=True,
+    metavar="TEXT",
+    help="The text that is printed for null.",
 )
 @click.option("--format", "template", help=r"Print this instead, such as '{timestamp} {key}={value}\n', see below.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, which `oncelog produce --json` reads.")
@@ -108,8 +113,8 @@ def consume(
     """Print the records of topics, or of single partitions.
 
     Values are printed byte for byte with a newline after each; on a terminal, characters of keys and headers that a
-    terminal would obey are written out (\\x1b). Reading ends at the records that were there when the
-    command started, unless told to --follow. Records of one partition come in their order.
+    terminal would obey are written out (\\x1b). Reading ends at the last record that existed when the command started,
+    unless --follow is given. Records of one partition are printed in their order.
 
     \b
     A POSITION, for --from and --to, is one of
@@ -262,8 +267,8 @@ async def _print_records(
 
 
 async def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int | None]) -> bool:
-    """Stop reading partitions that are at their end. Returns whether any is left. Positions decide, not records: after
-    the last record there may be markers, or compacted records."""
+    """Stop reading partitions that are at their end. Returns whether any partition is left. Positions decide, not
+    records: after the last record there may be markers, or offsets of compacted records."""
     finished = [
         partition for partition, end in ends.items() if end is not None and await consumer.position(partition) >= end
     ]

@@ -55,14 +55,14 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
     """Show which transaction holds back the read_committed readers of partitions, and what can be done.
 
     These readers see nothing from the first record of an open transaction on (the last stable offset), whether later
-    records are committed or not. Members of a group also wait for pending offsets of an open transaction: those groups
-    are shown as well.
+    records are committed or not. Groups whose members wait for pending offsets of an open transaction are shown as
+    well.
 
     Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and of the
-    transaction in the way, with "-" if there is none: its first offset, transactional id, producer id, epoch, client
-    id, client host, when it began and the timestamp of its first record, when it ends by itself at the latest (all in
-    ms), and why it hangs; then the groups whose offsets of the partition open transactions hold, the transactional ids
-    of these transactions, and when they end by themselves at the latest (ms).
+    transaction that holds back readers, with "-" if there is none: its first offset, transactional id, producer id,
+    epoch, client id, client host, when it began and the timestamp of its first record, when it ends by itself at the
+    latest (all in ms), and why it hangs; then the groups with pending offsets of the partition, the transactional ids
+    of their transactions, and when they end by themselves at the latest (ms).
     """
 
     async def command() -> tuple[list[Explanation], HeldOffsets]:
@@ -100,7 +100,7 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
             yield ""
         elif each.is_held_back:
             yield (
-                f"{each.partition}: read_committed readers see what is below offset {each.last_stable_offset} of "
+                f"{each.partition}: read_committed readers see the records below offset {each.last_stable_offset} of "
                 f"{each.high_watermark}. No transaction is in the way: one has just ended, or its marker is not in all "
                 "replicas yet."
             )
@@ -108,9 +108,9 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
             free.setdefault(each.partition.topic, []).append(each)
     for topic, those in free.items():
         if len(those) == 1:
-            yield f"{those[0].partition}: nothing is held back up to the end, offset {those[0].high_watermark}."
+            yield f"{those[0].partition}: no record is held back up to the end, offset {those[0].high_watermark}."
         else:
-            yield f"{topic}: nothing is held back in {len(those)} of its partitions."
+            yield f"{topic}: no record is held back in {len(those)} of its partitions."
 
 
 def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[str]:

@@ -55,7 +55,7 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await admin.groups.offsets(group_id)
     if group.state == DEAD and not committed and not group.members:  # brokers before DescribeGroups v6 say no more
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"unknown group {group_id!r}")
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())
     bounds = await bounds_of(admin, partitions)
@@ -72,13 +72,14 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
 
 async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -> HeldOffsets:
-    """The pending offsets among these. Reads __consumer_offsets, to find their transactions, only if there are any."""
+    """The pending offsets among these. Reads __consumer_offsets, to find the transactions of pending offsets, only if
+    there are any."""
     unstable = await admin.groups.unstable_offsets(group_id, partitions)
     return replace(await held_offsets.find(admin, [group_id]), unstable=unstable) if unstable else HeldOffsets()
 
 
 async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """The bounds of those partitions that still exist. Raises KafkaError."""
+    """The first and last offsets of the partitions that still exist. Raises KafkaError."""
     from oncelog.cli.reset_plan import Bounds
     from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 

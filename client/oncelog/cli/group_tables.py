@@ -46,7 +46,7 @@ def member_table(positions: GroupPositions) -> list[Row]:
 
 
 def plain_rows(positions: GroupPositions) -> Iterator[Row]:
-    """A row for each partition, and for each member without any; a single row for a group with neither."""
+    """A row for each partition, and for each member without partitions; a single row for a group with neither."""
     head = (positions.group.group_id, positions.group.state)
     for row in positions.rows:
         pending = positions.held.of_group(positions.group.group_id, row.partition)
@@ -109,7 +109,7 @@ def notes(positions: GroupPositions) -> Iterator[str]:
     if positions.held.unstable and positions.held.why_not is not None:
         where = ", ".join(_names(sorted(positions.held.unstable)))
         yield (
-            f"group {positions.group.group_id!r}: an open transaction holds its offsets of {where}; whose it is, is not"
+            f"group {positions.group.group_id!r}: an open transaction has pending offsets of {where}; its owner is not"
             f" known: {positions.held.why_not}"
         )
 
@@ -128,7 +128,7 @@ def _names(partitions: Any) -> list[str]:
 
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
-    """The transactional id with a pending offset of this partition, if known; None: there is none."""
+    """The transactional id with a pending offset of this partition, if known; None if no offset is pending."""
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:
         return pending.transactional_id or f"producer id {pending.transaction.producer.producer_id}"

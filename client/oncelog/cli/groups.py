@@ -52,7 +52,7 @@ groups.add_command(delete_offsets)
 def list_(bootstrap: str, output: str | None) -> None:
     """List the groups. Plain output: group, state, protocol type and protocol on each line.
 
-    The type says what the members are: "consumer", or nothing for a group that only commits offsets. The protocol is
+    The type shows the kind of members: "consumer", or nothing for a group that only commits offsets. The protocol is
     "classic", where a member assigns the partitions, or "consumer", where the broker does (KIP-848).
     """
 
@@ -75,11 +75,11 @@ def list_(bootstrap: str, output: str | None) -> None:
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show the committed offsets of groups, their lag, their members, and the assignment.
 
-    If an open transaction has a pending offset of the group, the member with that partition waits for its end: the
-    transaction, its start and its latest end are shown below the tables.
+    If an open transaction has a pending offset of the group, the member with that partition waits for the transaction
+    to end: the transaction, its start and its latest end are shown below the tables.
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
-    member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
+        member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
     ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
     is a line with "-" for missing values. The sum of the lag of a group is told below its table, in plain output on
     standard error.
@@ -125,9 +125,11 @@ def _show(positions: GroupPositions) -> None:
 @click.argument("group_id", metavar="GROUP")
 @bootstrap_option
 @output_option
-@click.option("--topic", "topics", type=TARGET, multiple=True, help="Default: all that the group has committed.")
+@click.option(
+    "--topic", "topics", type=TARGET, multiple=True, help="Default: all topics with committed offsets of the group."
+)
 @click.option("--to", "target", metavar="POSITION", help="earliest, latest, an offset, -N, @MS, a date, an age (5m).")
-@click.option("--shift-by", type=int, help="Move by that many records, back where negative.")
+@click.option("--shift-by", type=int, help="Move by that many records; backwards if negative.")
 @click.option(
     "--from-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="topic,partition,offset"
 )
@@ -146,7 +148,8 @@ def reset(
 ) -> None:
     """Move the committed offsets of GROUP, which must have no members.
 
-    The positions are those of `oncelog consume --from`. Plain output: topic, partition, committed offset, new offset.
+    The positions are the same as those of `oncelog consume --from`. Plain output: topic, partition, committed offset,
+    new offset.
     """
     if [target, shift_by, from_file].count(None) != 2:
         raise click.UsageError("one of --to, --shift-by and --from-file is needed")
@@ -158,7 +161,7 @@ def reset(
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if not committed and not topics and from_file is None:
-                await admin.groups.describe([group_id])  # raises if there is no such group
+                await admin.groups.describe([group_id])  # raises if the group does not exist
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
@@ -171,8 +174,9 @@ def reset(
             if held := sorted(await admin.groups.unstable_offsets(group_id, plan)):
                 where = ", ".join(f"{topic}:{index}" for topic, index in held)
                 tell(
-                    f"oncelog: an open transaction holds offsets of {group_id} ({where}), and moves it there if it "
-                    f"commits: oncelog groups describe {shell_quoted(group_id)} says whose it is"
+                    f"oncelog: an open transaction has pending offsets of {group_id} ({where}), which replace "
+                    "these if it "
+                    f"commits: oncelog groups describe {shell_quoted(group_id)} shows its owner"
                 )
         return [(*key, committed.get(key), plan[key]) for key in sorted(plan)]
 
@@ -191,7 +195,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Delete groups without members, and their committed offsets."""
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("will not delete without asking, and there is nobody to ask: use --yes")
+            raise Failure("deleting needs a confirmation, and standard input is not a terminal: use --yes")
         if not confirmed(f"Delete {', '.join(group_ids)} and all committed offsets?"):
             raise Failure("nothing was deleted")
 

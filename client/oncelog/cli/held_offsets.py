@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffsets:
-    """`pending` by group and partition. `why_not` is why their transactions are unknown, None if they are known."""
+    """`pending` by group and partition. `why_not` is the reason why their transactions are unknown, None if they are
+    known."""
 
     pending: tuple[PendingOffset, ...] = ()
     why_not: str | None = None
@@ -34,7 +35,8 @@ class HeldOffsets:
 
 
 async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOffsets:
-    """Find those of these groups, or of all. A missing right to read __consumer_offsets is no error."""
+    """Find the pending offsets of these groups, or of all groups. A missing right to read __consumer_offsets is no
+    error."""
     from oncelog.admin.pending_offsets import pending_offsets
     from oncelog.errors import KafkaError
 

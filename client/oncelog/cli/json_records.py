@@ -1,4 +1,4 @@
-"""Records as lines of JSON: what `consume --json` prints, `produce --json` reads. Pure.
+"""Records as lines of JSON: the output of `consume --json` and the input of `produce --json`. Pure.
 
     {"topic": "t", "partition": 0, "offset": 17, "timestamp": 1767225600000,
      "key": "k", "value": "v", "headers": [["name", "value"]], "encoding": "utf-8"}
@@ -27,7 +27,7 @@ MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 
 def format_json(record: OutputRecord, *, base64: bool) -> bytes:
-    """One line of JSON with its newline; text if everything is UTF-8 and `base64` is not set."""
+    """One line of JSON with its newline; strings if all bytes are UTF-8 and `base64` is not set."""
     line = json.dumps(as_json(record, base64=base64), ensure_ascii=False, separators=(",", ":"))
     return visible_json(line).encode() + b"\n"
 
@@ -79,7 +79,7 @@ def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
         raise ValueError("a record is a JSON object")
     for name in fields:
         if name not in FIELDS:
-            raise ValueError(f"unknown field {name!r}: there are {', '.join(FIELDS)}")
+            raise ValueError(f"unknown field {name!r}; known fields: {', '.join(FIELDS)}")
     encoding = fields.get("encoding", "utf-8")
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding is one of {', '.join(ENCODINGS)}")

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from oncelog.cluster import Broker, Topic, TopicPartition
 
 COLUMNS: Final = tuple(
-    map(Column.headed, ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by others"))
+    map(
+        Column.headed,
+        ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by other brokers"),
+    )
 )
 ELECTED_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition")))
 Row = tuple[int, int, int, int, int, int]
@@ -96,7 +99,7 @@ def elect(
     if unclean and not yes:
         if not sys.stdin.isatty():
             raise Failure("an unclean election may lose records; without a terminal to ask on, it needs --yes")
-        if not confirmed("Elect leaders that may lack records, and lose those for good?"):
+        if not confirmed("Elect leaders that may lack records, and lose the missing records permanently?"):
             raise Failure("no leader was elected")
 
     async def command() -> list[TopicPartition]:

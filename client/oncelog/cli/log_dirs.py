@@ -31,8 +31,8 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
     """Show the data directories of all brokers: replicas, their bytes, and the room that the file system has.
 
     Plain output has a line for each directory: broker, directory, replicas, bytes, bytes that are free, bytes of the
-    file system. With --partitions a line for each replica: broker, directory, topic, partition, bytes, and how many
-    records it lacks. JSON has both. A directory that cannot be used has its error in the place of the numbers.
+    file system. With --partitions a line for each replica: broker, directory, topic, partition, bytes, and by how many
+    records it is behind. JSON has both. A directory that cannot be used has its error in the place of the numbers.
     """
 
     async def command() -> Found:

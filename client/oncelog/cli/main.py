@@ -1,7 +1,7 @@
-"""`oncelog`: finds a command by its name and loads that one only, so that `oncelog serve` starts fast.
+"""`oncelog`: finds a command by its name and loads only that command, so that `oncelog serve` starts fast.
 
-Commands of this package stand in BUILT_IN. All others are entry points of the group `oncelog.commands`, which is how
-the broker adds `serve` and `dump` although the client may not import the broker. Looking entry points up costs some
+Commands of this package are listed in BUILT_IN. All others are entry points of the group `oncelog.commands`, which is
+how the broker adds `serve` and `dump` although the client may not import the broker. Looking entry points up costs some
 25 ms (importlib.metadata reads every installed package), so `serve`, which tools start in a loop, has its entry point
 repeated in SHORTCUTS: only a name is repeated, nothing is imported, and a test holds it equal to pyproject.toml.
 """
@@ -29,6 +29,9 @@ BUILT_IN: Final = {
     "bench": "oncelog.cli.bench:bench",
     "top": "oncelog.cli.top:top",
     "completion": "oncelog.cli.completion:completion",
+    "brokers": "oncelog.cli.brokers:brokers",
+    "doctor": "oncelog.cli.doctor:doctor",
+    "support": "oncelog.cli.support:support",
     "reassign": "oncelog.cli.reassign:reassign",
     "acls": "oncelog.cli.acls:acls",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",

@@ -8,7 +8,8 @@
     2026-01-01T10:00  the same, as an ISO date or date and time (UTC unless it names a zone)
     5m                the same, five minutes ago (ms, s, m, h, d, w)
 
-A plain number is always an offset, never guessed to be a time by its size: partitions with 10^12 records exist.
+A plain number is always an offset; it is never interpreted as a time because of its size: partitions with 10^12 records
+exist.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """`count` offsets before the end. With gaps (markers, compaction) that is fewer records."""
+    """`count` offsets before the end. With gaps (markers, compaction) fewer records lie between."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record whose timestamp (ms since the epoch) is at or after this."""
+    """The first record whose timestamp (ms since the epoch) is at or after this time."""
 
     timestamp_ms: int
 
@@ -60,7 +61,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """The position that `text` describes; ages count back from `now_ms`. Raises ValueError with the forms there are."""
+    """The position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message lists the
+    valid forms."""
     text = text.strip()
     if text == "earliest":
         return Earliest()
@@ -87,8 +89,8 @@ def parse_position(text: str, now_ms: int) -> Position:
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
     """The offset in [beginning, end] for `position`.
 
-    `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if there
-    is none (then the end). An AtOffset outside the range gives the nearest bound.
+    `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if no such
+    record exists (then the end). An AtOffset outside the range gives the nearest bound.
     """
     match position:
         case Earliest():
@@ -109,7 +111,7 @@ def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
     if not isinstance(position, AtOffset) or beginning <= position.offset <= end:
         return None
     if position.offset < beginning:
-        return f"offset {position.offset} is gone, the first offset is {beginning}"
+        return f"offset {position.offset} is deleted, the first offset is {beginning}"
     return f"offset {position.offset} is after the end, {end} (a time in ms is written @{position.offset})"
 
 

@@ -104,8 +104,8 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """`-D linger.ms=5` as keyword arguments of a client: {"linger_ms": 5}, added to those of --command-config. The
-    client checks the keys."""
+    """Turns `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, added to those of --command-config.
+    The client checks the keys."""
     return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 

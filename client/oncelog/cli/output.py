@@ -1,11 +1,11 @@
-"""Printing what a command found: a table for people, tab-separated lines for pipes, JSON or YAML on request.
+"""Prints the result of a command: a table for people, tab-separated lines for pipes, JSON or YAML on request.
 
-A command knows three formats: `table`, `plain` and `json`, which is any document. Whether that is written as JSON or as
-YAML is known here alone, of the option --output (`chosen_document` keeps it).
+A command knows three formats: `table`, `plain` and `json`, which is any document. Only this module knows whether the
+result is written as JSON or as YAML, from the option --output (`chosen_document` stores it).
 
-Whatever a command prints leaves through this module, so that no name that a client chose reaches a terminal with its
-escape sequences (`escaping`). A test finds commands that print without it. The records of `consume` and `dump` have
-renderers of their own.
+All output of commands goes through this module, so that no name that a client chose can send escape sequences to a
+terminal (`escaping`). A test finds commands that print without it. The records of `consume` and `dump` have renderers
+of their own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def show_document(value: Any) -> None:
         return
     import yaml
 
-    # As JSON has it: tuples are lists, keys are strings.
+    # As in JSON: tuples become lists, keys become strings.
     text = json.dumps(value, ensure_ascii=False)
     # YAML writes marks of direction as they are, unless it writes all of Unicode as escapes.
     shown = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=text.isprintable(), width=120)
@@ -141,7 +141,7 @@ def count(number: int, noun: str) -> str:
 
 
 def cell(field: object) -> str:
-    """A value as it stands in a table or a plain line: one line, and nothing in it that a terminal obeys."""
+    """The text of a value in a table or a plain line: one line, without control sequences of a terminal."""
     return visible(_text(field))
 
 

@@ -16,12 +16,13 @@ from oncelog.errors import ErrorCode, KafkaError
 
 PATIENCE_SECONDS: Final = 2.0
 """Seconds of retries before the reason is reported."""
-TOO_FEW: Final = "Are brokers down? (oncelog topics describe TOPIC shows who is in sync)"
+TOO_FEW: Final = "Are brokers down? (oncelog topics describe TOPIC shows the in-sync replicas)"
 WHAT_TO_DO: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS: TOO_FEW,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: TOO_FEW,
-    ErrorCode.LEADER_NOT_AVAILABLE: "Are brokers down? (oncelog topics describe TOPIC shows who leads)",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "Are brokers down? (oncelog topics describe --internal shows who is in sync)",
+    ErrorCode.LEADER_NOT_AVAILABLE: "Are brokers down? (oncelog topics describe TOPIC shows the leaders)",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "Are brokers down? (oncelog topics describe --internal shows the "
+    "in-sync replicas)",
 }
 
 

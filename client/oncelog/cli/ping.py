@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = tuple(map(Column.headed, ("Address", "Brokers", "Controller")))
 TIMEOUT_SECONDS: Final = 5.0
-"""The default: half of the usual limit of container health checks, so that we report the reason."""
+"""The default: half of the usual limit of container health checks, so that this command reports the reason itself."""
 
 
 @click.command()
@@ -45,8 +45,8 @@ TIMEOUT_SECONDS: Final = 5.0
 def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool, timeout: float) -> None:
     """Check that brokers serve; the exit code is 0 if all named ones do.
 
-    Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes longer:
-    it shows when the next broker of a cluster may be stopped. Plain output: a sentence for each broker.
+        Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes
+    longer: it shows when the next broker of a cluster may be stopped. Plain output: a sentence for each broker.
     """
 
     async def command() -> list[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""`oncelog produce`: lines of standard input, or of a file, become records."""
+"""`oncelog produce`: turns lines of standard input, or of a file, into records."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ REPORT_EVERY: Final = 1000
     "--key-separator",
     type=BYTES,
     metavar="TEXT",
-    help=r"What is between key and value (\t, \xHH). Default: no keys.",
+    help=r"The separator between key and value (\t, \xHH). Default: no keys.",
 )
-@click.option("--null-value", type=BYTES, metavar="TEXT", help="A value that is just this becomes null, a tombstone.")
+@click.option("--null-value", type=BYTES, metavar="TEXT", help="A value equal to this text becomes null, a tombstone.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header for every record. May be repeated.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, see below.")
 @format_options(WRITTEN)
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by the key, or spread.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), help="Default: none.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Whose acknowledgement to wait for. Default: all.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Which acknowledgements to wait for. Default: all.")
 @click.option("-D", "settings", type=KEY_VALUE, multiple=True, help="A setting of the producer, such as linger.ms=50.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not say how many records were acknowledged.")
 def produce(
@@ -74,10 +74,10 @@ def produce(
 ) -> None:
     """Send each line of standard input to TOPIC as a record.
 
-    A line ends at a newline; all other bytes are sent as they are. The first failure ends the command with exit
-    code 1, after what was sent before it was acknowledged or failed.
+    A line ends at a newline; all other bytes are sent as they are. The first failure ends the command with exit code 1,
+    after all earlier records were acknowledged or failed.
 
-    With --json a line is an object whose fields may all be left out (`oncelog consume --json` prints the same):
+    With --json a line is an object whose fields are all optional (`oncelog consume --json` prints the same):
 
     \b
       {"key": "k", "value": "v", "headers": [["name", "value"]],
@@ -198,7 +198,8 @@ def _opened(path: str | None) -> Any:
 
 
 async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
-    """The lines of a file, as many at a time as a chunk completes. Raises OSError, ValueError for an endless line."""
+    """Yield the lines of a file, chunk by chunk as they are completed. Raises OSError, ValueError for an endless
+    line."""
     from oncelog.cli.standard_input import chunks
 
     lines = Lines()

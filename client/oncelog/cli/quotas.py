@@ -30,8 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def entity_options(function: F) -> F:
     """The options that select the entity."""
     options = (
-        click.option("--user", metavar="NAME", help="A user, as ACLs have it after User:."),
-        click.option("--user-default", is_flag=True, help="Users without quotas of their own, each for itself."),
+        click.option("--user", metavar="NAME", help="A user: the name that follows User: in ACLs."),
+        click.option("--user-default", is_flag=True, help="Each user without a quota of its own."),
         click.option("--client-id", metavar="ID", help="A client id."),
         click.option("--client-id-default", is_flag=True, help="Client ids without quotas of their own."),
         click.option("--ip", metavar="ADDRESS", help="An address."),
@@ -77,10 +77,10 @@ def quotas() -> None:
 @quotas.command(name="list")
 @bootstrap_option
 @entity_options
-@click.option("--strict", is_flag=True, help="Only of entities that have no other parts than those named.")
+@click.option("--strict", is_flag=True, help="Only entities with exactly the named parts.")
 @output_option
 def list_(bootstrap: str, strict: bool, output: str | None, **named: Any) -> None:
-    """Show the quotas that are set: all, or those of the entities that match the options."""
+    """Show the quotas that are set: all, or those of entities that match the options."""
     entity = _entity(**named)
 
     async def command() -> list[tuple[str, str, str, str, float]]:
@@ -114,7 +114,7 @@ def list_(bootstrap: str, strict: bool, output: str | None, **named: Any) -> Non
     "--connection-creation-rate", type=click.FloatRange(min=0, min_open=True), help="Of an address, a second."
 )
 def set_(bootstrap: str, **options: Any) -> None:
-    """Set quotas; those that are not named stay as they are.
+    """Set quotas; quotas that are not named are not changed.
 
     `oncelog quotas set --user alice --client-id reports --consumer-byte-rate 1000000`
     """
@@ -141,7 +141,7 @@ def remove(bootstrap: str, names: Sequence[str], **named: Any) -> None:
 
 def _alter(bootstrap: str, entity: QuotaEntity, changes: dict[str, float | None]) -> None:
     if entity == (None, None, None):
-        raise click.UsageError("say whose: --user, --client-id or --ip, or one of these with -default")
+        raise click.UsageError("name the entity: --user, --client-id or --ip, or one of these with -default")
 
     async def command() -> None:
         from oncelog.admin import Admin, QuotaAlteration

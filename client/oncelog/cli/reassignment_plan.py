@@ -46,7 +46,7 @@ def from_json(text: str) -> Assignment:
     for entry in document["partitions"]:
         partition, replicas = _entry(entry)
         if partition in plan:
-            raise ValueError(f"{partition} stands in the plan twice")
+            raise ValueError(f"{partition} is in the plan twice")
         plan[partition] = replicas
     if not plan:
         raise ValueError("the plan has no partitions")
@@ -120,7 +120,7 @@ class _Placing:
                 continue
             racks = {self._racks[other] for other in kept}
             if self._racks[node] in racks and wanted - len(kept) <= min(wanted, number_of_racks) - len(racks):
-                continue  # the others are needed for racks that have none
+                continue  # the others are needed for racks without a replica
             kept.append(node)
             self._held[node] += 1
         return kept

@@ -1,7 +1,7 @@
 """The throttle of `oncelog reassign`, set before partitions move and removed afterwards.
 
-As in kafka-reassign-partitions (KIP-73): a rate on each broker that sends or receives, and on each topic the list of
-throttled replicas. In-sync replicas are not throttled.
+Like kafka-reassign-partitions (KIP-73): sets a rate on each broker that sends or receives, and on each topic the list
+of throttled replicas. In-sync replicas are not throttled.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
 
 
 async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
-    """Remove the throttle of these topics, and of all live brokers. Raises KafkaError. Does not check for one first: a
-    broker might not know of it yet."""
+    """Remove the throttle from these topics, and from all live brokers. Raises KafkaError. Does not check first whether
+    one exists: a broker might not know it yet."""
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 
     keys = {ConfigResource.topic(topic): (LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}
@@ -59,3 +59,24 @@ async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
             for resource, names in keys.items()
         }
     )
+
+
+async def take_throttle_back(admin: Admin, topics: Iterable[str]) -> None:
+    """Remove the throttle of these topics, unless partitions are still moving with it. Raises KafkaError."""
+    topics = set(topics)
+    if topics and not await admin.list_partition_reassignments():
+        await clear_throttle(admin, topics)
+
+
+async def throttled_topics(admin: Admin, topics: Iterable[str]) -> set[str]:
+    """The topics that have a throttle, as an interrupted command leaves it behind. Raises KafkaError."""
+    from oncelog.admin import ConfigResource
+
+    resources = [ConfigResource.topic(topic) for topic in topics]
+    keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+    found = await admin.describe_configs(resources, keys=keys) if resources else {}
+    return {
+        resource.name
+        for resource, entries in found.items()
+        if any(entries[key].value for key in keys if key in entries)
+    }

@@ -1,7 +1,7 @@
-"""Where `oncelog groups reset` moves a group: from what was asked to an offset per partition, and to a file and back.
-Pure.
+"""The target offsets of `oncelog groups reset`: computes an offset per partition from the options, and writes them to a
+file and reads them back. Pure.
 
-The file is CSV, a line per partition: topic,partition,offset. It is what `--to-file` writes and `--from-file` reads.
+The file is CSV, a line per partition: topic,partition,offset. `--to-file` writes it and `--from-file` reads it.
 """
 
 from __future__ import annotations

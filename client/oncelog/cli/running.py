@@ -1,4 +1,4 @@
-"""Running a command: errors become one line and an exit code, never a traceback for what a user can cause.
+"""Runs a command: errors become one line and an exit code, never a traceback for errors that a user can cause.
 
 0    done
 1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
@@ -35,7 +35,7 @@ _PLACE: Final = re.compile(r"(\S+:\d+): ")
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Name resolution has numbers of its own; its words stand in the message already."""
+"""Name resolution has error numbers of its own; the message already contains their text."""
 
 
 class Failure(click.ClickException):
@@ -82,7 +82,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
 
 
 def _addresses(bootstrap: str) -> list[str]:
-    """The attempted addresses, with their ports; the text itself if it has none ("the cluster")."""
+    """The attempted addresses, with their ports; the text itself if it contains none ("the cluster")."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 
@@ -119,17 +119,17 @@ def _reason(message: str, where: str) -> str:
 def _advice(why: str) -> str:
     """The remedy for a reason."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
-        return "Is a broker there, and does security.protocol (--command-config) fit its listener?"
+        return "Is a broker running there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:
         return "Is the name right? (--bootstrap-server)"
     return "Is the broker running? (oncelog serve)"
 
 
 def silenced() -> click.exceptions.Exit:
-    """Ends a command whose output is not read any more. The buffer of standard output is discarded, otherwise Python
-    would complain at exit."""
+    """Ends a command whose output is no longer read. The buffer of standard output is discarded, otherwise Python would
+    complain at exit."""
     try:
         discard(sys.stdout.fileno())
     except (OSError, ValueError):
-        pass  # not a real file: a test's
+        pass  # not a real file: one of a test
     return click.exceptions.Exit(BROKEN_PIPE)

@@ -1,7 +1,7 @@
 """Reads a file, pipe or terminal in chunks without blocking the event loop, and without a thread.
 
 A thread in read() cannot be cancelled: Ctrl-C would hang until the next line. A non-blocking descriptor would be so for
-every process that shares it, such as the shell on the terminal. So we wait until there is data and then read once,
+every process that shares it, such as the shell on the terminal. So wait until data is available and then read once,
 which does not block. A regular file is always readable, and cannot be watched.
 """
 

@@ -51,7 +51,7 @@ def _failed(message: str) -> int:
     try:
         sys.stderr.write(f"oncelog: {message}\n")
     except OSError:
-        pass  # there is nobody left to report to
+        pass  # no stream is left to report to
     return FAILED
 
 

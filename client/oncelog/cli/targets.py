@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
 Target = tuple[str, int | None]
-"""A topic and a partition; None stands for all of them."""
+"""A topic and a partition; a partition of None means all partitions."""
 
 
 def parse_target(text: str) -> Target:
@@ -42,15 +42,15 @@ PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 
 async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
-    """Raises UsageError if one of them is no broker of the cluster, KafkaError. Checked before a request to a broker,
-    since a client waits for a missing one: it may be starting."""
+    """Raises UsageError if one of the ids is not a broker of the cluster, KafkaError. Checked before a request to a
+    broker, since a client waits for a missing one: it may be starting."""
     wanted = set(broker_ids)
     if not wanted:
         return
     known = {broker.node_id for broker in (await admin.describe_cluster()).brokers}
     if missing := sorted(wanted - known):
         names = ", ".join(map(str, sorted(known)))
-        raise click.UsageError(f"there is no broker {', '.join(map(str, missing))}: the brokers are {names}")
+        raise click.UsageError(f"unknown broker {', '.join(map(str, missing))}: the brokers are {names}")
 
 
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:

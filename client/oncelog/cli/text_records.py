@@ -1,4 +1,4 @@
-"""Records as lines of text: what `produce` reads and `consume` prints unless told to use JSON. Pure, on bytes.
+"""Records as lines of text: the default input of `produce` and output of `consume`. Pure, on bytes.
 
 A line is cut at the byte 10 and nowhere else, nothing is decoded, so any bytes but a newline pass through unchanged.
 """
@@ -83,8 +83,8 @@ class Lines:
 
 
 def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | None) -> InputRecord:
-    """Parse one line: key and value if there is a separator (at its first occurrence), else only a value. Raises
-    ValueError if the separator is missing from the line."""
+    """Parse one line: key and value if it contains the separator (split at the first one), otherwise only a value.
+    Raises ValueError if the separator is missing from the line."""
     key: bytes | None = None
     value: bytes | None = line
     if key_separator is not None:
@@ -114,7 +114,7 @@ def escaped_bytes(text: str) -> bytes:
         elif escape in _ESCAPES:
             parts.append(_ESCAPES[escape].encode())
         else:
-            raise ValueError(rf"unknown escape {match[0]!r}: there are \n \t \r \0 \\ \xHH")
+            raise ValueError(rf"unknown escape {match[0]!r}: known escapes: \n \t \r \0 \\ \xHH")
         position = match.end()
     parts.append(text[position:].encode(errors="surrogateescape"))
     return b"".join(parts)
@@ -137,8 +137,8 @@ class Template:
     """Turns records into bytes by a template such as `{timestamp} {key}={value}`; keys and values pass unchanged.
 
     Fields: topic, partition, offset, timestamp (ISO, UTC), timestamp_ms, key, value, headers (`a=1,b=2`). `{{` is a
-    brace. Nothing is added, not even a newline. `shows` turns the bytes of keys and headers into what is printed of
-    them: on a terminal `visible_bytes`, elsewhere they pass unchanged, as values always do.
+    brace. Nothing is added, not even a newline. `shows` turns the bytes of keys and headers into printable bytes: on a
+    terminal `visible_bytes`; elsewhere they are not changed, like values always.
     """
 
     FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
@@ -155,7 +155,7 @@ class Template:
             if name is None:
                 continue
             if name not in renderers or spec or conversion:
-                raise ValueError(f"unknown field {{{name}}}: there are {', '.join(self.FIELDS)}")
+                raise ValueError(f"unknown field {{{name}}}; known fields: {', '.join(self.FIELDS)}")
             self._parts.append(renderers[name])
 
     def render(self, record: OutputRecord) -> bytes:

@@ -49,14 +49,14 @@ class Form(NamedTuple):
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look; throughput is what came between two looks.",
+    help="Seconds between queries; throughput is measured between two of them.",
 )
 @click.option("--once", is_flag=True, help="Snapshot twice, print, and end: as where standard output is no terminal.")
 def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
     """Show the activity of a cluster, until Ctrl-C.
 
-    It is an admin client, so it works with Apache Kafka too, as far as that reports the values. Plain output has a line
-    for each row of each table, which starts with the table's name; times are in seconds.
+    It is an admin client, so it works with Apache Kafka, too, as far as Kafka reports the values. Plain output has a
+    line for each row of each table, which starts with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
         before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)
@@ -89,7 +89,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
                 await asyncio.sleep(interval)
                 try:
                     before, now = now, await look(admin)
-                except KafkaError as error:  # brokers come back
+                except KafkaError as error:  # brokers may come back
                     now.missing["cluster"] = describe(error, bootstrap)
                 live.update(drawn(now, rates(before, now)), refresh=True)
 
@@ -171,7 +171,7 @@ def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
 
 
 def drawn(now: Snapshot, measured: Rates) -> Group:
-    """Tables that have rows, below a line about the whole; nothing in them is taken as markup."""
+    """The tables that have rows, below a summary line; no text in them is interpreted as markup."""
     from rich.console import Group
     from rich.text import Text
 
@@ -212,7 +212,7 @@ def duration(seconds: float | None) -> str:
         return "-"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    seconds = round(seconds)  # or 119.7 were 1 min 60 s
+    seconds = round(seconds)  # otherwise 119.7 would be shown as 1 min 60 s
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:

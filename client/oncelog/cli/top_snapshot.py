@@ -28,7 +28,7 @@ ONGOING: Final = "Ongoing"
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker, and its led and hosted partitions; `out_of_sync`: of the hosted ones."""
+    """A broker, with its led and hosted partitions; `out_of_sync` counts hosted ones."""
 
     node_id: int
     address: str
@@ -100,7 +100,7 @@ class Rates:
 
 
 def rates(before: Snapshot | None, now: Snapshot) -> Rates:
-    """The rates from the log ends. A truncated log, or a re-created topic, counts as idle."""
+    """The rates from the log ends. A partition with a truncated log, or of a re-created topic, counts as idle."""
     if before is None or now.at <= before.at:
         return Rates({}, {})
     by_topic: dict[str, float] = {}
@@ -138,7 +138,7 @@ async def _had(found: Snapshot, what: str, asked: Awaitable[T], otherwise: T) ->
     except ConnectionFailed:
         raise
     except TimeoutError:
-        found.missing[what] = f"not told within {PART_SECONDS:g} s"
+        found.missing[what] = f"no answer within {PART_SECONDS:g} s"
         return otherwise
     except KafkaError as error:
         found.missing[what] = describe(error, "the cluster")

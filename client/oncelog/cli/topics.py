@@ -41,7 +41,7 @@ topics.add_command(delete_records)
 @click.option("--partitions", type=click.IntRange(min=1), help="Default: the broker's num.partitions.")
 @click.option("--replication-factor", type=click.IntRange(min=1), help="Default: default.replication.factor.")
 @config_option
-@click.option("--if-not-exists", is_flag=True, help="No error if there is such a topic; it stays as it is.")
+@click.option("--if-not-exists", is_flag=True, help="No error if the topic exists; it is not changed.")
 def create(
     name: str,
     bootstrap: str,
@@ -102,9 +102,9 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, output: str | None, internal: bool) -> None:
     """Show partitions, offsets and settings of the topics NAME, or of all.
 
-    Offsets are the first one and the one that the next record will get. Settings are those that differ from the
-    default. Plain output has a line for each partition: topic, partition, leader, replicas, replicas in sync, first
-    offset, end offset, settings.
+    Offsets are the first offset and the offset of the next record. Settings are shown if they differ from the default.
+    Plain output has a line for each partition: topic, partition, leader, replicas, replicas in sync, first offset, end
+    offset, settings.
     """
 
     async def command() -> list[_Description]:
@@ -161,9 +161,9 @@ def alter(
 def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Delete the topics NAME and all their records."""
     if not yes:
-        question = f"Delete {', '.join(names)} and all records in there?"
+        question = f"Delete {', '.join(names)} and all their records?"
         if not sys.stdin.isatty():
-            raise Failure("will not delete without asking, and there is nobody to ask: use --yes")
+            raise Failure("deleting needs a confirmation, and standard input is not a terminal: use --yes")
         if not confirmed(question):
             raise Failure("nothing was deleted")
 

@@ -1,6 +1,6 @@
 """Descriptions of an open transaction: its owner, start and end, and how to end it. Pure.
 
-`oncelog explain`, `oncelog groups describe` and the console use the same words.
+`oncelog explain`, `oncelog groups describe` and the console use the same texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int
 
 
 def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """Facts about a transaction itself: (label, text)."""
+    """The facts about a transaction: (label, text)."""
     yield "Open since", _since(explained, pinned_by, now_ms)
     yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
     held = pinned_by.held
@@ -59,7 +59,7 @@ def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms
 
 
 def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    """What a user can do now."""
+    """The actions that a user can take now."""
     from oncelog.admin.hanging import PREPARED, Hang
 
     topic, index = explained.partition
@@ -68,7 +68,7 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
         return abort
     assert pinned_by.held is not None
     if explained.hang is Hang.FENCED:
-        return f"its records here cannot be committed; to have later ones read, give them up: {abort} --force"
+        return f"its records here cannot be committed; to let consumers read later ones, abort it: {abort} --force"
     if pinned_by.held.state in PREPARED:
         return "nothing is to be done, unless it takes long: then see the log of its coordinator"
     force = f"oncelog txns fence {shell_quoted(pinned_by.held.transactional_id)}"
@@ -76,13 +76,14 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
         return force
     if not pinned_by.held.has_timeout:
         commit = f"oncelog txns commit {shell_quoted(pinned_by.held.transactional_id)}"
-        return f"start its application, which ends it as it has decided; only if that is gone: {commit}, or {force}"
+        how = f"only if the application no longer exists: {commit}, or {force}"
+        return f"start its application, which ends it as decided; {how}"
     return f"commit or abort it in its producer; or take that its transactional id, and abort: {force}"
 
 
 def name_of(transaction: OpenTransaction) -> str:
     if transaction.held is None:
-        return f"producer id {transaction.producer.producer_id}, whose transactional id nobody knows"
+        return f"producer id {transaction.producer.producer_id}, whose transactional id is unknown"
     return f"transactional id {transaction.held.transactional_id!r}"
 
 
@@ -119,17 +120,17 @@ def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
 
     held = pinned_by.held
     if explained.hang is Hang.UNKNOWN or held is None:
-        return "no coordinator knows its producer id, so nobody is going to end it"
+        return "no coordinator knows its producer id, so no coordinator will end it"
     if explained.hang is Hang.NOT_HELD:
         return (
             f"for its coordinator {held.transactional_id!r} is {held.state} and writes nothing to this partition, so "
-            "nobody is going to end it"
+            "no coordinator will end it"
         )
     if explained.hang is Hang.FENCED:
         return (
             f"its coordinator, of epoch {pinned_by.coordinator_epoch}, has decided ({held.state}) and cannot write the "
-            f"marker: this log was told of a coordinator of epoch {pinned_by.producer.coordinator_epoch}, by whoever "
-            "sent a marker with that epoch"
+            f"marker: this log has a marker of coordinator epoch {pinned_by.producer.coordinator_epoch}, sent by a"
+            " client that is no coordinator"
         )
     limit = span(explained.limits.max_timeout_ms)
     return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"

@@ -1,4 +1,4 @@
-"""`oncelog txns`: list and describe transactions, find those that hang, end them (KIP-664)."""
+"""`oncelog txns`: list and describe transactions, find hanging ones, end them (KIP-664)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HANGING_COLUMNS: Final = (
 
 @click.group()
 def txns() -> None:
-    """List and describe transactions, find those that hang, end them.
+    """List and describe transactions, find hanging ones, end them.
 
     `oncelog explain` says which transaction holds a partition back.
     """
@@ -79,7 +79,7 @@ def list_(
 ) -> None:
     """List the transactional ids of all coordinators.
 
-    Open transactions (Ongoing) show for how long they are open, and their timeout: "none" for one that only its
+    Open transactions (Ongoing) show how long they have been open, and their timeout: "none" for one that only its
     application ends, by two-phase commit.
 
     Plain output: transactional id, state, producer id, coordinator, duration (ms), timeout (ms) on each line; "-" for
@@ -117,7 +117,7 @@ def list_(
 @bootstrap_option
 @output_option
 def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
-    """Show what the coordinators of transactional ids know: state, producer, client, partitions.
+    """Show the coordinators' state of transactional ids: state, producer, client, partitions.
 
     Plain output: transactional id, state, producer id, producer epoch, timeout, start time, duration (all in ms),
     coordinator, client id, client host, partitions.
@@ -182,12 +182,12 @@ def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str 
 def find_hanging(
     targets: tuple[Target, ...], bootstrap: str, output: str | None, broker_id: int | None, min_age_minutes: int
 ) -> None:
-    """Find open transactions that nobody is going to end: in all partitions, or in those named.
+    """Find open transactions that no coordinator will end: in all partitions, or in the named ones.
 
     They are unknown (no coordinator knows the producer id), not held (its coordinator has ended the transaction, or
     does not know of this partition), overdue (open for longer than any timeout allows), or fenced (the log refuses the
-    marker of its coordinator). `oncelog txns abort` ends the first two, `oncelog txns fence` the third; `oncelog
-    explain` says what can be done about the last.
+    marker of its coordinator). `oncelog txns abort` ends the first two kinds, `oncelog txns fence` the third; `oncelog
+    explain` shows the remedy for the last.
 
     Plain output: topic, partition, start offset, producer id, producer epoch, coordinator epoch, timestamp of the last
     record (ms), why it hangs, transactional id, its state, whether it is late: open for longer than
@@ -216,9 +216,13 @@ def find_hanging(
 @click.argument("partition", type=PARTITION, metavar="TOPIC:PARTITION")
 @bootstrap_option
 @click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins in this partition.")
-@click.option("--producer-id", type=click.IntRange(min=0), help="For Kafka before 3.0: whose transaction it is, ...")
+@click.option(
+    "--producer-id", type=click.IntRange(min=0), help="For Kafka before 3.0: the producer of the transaction, ..."
+)
 @click.option("--producer-epoch", type=click.IntRange(min=0, max=32767), help="... its epoch, ...")
-@click.option("--coordinator-epoch", type=int, help="... and that of its last marker, -1 if there was none.")
+@click.option(
+    "--coordinator-epoch", type=int, help="... and the coordinator epoch of its last marker, -1 if there was none."
+)
 @click.option("--force", is_flag=True, help="Even if its coordinator is going to end it.")
 def abort(
     partition: tuple[str, int],
@@ -231,8 +235,8 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition.
 
-    Name it by its --start-offset, as `oncelog txns find-hanging` shows it. One that does not hang is left alone: to
-    abort it in one partition, while its coordinator may commit it in others, would tear it.
+    Name it by its --start-offset, as `oncelog txns find-hanging` shows it. A transaction that does not hang is not
+    aborted: to abort it in one partition, while its coordinator may commit it in others, would make it inconsistent.
     """
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) == (by_producer == (None, None, None)):
@@ -259,7 +263,7 @@ def abort(
                 await admin.transactions.abort_producer(where, producer, coordinator_epoch)
                 whose = producer_id
             stable = (await admin.transactions.explain([where]))[where].last_stable_offset
-        return f"aborted the transaction of producer id {whose} in {where}; its last stable offset is {stable} now"
+        return f"aborted the transaction of producer id {whose} in {where}; its last stable offset is now {stable}"
 
     tell(run(command, bootstrap))
 
@@ -269,10 +273,11 @@ def abort(
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask about transactions without a timeout.")
 def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Take transactional ids from their producers, and abort what these have open, in all partitions.
+    """Take transactional ids from their producers, and abort their open transactions, in all partitions.
 
     The producers fail with a fatal error at their next request; new ones may begin at once. An open transaction without
-    a timeout may be one that its application has decided to commit (two-phase commit): the command asks first.
+    a timeout may be one that its application has decided to commit (two-phase commit): the command asks for
+    confirmation.
     """
 
     async def command() -> None:
@@ -294,9 +299,9 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None
 def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Commit the open transactions of transactional ids in the place of their producers, which are fenced.
 
-    Only for an application that is gone after it has decided to commit, as its database says (two-phase commit):
-    whatever the brokers have of the transaction becomes visible, also if its producer had more to write. The brokers
-    need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts instead.
+    Only for an application that no longer exists after it has decided to commit, as its database shows (two-phase
+    commit): all records of the transaction on the brokers become visible, even if its producer had more to write. The
+    brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts instead.
     """
     named = ", ".join(transactional_ids)
     _ask(f"Commit the open transactions of {named}, whatever their applications have decided?", yes)
@@ -328,13 +333,13 @@ def _ask(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Failure(f"{question} There is nobody to ask: use --yes")
+        raise Failure(f"{question} Standard input is not a terminal: use --yes")
     if not confirmed(question):
         raise Failure("nothing was changed")
 
 
 async def _described(admin: Admin, transactional_ids: Iterable[str]) -> Mapping[str, DescribedTransaction]:
-    """Return the transactions by id; those that may not, or cannot, be described are left out."""
+    """Return the transactions by id; ids that may not, or cannot, be described are omitted."""
     from oncelog.errors import KafkaError, PartialFailure
 
     try:
@@ -352,7 +357,7 @@ def _age_and_timeout(transaction: DescribedTransaction | None, now_ms: int) -> t
 
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
-    """Raises Failure if an open transaction begins there which its coordinator is going to end, or KafkaError."""
+    """Raises Failure if an open transaction begins there that its coordinator will end, or KafkaError."""
     if not await admin.transactions.may_be_aborted(partition, start_offset):
         raise Failure(
             f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "

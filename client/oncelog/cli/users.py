@@ -27,7 +27,7 @@ def users() -> None:
 @users.command(name="set")
 @bootstrap_option
 @click.argument("name")
-@click.option("--password-file", type=click.File(), help="Where the password stands; - is standard input.")
+@click.option("--password-file", type=click.File(), help="The file with the password; - is standard input.")
 @click.option(
     "--mechanism",
     "mechanisms",

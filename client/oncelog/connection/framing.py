@@ -1,8 +1,8 @@
 """Splits a stream into frames: int32 size, then that many bytes.
 
 Bytes are received in place: small frames pass through a scratch buffer and are copied out of it; a large one gets its
-own buffer as soon as its size is known, and its rest is received without a copy. So a frame never shares memory with
-later data, and record data may be used as slices of it.
+own buffer as soon as its size is known, and its other bytes are received without a copy. So a frame never shares memory
+with later data, and record data may be used as slices of it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ SCRATCH_BYTES: Final = 64 * 1024
 
 
 class FrameTooLarge(ValueError):
-    """The size in front of a frame is negative or beyond the limit: the peer does not speak our protocol."""
+    """The size before a frame is negative or beyond the limit: the peer does not speak our protocol."""
 
 
 class FrameReader:
     """`get_buffer` returns where to receive, `received` takes the number of bytes and returns completed frames.
 
     Invariant: either a large frame is being filled (`_frame`), or the unread bytes, less than a frame, are at the start
-    of the scratch buffer (`_held` of them).
+    of the scratch buffer (`_held` is their number).
     """
 
     __slots__ = ("_filled", "_frame", "_held", "_max_frame_bytes", "_scratch")

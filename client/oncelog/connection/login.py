@@ -15,7 +15,7 @@ from oncelog_protocol.schema import Request
 
 
 class Ask(Protocol):
-    """Sends a request before those that are held back, and waits for its response."""
+    """Sends a request before the ones that are held back, and waits for its response."""
 
     async def __call__(self, request: Request[Any], version: int) -> Any: ...
 

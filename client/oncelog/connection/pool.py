@@ -27,12 +27,12 @@ CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
 """A broker whose response is overdue by this many seconds, four times the usual wait of a Fetch, may hang."""
 MAX_ASKED_AT_ONCE: Final = 3
-"""Brokers asked the same at a time, if the earlier ones do not answer."""
+"""The most brokers that are asked the same question at a time, while earlier ones do not answer."""
 
 
 class _Link:
-    """One address: its connection or connection attempt, its failures in a row, and the turn in which it was last asked
-    as any broker."""
+    """One address: its connection or connection attempt, its failures in a row, and the turn in which it was last
+    chosen by `ask_any`."""
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
 
@@ -72,7 +72,7 @@ class ConnectionPool:
         self.cluster = Cluster()
 
     def ready(self, node_id: int) -> BrokerConnection | None:
-        """The open connection to a node, if there is one: for callers that must not wait."""
+        """The open connection to a node, or None: for callers that must not wait."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             return None
@@ -107,13 +107,13 @@ class ConnectionPool:
         """A connection to any broker: the least loaded open one, else the first that can be opened, bootstrap servers
         last (KIP-899), and only then a hanging one.
 
-        `elsewhere`: the response of the last broker did not help. It may be cut off from the others and know nothing
-        newer, so others are preferred. Raises ConnectionFailed if none can be opened.
+        `elsewhere`: the response of the last broker did not help. It may be cut off from the others and have outdated
+        metadata, so others are preferred. Raises ConnectionFailed if none can be opened.
         """
         return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
 
     async def ask_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
-        """Ask any broker for what all brokers know; the request must be repeatable. Raises KafkaError.
+        """Send a request that any broker can answer to any of them; the request must be repeatable. Raises KafkaError.
 
         Brokers are chosen as in `any_connection`. After HANGING_S without a response the next one is asked too, and the
         first response counts (E54).
@@ -174,7 +174,7 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                return (0, load > 0, link.turn, not is_open)  # its outstanding requests may be what it hangs on
+                return (0, load > 0, link.turn, not is_open)  # it may hang on its outstanding requests
             if not elsewhere and is_open:
                 return (0, load, link.turn)
             return (1, link.is_hanging, link.not_before)

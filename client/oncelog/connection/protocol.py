@@ -1,7 +1,7 @@
 """One broker connection without the socket: requests become bytes, bytes become responses.
 
-Kafka answers in the order of the requests, so the requests in flight are a queue, and a response that does not carry
-the correlation id of its head means that the stream cannot be trusted any more.
+Kafka answers in the order of the requests, so the requests in flight are a queue; if a response does not have the
+correlation id of the first one, the stream cannot be trusted any more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ERROR_CODE: Final = Struct(">h")
 
 
 class Exchange(NamedTuple):
-    """The codecs that one version of one API takes, there and back."""
+    """The request and response codecs of one version of one API."""
 
     api_key: ApiKey
     request_header: MessageCodec[RequestHeader]
@@ -43,7 +43,8 @@ class Exchange(NamedTuple):
 
 @cache
 def exchange(cls: Any, version: int) -> Exchange:
-    """The API key and codecs of a request class in one version. Raises ValueError if the class lacks the version."""
+    """The API key and codecs of a request class in one version. Raises ValueError if the class does not have the
+    version."""
     number = schema_of(cls).api_key
     assert number is not None, f"{cls.__name__} is not a request"
     api_key = ApiKey(number)

@@ -34,7 +34,7 @@ class SaslClient(Protocol):
         """The token to begin with."""
 
     def answer(self, token: bytes) -> bytes | None:
-        """The answer to a token of the broker; None when the exchange is done."""
+        """The response to a token of the broker; None when the exchange is done."""
 
 
 class PlainClient:
@@ -100,7 +100,7 @@ class ScramClient:
     def _verify(self, verdict: str, expected: bytes) -> None:
         (signature,) = attributes(verdict, "v")
         if not hmac.compare_digest(from_base64(signature), expected):
-            raise _failed("the broker does not know the password: it may be somebody else")
+            raise _failed("the broker does not know the password: it may be an impostor")
 
 
 def _failed(message: str) -> AuthenticationFailed:

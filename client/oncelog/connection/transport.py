@@ -53,19 +53,19 @@ class _Held(NamedTuple):
     write: Callable[[float], None]
 
     def write_late(self, now: float) -> None:
-        """Write now; there is no caller to raise to."""
+        """Write from a timer; there is no caller to raise to."""
         try:
             self.write(now + self.timeout_s)
         except KafkaError as error:
             self._fail(error)
 
     def give_up(self, address: Address) -> None:
-        self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{address}: the broker lets nothing be sent in time"))
+        self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{address}: sending to the broker timed out"))
 
     def _fail(self, error: KafkaError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # mark as retrieved: the loop must not complain if nobody waits
+            self.future.exception()  # mark as retrieved: the loop must not complain if no caller waits
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -92,8 +92,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard_at = 0.0
         self._timer = Timer(self.check_deadlines)
         self._held: list[_Held] | None = None
-        """Requests held back until re-authentication (KIP-368) is done, or a throttle time has passed (KIP-219):
-        nothing else may be sent meanwhile."""
+        """Requests held back until re-authentication (KIP-368) is done, or a throttle time has passed (KIP-219): no
+        other request may be sent meanwhile."""
         self._throttled_until = 0.0
         self._end_of_throttling: asyncio.TimerHandle | None = None
         self._login_again: asyncio.TimerHandle | None = None
@@ -145,7 +145,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
         """Write a request without a response: Produce with acks=0 (T17).
 
-        The future is done when the socket has taken all of it; until then it occupies our memory. Raises and fails like
+        The future is done when the socket has taken all bytes; until then they occupy memory. Raises and fails like
         `start`.
         """
         deadline = self._loop.time() + self._request_timeout_s
@@ -158,7 +158,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _hold(self, deadline: float, future: asyncio.Future[Any], write: Callable[[float], None]) -> None:
-        """Write it when we may: it has its whole time then, and until then no more than that either."""
+        """Write the request when allowed: its timeout starts then."""
         assert self._held is not None
         self._held.append(_Held(deadline, deadline - self._loop.time(), future, write))
         self._set_alarm()
@@ -197,15 +197,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
             if not self._has_unanswered:
                 self._has_unanswered = True
-                self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
+                self._transport.set_write_buffer_limits(high=0)  # so `resume_writing` means: all bytes written
             self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
         except Exception as error:
             self._broke(error)
 
     def _check_open(self) -> None:
-        """Raises the error because of which nothing can be sent. A closing transport has lost its connection already,
-        and reports it in the next turn of the loop; until then some transports (those of CPython 3.12 and 3.13.0) break
-        on a write."""
+        """Raises the error because of which nothing can be sent. A closing transport has already lost its connection,
+        and reports it in the next iteration of the loop; until then some transports (those of CPython 3.12 and 3.13.0)
+        break on a write."""
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
         if self._transport is None or self._error is not None or self._is_finishing:
@@ -256,7 +256,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write_held()
 
     def _write_held(self) -> None:
-        """If nothing keeps us from it any more."""
+        """Write the requests that were held back, unless another reason to wait remains."""
         if self._logging_in is not None or self._end_of_throttling is not None:
             return
         held, self._held = self._held or [], None
@@ -264,7 +264,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             each.write_late(self._loop.time())
 
     def _throttle(self, seconds: float) -> None:
-        """Send nothing for this many seconds. The broker does not answer meanwhile, so deadlines move too."""
+        """Send nothing for this many seconds. The broker does not answer meanwhile, so deadlines are postponed, too."""
         now = self._loop.time()
         until = now + min(seconds, MAX_THROTTLE_S)
         more_s = min(until - max(now, self._throttled_until), self._request_timeout_s)
@@ -359,7 +359,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
-        """Close if the oldest request is late. The alarm does it by itself, up to a moment after the deadline."""
+        """Close if the oldest request is late. Otherwise the timer does it, up to a moment after the deadline."""
         now = self._loop.time()
         if self._held:
             late_held = [held for held in self._held if held.deadline <= now]
@@ -370,7 +370,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._protocol.in_flight and self._protocol.in_flight[0].deadline <= now:
             late = f"no answer to {self._protocol.in_flight[0].exchange.api_key.message_name}"
         elif self._unwritten and self._unwritten[0][0] <= now:
-            late = "the broker does not read what it is sent"
+            late = "the broker does not read the connection"
         if late:
             self._fail(RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, f"{self.address}: {late} in time"))
         else:
@@ -404,7 +404,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # mark as retrieved: the loop must not complain if nobody waits
+            future.exception()  # mark as retrieved: the loop must not complain if no caller waits
 
 
 async def connect(
@@ -448,7 +448,7 @@ async def connect(
                 reason = error.message.removeprefix(f"{address}: ")
             elif isinstance(error, KafkaError) or not isinstance(error, Exception):
                 raise
-            else:  # whatever the loop raises is a connection that could not be made
+            else:  # any exception of the loop means that no connection could be made
                 logger.info("%s: connecting failed", address, exc_info=error)
                 reason = repr(error)
             errors.append(reason if host == address.host else f"{host}: {reason}")
@@ -491,5 +491,5 @@ async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, i
             host = f"{host}%{place[3]}"  # a link-local address is one only together with its interface
         places.append((host, port))
     if not places:
-        raise ConnectionFailed(f"{address}: the name stands for no address")
+        raise ConnectionFailed(f"{address}: the name resolves to no address")
     return list(dict.fromkeys(places))

@@ -1,4 +1,4 @@
-"""Which version of each API to speak with a broker: the highest that both sides know (T1, T2)."""
+"""The version of each API to use with a broker: the highest that both sides support (T1, T2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 
 CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
-"""The highest versions that the client uses: in the next ones topics are named by id, which does not help a client that
-finds leaders by name, and would require metadata of version 10 or newer."""
+"""The highest versions that the client uses: the next ones name topics by id, which does not help a client that finds
+leaders by name, and would require metadata of version 10 or newer."""
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
@@ -52,7 +52,7 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
 
 
 def _finalized(response: ApiVersionsResponse, feature: str) -> int:
-    """The level of a finalised feature; 0 if the cluster lacks it, or the broker does not know it yet."""
+    """The level of a finalised feature; 0 if the cluster does not have it, or the broker does not know it yet."""
     if response.finalized_features_epoch < 0:
         return 0
     return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
@@ -71,6 +71,11 @@ class VersionTable:
         self.transaction_version = _finalized(response, TRANSACTION_VERSION)
         """The level of transactions that the cluster has switched on; from 2 on they are V2 (KIP-890, T6)."""
 
+    @property
+    def served(self) -> frozenset[tuple[int, int, int]]:
+        """(API key, lowest version, highest version) of each API that the broker serves."""
+        return frozenset((key, each.low, each.high) for key, each in self._ranges.items())
+
     def choose(self, cls: type[Request[Any]]) -> int:
         """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
         version = self._chosen.get(cls)
@@ -83,7 +88,7 @@ class VersionTable:
         return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
-        """Whether there is a version of `cls` that both sides know."""
+        """Whether both sides support some version of `cls`."""
         try:
             self.choose(cls)
         except KafkaError:

@@ -81,14 +81,14 @@ class Consumer(ConsumerView, Generic[K, V]):
             async for record in consumer:
                 ...
 
-    Keys and values are bytes, or what `key_deserializer` and `value_deserializer` make of them
-    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keywords are those
+    Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
+    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keywords are options
     of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client, a poll (or the next
     record of `async for`) declares the previous records processed: rebalances are answered, listeners called and
     offsets committed automatically only then.
 
     If an exception leaves the `async with` block, the work on the last records has failed. Before it closes, the
-    consumer goes back to where the last poll began (`async for`: to the last record), or to a later manual commit: so
+    consumer returns to the position of the last poll (`async for`: of the last record), or to a later manual commit: so
     those records are read again by the group's next consumer (S89). `close`, and leaving the block otherwise, declare
     all records processed.
     """
@@ -195,7 +195,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         await self._metadata.close()
         await self._pool.close()
 
-    # what to read, and from where
+    # --- subscriptions and assignments
 
     def subscribe(
         self,
@@ -221,7 +221,7 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def unsubscribe(self) -> None:
         """Leave the group, or drop the assignment by hand. Commits first if that is automatic.
 
-        If it is cancelled, or a callback fails, the rest is done at once.
+        If it is cancelled, or a callback fails, the remaining steps are done at once.
         """
         self._check_open()
         try:
@@ -232,10 +232,10 @@ class Consumer(ConsumerView, Generic[K, V]):
             self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Those assigned before keep their position.
+        """Read exactly these partitions. Partitions assigned before keep their position.
 
-        With a group_id, new ones start at the group's committed offsets. Raises ValueError while subscribed, and for an
-        invalid partition number; InvalidTopic.
+        With a group_id, new partitions start at the group's committed offsets. Raises ValueError while subscribed, and
+        for an invalid partition number; InvalidTopic.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
@@ -340,7 +340,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset of each partition; None if there is none. Raises KafkaError."""
+        """The group's committed offset of each partition; None if it has none. Raises KafkaError."""
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
@@ -369,10 +369,11 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
+        """Return records as soon as some are available, at most `max_records` (max_poll_records); empty after
+        `timeout_ms`.
 
         Each list is in offset order. Rebalances are handled here: listeners are called, which may take longer than
-        `timeout_ms`; joining goes on between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
+        `timeout_ms`; joining continues between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
         AuthorizationFailed, CorruptRecords and other errors that do not pass by themselves; the position stays, and the
         next polls retry after a back-off. With deserializers RecordDeserializationError and SchemaRegistryError, before
         whose record the position stays as well. Raises ClientClosed; ValueError without subscription and assignment.
@@ -400,8 +401,8 @@ class Consumer(ConsumerView, Generic[K, V]):
     ) -> AbstractContextManager[object]:
         """Wraps the work on a record, or on several: `with consumer.processing(record): ...`.
 
-        Makes a span of it, and records sent meanwhile continue the record's trace (`Tracing.processing`). Does nothing
-        without `tracing`.
+        Makes a span of the block, and records sent in it continue the record's trace (`Tracing.processing`). Does
+        nothing without `tracing`.
         """
         if self._spans is None:
             return nullcontext()
@@ -421,8 +422,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
         at once.
 
-        Control batches and aborted records are left out, and CRCs are checked. Do not mix it with `poll`, which may
-        have decoded more records than it returned. Raises as `poll`.
+        Control batches and aborted records are skipped, and CRCs are checked. Do not mix it with `poll`, which may have
+        decoded more records than it returned. Raises as `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
@@ -442,7 +443,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
-            # One turn of the loop: a caller that never waits otherwise must not keep responses from being read.
+            # One iteration of the loop: a caller that never waits otherwise must not keep responses from being read.
             await asyncio.sleep(0)
             while True:
                 self._check_open()
@@ -460,7 +461,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        """The next record of any partition. Raises what `poll` raises; ends when the consumer is closed."""
+        """The next record of any partition. Raises the errors of `poll`; ends when the consumer is closed."""
         while True:
             if self._iterated is not None:
                 position, fetched = self._iterated
@@ -589,7 +590,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._group
 
     def _attend(self) -> None:
-        """Have the next record come from a poll, since the group needs attention."""
+        """Make the next record come from a poll, since the group needs attention."""
         self._iterated = None
         self._wake()
 

@@ -1,7 +1,7 @@
 """The client's half of incremental fetch sessions (KIP-227), one per node: requests name only changed partitions.
 
-Pure. `request` says what to send, `answered` and `failed` record the outcome. From a node that creates no session
-(session id 0, or Fetch before v7) everything is requested each time, with a new attempt at a session.
+Pure. `request` builds the next request, `answered` and `failed` record the outcome. If a node creates no session
+(session id 0, or Fetch before v7), every request names all partitions, and asks for a session again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """The request for `wanted`: all of it, or the changes since the last one. At most one request is
+        """The request for `wanted`: all partitions, or the changes since the last request. At most one request is
         outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:

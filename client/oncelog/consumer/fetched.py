@@ -1,6 +1,6 @@
 """One Fetch response for one partition.
 
-Batches stay encoded until their records are taken: a poll decodes only what it returns.
+Batches stay encoded until their records are taken: a poll decodes only the records that it returns.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class FetchedPartition:
         return self._epoch if self._index > 1 else self._epoch_before
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """At most `limit` records, in order; none at the end.
+        """At most `limit` records, in order; None at the end.
 
-        Raises CorruptRecords at an unreadable batch, once the records before it are taken.
+        Raises CorruptRecords at an unreadable batch, once the earlier records are taken.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
@@ -257,6 +257,6 @@ class FetchedPartition:
     def _corrupt(self, offset: int, why: str) -> CorruptRecords:
         return CorruptRecords(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{self.topic}-{self.partition}: what was fetched from offset {offset} cannot be read: {why};"
+            f"{self.topic}-{self.partition}: the batch fetched from offset {offset} is unreadable: {why};"
             " seek behind it to leave it out",
         )

@@ -79,7 +79,7 @@ class Fetcher:
         self.counts = ConsumerCounts()
 
     def send_fetches(self) -> None:
-        """Fetch from every node without an outstanding request what its partitions can still buffer."""
+        """Send a fetch to every node without an outstanding request, for the partitions that can buffer more."""
         if self._is_closed:
             return
         config, now = self._config, self._loop.time()
@@ -105,8 +105,8 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard unreadable data. As with every error that poll raises, later polls fetch it again after a back-off:
-        it may have been damaged on its way."""
+        """Discard unreadable data. As after every error that poll raises, later polls fetch it again after a back-off:
+        it may have been damaged in transit."""
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -220,7 +220,7 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
-        # Partitions that are fetched from another leader meanwhile, as this one hangs, are ignored.
+        # Partitions that are meanwhile fetched from another leader, because this one hangs, are ignored.
         asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
             position.fetching_from = NO_NODE

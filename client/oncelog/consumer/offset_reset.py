@@ -6,8 +6,8 @@ Look-ups at different brokers run concurrently, one at a time per broker:
   ListOffsets        the leader of each partition
   Metadata           any broker, for partitions without a known leader
 
-So a hanging broker delays its own partitions only (E54). If such a partition gets another leader meanwhile, that one is
-asked, and the late response of the previous leader is ignored.
+So a hanging broker delays its own partitions only (E54). If such a partition gets another leader meanwhile, that leader
+is asked, and the late response of the previous one is ignored.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ logger = logging.getLogger(__name__)
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 COORDINATOR: Final = -2
-"""Node id for the group's coordinator among those of leaders; NO_NODE for a Metadata request to any broker."""
+"""Node id that stands for the group's coordinator among those of leaders; NO_NODE stands for a Metadata request to any
+broker."""
 
-UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the answer to ListOffsets lacks the partition")
+UNANSWERED: Final = StaleMetadata(
+    ErrorCode.LEADER_NOT_AVAILABLE, "the response to ListOffsets does not contain the partition"
+)
 
 ListOffsets = Callable[
     [int, Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, OffsetAndTimestamp | KafkaError]]
@@ -151,7 +154,7 @@ class OffsetReset:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.has_no_committed()
-        self.look_up()  # those without a committed offset: before the application polls
+        self.look_up()  # partitions without a committed offset: before the application polls
 
     async def _find_leaders(self, sought: Sought) -> None:
         """Refresh the metadata once; partitions still without a leader then back off."""
@@ -201,5 +204,5 @@ class OffsetReset:
         position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, node_id: int, position: PartitionPosition, seeks: int) -> bool:
-        """Whether the position was neither moved nor looked up at another broker meanwhile."""
+        """Whether the position has neither moved nor been looked up at another broker meanwhile."""
         return position.seeks == seeks and position.starting_from == node_id and self._positions.owns(position)

@@ -37,12 +37,13 @@ class PartitionPosition:
       `wants_committed` and has one, else `came_from` if known, else by `reset_timestamp` (None: auto.offset.reset).
     - `failures`: responses in a row without a record; after each one it waits until `not_before` (loop time).
     - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
-    - `fetching_from`: the node of the outstanding Fetch; `starting_from`: that of the last look-up (`offset_reset`).
+    - `fetching_from`: the node of the outstanding Fetch; `starting_from`: the node of the last look-up
+      (`offset_reset`).
     - `agreed_epoch`: epoch of the last leader whose log was found to contain the records before the position.
     - `behind`: metadata refreshes in a row that knew only older leaders than the position's (`validation`).
-    - `seeks`: incremented by everything that makes outstanding responses void.
-    - `epoch_is_read`: whether `_last_epoch` is that of a batch read here; the epoch of a committed offset or a seek may
-      belong to no batch.
+    - `seeks`: incremented by every action that invalidates outstanding responses.
+    - `epoch_is_read`: whether `_last_epoch` belongs to a batch that was read; the epoch of a committed offset or a seek
+      may belong to no batch.
     - `done_with`: the processed offset when the last poll began, if that poll moved the position.
 
     Invariant: `fetched` are consecutive, and the last one ends at `fetch_offset`.
@@ -116,7 +117,7 @@ class PartitionPosition:
 
     @property
     def fetch_epoch_is_read(self) -> bool:
-        """Whether `fetch_epoch` is that of a batch read here, and so is evidence of the log's content."""
+        """Whether `fetch_epoch` belongs to a batch that was read, and so proves the log's content."""
         return bool(self.fetched) or self.epoch_is_read
 
     @property
@@ -124,7 +125,7 @@ class PartitionPosition:
         return sum(fetched.size for fetched in self.fetched)
 
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """Continue from `offset`; `leader_epoch` is that of the batch before it."""
+        """Continue from `offset`; `leader_epoch` is the epoch of the batch before it."""
         self._forget()
         self.fetch_offset = offset
         self._last_epoch = leader_epoch
@@ -143,7 +144,7 @@ class PartitionPosition:
         self._last_epoch, self.epoch_is_read = leader_epoch, False
 
     def has_no_committed(self) -> None:
-        """There is no committed offset: continue from `came_from`, or look up a start."""
+        """The group has no committed offset: continue from `came_from`, or look up a start."""
         self.wants_committed = False
         self.fetch_offset = self.came_from
 
@@ -160,7 +161,7 @@ class PartitionPosition:
         self.behind = 0
 
     def fetch_again(self) -> None:
-        """Fetch again from the same position, since the buffered data there are unreadable."""
+        """Fetch again from the same position, since the buffered data are unreadable."""
         self._remember_epoch()
         self.fetch_offset = self.position
         self.fetched.clear()
@@ -201,7 +202,7 @@ class PartitionPosition:
                     break  # the next call raises it
                 raise
             if not head.is_exhausted:
-                break  # unreadable data after what was taken
+                break  # unreadable data after the records taken
             self.drop_head()
         return taken
 
@@ -309,7 +310,7 @@ class Positions:
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
         """The positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all.
 
-        A partition with some buffered data is fetched too, so that the next response is under way while this one is
+        A partition with some buffered data is fetched, too, so that the next response is in transit while this one is
         processed; after a failure only once the buffered data have proved readable.
         """
         total = sum(position.buffered_bytes for position in self)
@@ -378,7 +379,7 @@ class Positions:
 
     def next_in_turn(self) -> PartitionPosition | None:
         """The partition to iterate over next, moved to the end of the order; None without buffered data. Raises the
-        error of a partition whose turn comes before."""
+        error of an earlier partition in the order."""
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
@@ -396,8 +397,8 @@ class Positions:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:
-        """Note offsets that the application committed itself, requested after poll number `poll`: records before them
-        are processed."""
+        """Note offsets that the application committed itself, requested after poll number `poll`: the records before
+        them are processed."""
         for partition, told in offsets.items():
             position = self._by_partition.get(partition)
             if position is not None and (position.done_with is None or position.done_with.poll <= poll):
@@ -406,8 +407,8 @@ class Positions:
     def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
         """Go back to the processed offsets, since the work on the last returned records has failed.
 
-        Those are where the last poll began, or a later manual commit; for the partition being
-        `iterated`, the offset of the last record.
+        They are the positions of the last poll, or of a later manual commit; for the partition being `iterated`, the
+        offset of the last record.
         """
         for position in list(self):
             done = position.done_with

@@ -59,7 +59,8 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """The records with offsets from `start` to below `end`; None if there are none. Itself if that is all."""
+        """The records with offsets from `start` to below `end`; None if there are none. Returns the batch itself if
+        nothing is cut."""
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
             return None

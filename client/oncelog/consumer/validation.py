@@ -44,8 +44,8 @@ class EpochEnd(NamedTuple):
 
 
 def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
-    """`position_epoch` is that of the batch before the position, `agreed_epoch` that of the last leader whose log was
-    found to contain it, `leader_epoch` that of the present leader; each may be NO_LEADER_EPOCH."""
+    """`position_epoch` is the epoch of the batch before the position, `agreed_epoch` the epoch of the last leader whose
+    log was found to contain that batch, `leader_epoch` the epoch of the present leader; each may be NO_LEADER_EPOCH."""
     if leader_epoch in (position_epoch, agreed_epoch) or NO_LEADER_EPOCH in (position_epoch, leader_epoch):
         return Standing.READ
     return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
@@ -55,8 +55,8 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
     """Whether the log of a leader that answers `end` was truncated below `offset`.
 
     Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
-    older epoch shows a truncation too, whatever its offset: another batch has replaced the one that was read.
-    So does a log that knows no epoch that old.
+    older epoch shows a truncation, too, whatever its offset: another batch has replaced the one that was read. So does
+    a log that knows no epoch that old.
     """
     if epoch_is_read:
         return end.end_offset < offset or end.epoch < position_epoch
@@ -64,13 +64,14 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
 
 
 def divergent_offset(offset: int, end: EpochEnd) -> int | None:
-    """The first offset at which a truncated log differs from what was read; None: unknown."""
+    """The first offset at which a truncated log differs from the records read; None: unknown."""
     return end.end_offset if NO_END < end.end_offset < offset and end.epoch > NO_LEADER_EPOCH else None
 
 
 def truncation_error(partition: TopicPartition, offset: int, divergent: int | None) -> LogTruncationError:
     """The error if auto.offset.reset is none."""
-    where = "where it leaves what was read is not known" if divergent is None else f"from offset {divergent} on"
+    unknown = "the offset at which it differs from the records read is unknown"
+    where = unknown if divergent is None else f"from offset {divergent} on"
     return LogTruncationError(
         f"{partition}: the log was truncated below offset {offset}, {where}, and auto.offset.reset is none:"
         " seek to where to go on",

@@ -56,7 +56,7 @@ Asked = dict[TopicPartition, Question]
 CONSUMER: Final = -1
 """The replica id of a consumer: it learns of nothing above the high watermark."""
 FIRST_VERSION: Final = 3
-"""Older versions need a cluster permission (KIP-320): without it the check is left out, as in Kafka's client."""
+"""Older versions need a cluster permission (KIP-320): without it the check is skipped, as in Kafka's client."""
 
 logger = logging.getLogger(__name__)
 
@@ -115,8 +115,8 @@ class Validator:
     def diverged(self, position: PartitionPosition, end: EpochEnd) -> None:
         """Handle a log that was truncated before the position, and diverges at `end`.
 
-        With auto.offset.reset the position goes back to there, as in Kafka's client: no record of the log is skipped
-        or read twice. If that is unknown, it is reset by auto.offset.reset.
+        With auto.offset.reset the position returns to that offset, as in Kafka's client: no record of the log is
+        skipped or read twice. If that is unknown, it is reset by auto.offset.reset.
         """
         offset = position.fetch_offset
         if position.fetched or offset is None:
@@ -141,7 +141,7 @@ class Validator:
     def _is_behind(self, position: PartitionPosition, epoch: int) -> None:
         """The known leader is older than the batch before the position: it may serve truncated records.
 
-        It is not asked until metadata have named it MAX_BEHIND times: then the topic was re-created.
+        The leader is not asked until metadata have named it MAX_BEHIND times: then the topic was re-created.
         """
         position.behind += 1
         if position.behind > MAX_BEHIND:
@@ -178,8 +178,8 @@ class Validator:
         cluster = self._metadata.cluster
         for position in positions:
             known = cluster.partition(*position.topic_partition)
-            assert known is not None, "only a leader that is known is asked"
-            assert position.fetch_offset is not None, "only positions that are known are validated"
+            assert known is not None, "only a known leader is asked"
+            assert position.fetch_offset is not None, "only known positions are validated"
             asked[position.topic_partition] = Question(
                 position, position.seeks, position.fetch_offset, position.fetch_epoch, known.leader_epoch
             )

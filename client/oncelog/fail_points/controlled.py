@@ -46,7 +46,7 @@ class ControlledFaults:
         self._last_number = 0
         self._cleared = 0
         self._waiting: dict[Callable[[], object], Fault | None] = {}
-        """Callback -> the fault whose removal calls it: of delays that hold only a response or a coroutine. None:
+        """Callback -> the fault whose removal calls it: of delays that block only a response or a coroutine. None:
         called when all faults are removed."""
 
     def add(
@@ -68,7 +68,7 @@ class ControlledFaults:
             return fault
 
     def all(self) -> list[Fault]:
-        """All faults not removed, spent ones included, so that their strikes can be read."""
+        """All faults that were not removed, including spent ones, so that their hit counts can be read."""
         with self._changed:
             return list(self._faults.values())
 
@@ -124,7 +124,7 @@ class ControlledFaults:
             )
 
     async def pause(self, seconds: float, fault: Fault | None = None) -> None:
-        """`sleep` for a coroutine: the event loop goes on."""
+        """`sleep` for a coroutine: the event loop continues."""
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
         forget = self.when_taken_back(fault, lambda: loop.call_soon_threadsafe(is_over.set))
@@ -147,8 +147,8 @@ class ControlledFaults:
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
     ) -> Iterator[Fault]:
-        """The faults that strike at this hit, one after the other; each counts as a strike. `about` returns the subject
-        of the hit, and is called only if a filter must be compared."""
+        """The faults that apply to this hit, one after the other; each is counted. `about` returns the subject of the
+        hit, and is called only if a filter must be compared."""
         if not self._faults:
             return
         with self._changed:

@@ -53,7 +53,7 @@ class Step:
 
 
 class Hit:
-    """One call of a step, and what to do with the step."""
+    """One call of a step, and what happens to the step."""
 
     __slots__ = ("args", "kind", "kwargs", "number", "point", "step")
 
@@ -70,7 +70,7 @@ class Hit:
         return 2 if self.kind is Kind.DUPLICATE else 1
 
     def about(self) -> Mapping[str, list[str]]:
-        """Filter name -> values that the step is about: its arguments of that name, and attributes of its arguments."""
+        """Filter name -> subjects of the step: its arguments with that name, and attributes of its arguments."""
         arguments = inspect.signature(self.step.function).bind(*self.args, **self.kwargs).arguments
         found = {}
         for name in FILTERS:
@@ -124,8 +124,8 @@ class Faults:
         return Hit(step, point, self._hits[point], args, kwargs)
 
     def delays(self, hit: Hit, *, is_after: bool) -> Iterator[tuple[float, Fault | None]]:
-        """Do what the rules say before or after the step. Yields the seconds to sleep, each in the caller's own way,
-        and the fault with which the sleep ends."""
+        """Apply the rules for the time before or after the step. Yields the seconds to sleep, each in the caller's own
+        way, and the fault with which the sleep ends."""
         for action, fault in self._actions(hit, is_after):
             if action.kind is Kind.CRASH:
                 crash()
@@ -135,7 +135,7 @@ class Faults:
                 hit.kind = action.kind
 
     def _actions(self, hit: Hit, is_after: bool) -> Iterator[tuple[Action, Fault | None]]:
-        """Each action with the controlled fault that it belongs to; None for that of a rule."""
+        """Each action with the controlled fault that caused it; None for an action of a rule."""
         for rule in self._rules:
             if rule.point != hit.point or rule.is_after != is_after or rule.hit not in (None, hit.number):
                 continue

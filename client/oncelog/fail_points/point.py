@@ -1,4 +1,4 @@
-"""The names of the fail points, in the order in which a transaction meets them, and the mark that puts one on a step.
+"""The names of the fail points, in the order in which a transaction reaches them, and the decorator that marks a step.
 
     drain                a batch leaves the accumulator (in the client)
     send                 a Produce request goes to its leader (in the client)
@@ -15,8 +15,8 @@
     marker-acknowledged  the coordinator takes in the answer about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
-The variable is read once, when this module is imported. Unless it is set, or the process is `arm`ed for faults that
-come while it runs, a mark returns the very function that it is given: production code runs without a trace of them.
+The variable is read once, when this module is imported. Unless it is set, or the process is `arm`ed for faults at run
+time, the decorator returns the function unchanged: production code runs without fail points.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _faults_of(specification: str | None) -> Faults | None:
 
 ACTIVE_FAULTS: Faults | None = _faults_of(os.environ.get(VARIABLE))
 _passed: list[FailPoint] = []
-"""Points whose functions were left undecorated."""
+"""Points whose functions were not decorated."""
 
 
 def arm() -> Faults:

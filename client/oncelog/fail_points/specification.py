@@ -1,4 +1,4 @@
-"""What ONCELOG_FAIL_POINTS may say. Pure.
+"""Parses ONCELOG_FAIL_POINTS. Pure.
 
 rule; rule; ...           with rule:  point[@hit] = [before|after] action
 
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
-"""These change how the step is done; it makes no sense to say them after it."""
+"""These change how the step is done; after the step they make no sense."""
 
 
 class Action(NamedTuple):
@@ -72,7 +72,7 @@ def _rule(text: str, points: Collection[str]) -> Rule:
         raise InvalidFailPoints(f"{text!r} is not point[@hit] = [before|after] action")
     point = match["point"]
     if point not in points:
-        raise InvalidFailPoints(f"{text!r}: there is no point {point!r}, but there are {', '.join(points)}")
+        raise InvalidFailPoints(f"{text!r}: unknown fail point {point!r}; known: {', '.join(points)}")
     hit = None if match["hit"] is None else int(match["hit"])
     if hit == 0:
         raise InvalidFailPoints(f"{text!r}: the first hit is 1")
@@ -91,7 +91,7 @@ def parse_action(text: str) -> Action:
     word, *arguments = text.split(maxsplit=1)
     kinds = [kind for kind in Kind if kind is not Kind.REFUSE]
     if word not in kinds:
-        raise InvalidFailPoints(f"no action {word!r}, but there are {', '.join(kinds)}")
+        raise InvalidFailPoints(f"unknown action {word!r}; known: {', '.join(kinds)}")
     kind = Kind(word)
     argument = arguments[0] if arguments else ""
     if kind is Kind.DELAY:

@@ -11,13 +11,13 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 async def find_coordinator(
     pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
 ) -> Broker:
-    """Ask any broker; `elsewhere`: another one than the last, whose answer was wrong. The pool can then reach the
-    coordinator. Raises KafkaError, retriable while there is no coordinator."""
+    """Ask any broker; `elsewhere`: another one than last time, whose answer was wrong. The pool can then reach the
+    coordinator. Raises KafkaError, retriable while no coordinator is available."""
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
     response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)
     code, message = response.error_code, response.error_message
-    for answer in response.coordinators[:1]:  # v4+; before that the response itself is the answer
+    for answer in response.coordinators[:1]:  # v4+; before that the response itself is the result
         found = Broker(answer.node_id, answer.host, answer.port)
         code, message = answer.error_code, answer.error_message
     if code:

@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 V = TypeVar("V")
 R = TypeVar("R")
 
-UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the answer lacks the partition")
+UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the response does not contain the partition")
 
 Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R | KafkaError]]]
-"""(node id, argument of each partition) -> the result or error of each. May raise for all of them."""
+"""(node id, argument of each partition) -> the result or error of each. May raise for all partitions."""
 
 
 async def ask_leaders(
@@ -35,7 +35,7 @@ async def ask_leaders(
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
     """The results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed, InvalidTopic.
 
-    Each leader's response is processed when it comes, and its partitions are retried then if needed: a hanging leader
+    Each leader's response is processed when it arrives, and its partitions are retried then if needed: a hanging leader
     delays only its own partitions (E54).
     """
     asking: _Asking[V, R] = _Asking(wanted, ask, metadata, config)
@@ -54,7 +54,7 @@ async def ask_leaders(
 
 
 class _Asking(Generic[V, R]):
-    """`open` are the partitions without a result or final error, `_again` those of them without an outstanding
+    """`open` are the partitions without a result or final error, `_again` the open ones without an outstanding
     request."""
 
     def __init__(
@@ -95,7 +95,7 @@ class _Asking(Generic[V, R]):
         await asyncio.sleep(backoff_s(rounds, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
 
     def _by_node(self) -> dict[int, dict[TopicPartition, V]]:
-        """Node -> the partitions without an outstanding request; those without a leader fail."""
+        """Node -> the partitions without an outstanding request; partitions without a leader fail."""
         by_node: dict[int, dict[TopicPartition, V]] = {}
         cluster = self._metadata.cluster
         again, self._again = self._again, set()

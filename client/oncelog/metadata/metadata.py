@@ -28,10 +28,10 @@ IN_A_ROW: Final = 2
 class Metadata:
     """Follows the topics in use.
 
-    Refreshes are shared: one request is outstanding at a time, and repeated ones back off (KIP-580). In use are the
-    topics that one of `in_use` returns, those that a caller waits for and, with `max_idle_ms`, those used within that
-    time (metadata.max.idle.ms). `listeners` are called after every successful refresh, and after a hint at a new
-    leader.
+    Refreshes are shared: one request is outstanding at a time, and repeated ones back off (KIP-580). The topics in use
+    are the ones that any `in_use` function returns, those that a caller waits for and, with `max_idle_ms`, those used
+    within that time (metadata.max.idle.ms). `listeners` are called after every successful refresh, and after a hint at
+    a new leader.
     """
 
     def __init__(
@@ -221,13 +221,13 @@ class Metadata:
                 logger.info("%s: %s", name, error)
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
-            cluster = cluster.without(cluster.topics.keys() - asked)  # it would grow old unseen
+            cluster = cluster.without(cluster.topics.keys() - asked)  # otherwise it would become outdated unnoticed
         _log_what_has_no_leader(cluster, asked)
         self._pool.cluster = cluster
         return cluster
 
     def _is_in_a_row(self, now: float) -> bool:
-        """Whether a refresh now follows one that has not helped."""
+        """Whether a refresh now would follow one that has not helped."""
         return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
 
     def _topics_in_use(self) -> frozenset[str]:
@@ -242,7 +242,7 @@ class Metadata:
         self._last_s = now
         if task.cancelled():
             return
-        error = task.exception()  # mark as retrieved: the loop must not complain if nobody waits
+        error = task.exception()  # mark as retrieved: the loop must not complain if no caller waits
         if self._is_closed:
             return
         if error is None:
@@ -275,12 +275,12 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
     for topic in topics:
         leaderless = [index for index, known in topic.partitions.items() if known.leader == NO_NODE]
         if leaderless:
-            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {len(leaderless)} of its partitions")
+            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{len(leaderless)} of its partitions have no leader")
             logger.info("%s-%d: %s", topic.name, leaderless[0], error)
 
 
 def _why_unknown(code: int) -> KafkaError:
     """The error for a topic that no broker describes, as Kafka's text for the code is about a partition."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return error_for(code, "there is no such topic, and brokers have not created it (auto.create.topics.enable)")
+        return error_for(code, "the topic does not exist, and brokers have not created it (auto.create.topics.enable)")
     return error_for(code)

@@ -27,7 +27,8 @@ from oncelog_protocol.records.compression import Compression
 SPLIT_FACTOR: Final = 2
 """A batch too large for its topic is split into this many."""
 MAY_STILL_ARRIVE: Final = (
-    "a batch before it is missing in the log, and a try of this one was never answered: it may still arrive, so it is"
+    "an earlier batch is missing in the log, and an attempt to send this one was never answered: it may still "
+    "arrive, so it is"
     " not sent again"
 )
 
@@ -35,8 +36,8 @@ MAY_STILL_ARRIVE: Final = (
 class PartitionQueue:
     """The batches of one partition that are not in flight.
 
-    Invariants: `batches` are in order; `tail` is the last of them while it accepts records, else None; while a retried
-    batch is in flight (`is_retrying`), no other batch of the partition is.
+    Invariants: `batches` are in order; `tail` is the last of them while it accepts records, otherwise None; while a
+    retried batch is in flight (`is_retrying`), no other batch of the partition is.
     """
 
     __slots__ = (
@@ -128,7 +129,7 @@ class Accumulator:
         headers: HeaderSequence,
         waiter: Waiter,
     ) -> bool:
-        """Start a new tail with this record; False if there is no memory for it.
+        """Start a new tail with this record; False if no memory is available for it.
 
         Raises MessageTooLarge, and the builder's error for a record that cannot be encoded, without any change.
         """
@@ -164,7 +165,8 @@ class Accumulator:
         return True
 
     def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
-        """The queues whose first batch may be sent: full, lingered long enough, or urgent for memory or a flush."""
+        """The queues whose first batch may be sent: it is full, has lingered long enough, or is urgent for memory or a
+        flush."""
         ready = Ready()
         is_urgent = self.is_flushing or is_memory_short
         for queue in self._waiting:
@@ -191,7 +193,7 @@ class Accumulator:
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         """One closed batch of each queue, up to max.request.size; drained queues go to the end of the order.
 
-        The queues must come from `ready`, without anything in between.
+        The queues must come from `ready`, with no other call in between.
         """
         batches: list[ProducerBatch] = []
         size = 0
@@ -255,7 +257,7 @@ class Accumulator:
         for piece in pieces:
             piece.close(self._compression)
         # Nothing can fail from here on.
-        self.incomplete[batch.number] += pieces  # first, or the number would vanish and reappear after newer ones
+        self.incomplete[batch.number] += pieces  # first, otherwise the number would vanish for a moment
         self._forget(batch)
         queue = self._landed(batch)
         queue.sequences.split(batch, pieces)
@@ -264,7 +266,7 @@ class Accumulator:
             self._insert(queue, piece)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Take out the batches not in flight whose delivery.timeout.ms has passed."""
+        """Remove the batches not in flight whose delivery.timeout.ms has passed."""
         expired = []
         for queue in list(self._waiting):
             while queue.batches and queue.batches[0].deadline <= now:

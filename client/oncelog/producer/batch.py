@@ -37,8 +37,8 @@ class Waiter(Protocol):
 class ProducerBatch:
     """A batch. Invariant: `waiters` and `timestamps` have one entry for each record, in order.
 
-    `order` is the place of a retried batch in its queue: (number,), or for a piece of a split batch
-    the order of that batch and the piece's own number. So pieces sort between the neighbours of the original.
+    `order` is the position of a retried batch in its queue: (number,); for a piece of a split batch, the order of that
+    batch followed by the piece's own number. So pieces sort between the neighbours of the original.
 
     `identity` and `base_sequence` are stamped when the batch is first drained, and stay for all retries
     unless the partition is renumbered (S21). `is_maybe_written`: an attempt with this stamp had no clear outcome.
@@ -94,7 +94,7 @@ class ProducerBatch:
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence, waiter: Waiter
     ) -> bool:
-        """Whether there was room for the record. (`Producer.send` inlines this, as it is called per record.)"""
+        """Returns whether there was room for the record. (`Producer.send` inlines this, as it is called per record.)"""
         if self.builder.append(timestamp, key, value, headers) is None:
             return False
         self.timestamps.append(timestamp)
@@ -172,7 +172,7 @@ class ProducerBatch:
                 waiter.set_result(metadata)
 
     def _acknowledge_runs(self, base_offset: int, log_append_time_ms: int) -> None:
-        """A column's waiter stands for many records, and is completed for all of them at once."""
+        """The waiter of a column represents many records, and is completed for all of them at once."""
         index = 0
         for waiter, run in groupby(self.waiters):
             count = len(tuple(run))
@@ -189,15 +189,15 @@ class ProducerBatch:
     def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
         """Fail the futures: the batch will not be sent (again).
 
-        `at_fault` are the invalid records, by index (KIP-467): they get their own
-        errors, and the others RejectedWithBatch, as with Kafka's client.
+        `at_fault` are the invalid records, by index (KIP-467): they get their own errors, and the others
+        RejectedWithBatch, as with Kafka's client.
         """
         own = {index: told for index, told in (at_fault or {}).items() if 0 <= index < len(self.waiters)}
         rest = RejectedWithBatch(error) if own else error
         for index, waiter in enumerate(self.waiters):
             if not waiter.done():
                 waiter.set_exception(own.get(index, rest))
-                waiter.exception()  # retrieved: a future that nobody reads must not be logged
+                waiter.exception()  # mark as retrieved: an error of a future that no caller awaits must not be logged
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
         """The same records in batches of at most `size_limit` bytes before compression, at least one record each."""

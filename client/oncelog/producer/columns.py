@@ -70,7 +70,7 @@ async def hand_over(
 ) -> None:
     """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
 
-    Raises ValueError for a timestamp, and what `begin_batch` raises; earlier records have been added then.
+    Raises ValueError for a timestamp, and the errors of `begin_batch`; earlier records have been added then.
     """
     for piece in columns.pieces():
         keys, values, is_alike = piece.keys, piece.values, piece.timestamps_ms is None and piece.headers is None

@@ -43,7 +43,7 @@ async def hand_over_packed(
 ) -> None:
     """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
 
-    Raises what `begin_batch` raises; earlier records have been added then.
+    Raises the errors of `begin_batch`; earlier records have been added then.
     """
     done = 0
     while done < len(rows):

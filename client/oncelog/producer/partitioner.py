@@ -23,7 +23,7 @@ MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
 MAX_COMPARED: Final = 64
-"""In a topic with more partitions, this many are drawn at random and compared, so that the cost of a draw is
+"""In a topic with more partitions, this many are drawn at random and compared, so that the cost of a choice is
 constant."""
 HASHES_KEPT: Final = 4096
 """Keys repeat; a cached hash costs a tenth of computing it."""
@@ -48,7 +48,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(HASHES_KEPT)
 def positive_hash(key: bytes) -> int:
-    """The hash that is taken modulo the number of partitions."""
+    """The non-negative hash that is taken modulo the number of partitions."""
     return murmur2(key) & SIGN_MASK
 
 
@@ -84,14 +84,14 @@ class StickyPartition:
     """The partition for records without a key: `current` until `batch_size` bytes were sent there, then another one,
     drawn by the load of each (KIP-794).
 
-    Bytes are counted per batch, when the next one starts, so that a record costs nothing. Batches sent before they are
-    full (linger) do not cause a switch: otherwise a slow broker, whose batches fill up, would attract more and more
-    records.
+    Bytes are counted per batch, when the next one starts, so that a record costs no extra work. Batches sent before
+    they are full (linger) do not cause a switch: otherwise a slow broker, whose batches fill up, would attract more and
+    more records.
 
     `load` returns the unacknowledged batches of a partition; None if its leader hangs or cannot be reached. More
-    batches make a draw less likely. A partition without an answering leader is drawn only if there is no other, and
-    left before `batch_size` is reached: so a hanging broker does not fill buffer.memory with records that could go
-    elsewhere (E54).
+    batches make a draw less likely. A partition whose leader does not answer is drawn only if there is no other, and
+    left before `batch_size` is reached: so a hanging broker does not fill buffer.memory with records that could go to
+    other brokers (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")
@@ -129,7 +129,7 @@ class StickyPartition:
             self._switch()
 
     def check_leader(self) -> None:
-        """Before a batch starts: leave a partition whose leader does not answer."""
+        """Before a batch starts: switch away from a partition whose leader does not answer."""
         if self._load(self.current) is None:
             self._switch()
 

@@ -96,7 +96,7 @@ class Producer(Lifecycle, Generic[K, V]):
             future = await producer.send("topic", b"value")
             await producer.flush()
 
-    By default it is idempotent: retries never write a record twice. That holds for the life of one producer: a
+    By default it is idempotent: retries never write a record twice. That applies to the lifetime of one producer: a
     record that the application sends again, or another process sends, is a new record (S29). With a `transactional_id`
     records, and the offsets of the input, are written together or not at all:
 
@@ -222,7 +222,7 @@ class Producer(Lifecycle, Generic[K, V]):
         Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset or no group id.
         """
         if not group.group_id:
-            raise ValueError("group: has no group id, so there is nobody to commit offsets for")
+            raise ValueError("group: has no group id, so no offsets can be committed for it")
         told = {TopicPartition(*partition): offset_and_metadata(offset) for partition, offset in offsets.items()}
         await self._need_transactions().send_offsets(told, group)
 
@@ -360,7 +360,7 @@ class Producer(Lifecycle, Generic[K, V]):
     ) -> asyncio.Future[RecordMetadata]:
         """Send a record for each of `values` to one partition, in order; columns are as long as `values`.
 
-        One future for all: it has the metadata of the first once all are acknowledged, or the first error.
+        One future for all records: it has the metadata of the first once all are acknowledged, or the first error.
         Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
         length. Records before a refused one have been queued then: in a transaction, abort it.
         """
@@ -375,7 +375,7 @@ class Producer(Lifecycle, Generic[K, V]):
         """`send_columns` for records that encode themselves (an Arrow table). See
         `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
 
-        With `tracing` an object is made for each record nevertheless, to add headers.
+        With `tracing` an object is nevertheless made for each record, to add headers.
         """
         if self.spans is not None:
             values, keys, timestamps_ms, headers = all_columns(rows)
@@ -395,7 +395,7 @@ class Producer(Lifecycle, Generic[K, V]):
         try:
             await hand_over(now_ms(), route.queues[partition], waiter, self._begin_batch_of_column)
         except BaseException:
-            waiter.future.cancel()  # nobody will have it
+            waiter.future.cancel()  # no caller will await it
             raise
         return waiter.future
 
@@ -422,7 +422,7 @@ class Producer(Lifecycle, Generic[K, V]):
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted, unless it was prepared. With acks=0 the brokers get that time, request.timeout.ms at most, to read
+        is aborted, unless it was prepared. With acks=0 the brokers get that time, at most request.timeout.ms, to read
         the data.
 
         Unacknowledged records then fail with ClientClosed. The second call does nothing.
@@ -493,7 +493,7 @@ class Producer(Lifecycle, Generic[K, V]):
         timeout_s = self.config.max_block_ms / 1000
         known = await self._metadata.topic(topic, timeout_s)
         if partition is not None and partition not in known.partitions:
-            await self._metadata.refresh_again()  # it may have grown
+            await self._metadata.refresh_again()  # the topic may have more partitions now
             known = await self._metadata.topic(topic, timeout_s)
             if partition not in known.partitions:
                 raise StaleMetadata(
@@ -505,7 +505,7 @@ class Producer(Lifecycle, Generic[K, V]):
 
     def _updated_route(self, topic: Topic) -> _Route:
         """The route of a topic, updated for changed partitions or leaders."""
-        count = len(topic.partitions)  # they are those from 0 on (`cluster.error_of`)
+        count = len(topic.partitions)  # the partitions are those from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
         choices: Sequence[int] = available or sorted(topic.partitions)
@@ -550,8 +550,8 @@ class Producer(Lifecycle, Generic[K, V]):
     ) -> None:
         """Start a batch with a record that does not fit the tail, waiting for memory if needed."""
         if queue.tail is not None:
-            # The tail is full. A caller that never waits would keep the loop from sending it. A wait before the record
-            # is queued can be cancelled without effect.
+            # The tail is full. Otherwise a caller that never waits would keep the loop from sending the batch. A wait
+            # before the record is queued can be cancelled without effect.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():
@@ -566,7 +566,7 @@ class Producer(Lifecycle, Generic[K, V]):
         deadline: float | None = None
         is_first_try = True
         while True:
-            # Waiting records come before new ones: the records of one task stay in order, and none starves.
+            # Waiting records come before new ones: the records of one task stay in order, and no task starves.
             if not (is_first_try and self._room_waiters):
                 tail = queue.tail
                 if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
@@ -620,7 +620,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return nullcontext() if self._transactions is None else self._transactions.record_waits()
 
     def _check_usable(self) -> None:
-        """Raises ClientClosed, and the fatal error if there was one."""
+        """Raises ClientClosed, and the fatal error if one occurred."""
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:
@@ -643,7 +643,7 @@ class Producer(Lifecycle, Generic[K, V]):
         self._sender.wake()
 
     def _end_for_good(self, error: FatalError) -> None:
-        """Fail everything: nothing can be sent any more."""
+        """Fail all records: nothing can be sent any more."""
         self._fatal = error
         self._routes.clear()  # so that the next `send` raises it
         for batch in self._accumulator.drop_all():
@@ -660,7 +660,7 @@ class Producer(Lifecycle, Generic[K, V]):
         self._progressed()
 
     def _progressed(self) -> None:
-        """Batches have ended: there may be room, and flushes may be complete."""
+        """Batches have ended: memory may be free, and flushes may be complete."""
         accumulator = self._accumulator
         batches = accumulator.free_memory // max(1, min(self.config.batch_size, self.config.buffer_memory))
         while self._room_waiters and (batches > 0 or self._is_closed):

@@ -19,7 +19,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 NO_TIMEOUT_MS: Final = MAX_INT32
-"""Without transactions there is no timeout."""
+"""Without transactions the timeout is not used."""
 
 
 class ProducerIds:

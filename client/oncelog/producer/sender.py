@@ -1,8 +1,8 @@
 """Sends batches to their leaders, and passes responses to the batches.
 
-There is no task: the sender is a function that the event loop calls when there may be something to send (`wake`), at
-the time of the next linger, back-off or expiry, and for every response. So a batch costs no task switch, and nothing
-can be cancelled halfway.
+The sender is not a task but a function that the event loop calls when a batch may be ready (`wake`), at the time of the
+next linger, back-off or expiry, and for every response. So a batch costs no task switch, and nothing can be cancelled
+halfway.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
 RECORD_ERRORS_SHOWN: Final = 3
-"""Record errors of one batch that are logged."""
+"""The most record errors of one batch that are logged."""
 
 
 def _not_sent() -> NoReturn:
@@ -231,7 +231,7 @@ class Sender:
     def _start(
         self, connection: BrokerConnection, request: ProduceRequest
     ) -> asyncio.Future[ProduceResponse] | asyncio.Future[None]:
-        """The future has no response with acks=0. Raises what BrokerConnection.start raises."""
+        """The future has no response with acks=0. Raises the errors of BrokerConnection.start."""
         if request.acks == NO_ACKS:
             return connection.start_without_response(request)
         version = None
@@ -260,7 +260,7 @@ class Sender:
         self._run()
 
     def _read(self, node_id: int, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
-        if response is None:  # acks=0: the data were passed to the socket, and there is no more to know
+        if response is None:  # acks=0: the data were passed to the socket, and no response will come
             for batch in batches:
                 self._acknowledge(batch, NO_OFFSET)
             return
@@ -288,7 +288,9 @@ class Sender:
     def _read_one(self, node_id: int, batch: ProducerBatch, answer: PartitionResponse | None) -> None:
         if answer is None:
             batch.is_maybe_written = True
-            self._failed(batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer lacks this batch"))
+            self._failed(
+                batch, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's response does not contain this batch")
+            )
         elif answer.error_code == ErrorCode.NONE:
             self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms)
         else:
@@ -328,10 +330,10 @@ class Sender:
         is_retriable: bool | None = None,
         node_id: int = NO_NODE,
     ) -> None:
-        """Retry `batch` if the error is retriable and there is time and an attempt left; else fail it.
+        """Retry `batch` if the error is retriable and time and an attempt are left; otherwise fail it.
 
         `at_fault` has the errors of single records. `is_retriable` overrides the property of the error. `node_id`
-        failed the batch: there is no back-off if another node leads by now.
+        failed the batch: no back-off is needed if another node leads by now.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
@@ -345,7 +347,7 @@ class Sender:
             not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        has_try = batch.attempts <= config.retries or is_concurrent  # that only waits for the previous transaction
+        has_try = batch.attempts <= config.retries or is_concurrent  # waits for the previous transaction
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
                 level = logging.DEBUG if is_concurrent else logging.INFO
@@ -367,7 +369,7 @@ class Sender:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether batches are still to be sent: not those of a failed transaction."""
+        """Whether batches should still be sent: not those of a failed transaction."""
         return self._manager is None or self._manager.is_sending
 
     def _expire(self, now: float) -> None:
@@ -382,7 +384,7 @@ class Sender:
             self._on_progress()
 
     def _abandon(self) -> bool:
-        """Fail the batches that the accumulator has taken out. Returns whether there were any."""
+        """Fail the batches that the accumulator has taken out. Returns whether any were sent."""
         abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
         for batch, error in abandoned:
             self._give_up(batch, error)
@@ -418,8 +420,8 @@ def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
 def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaError]]:
     """The error of a batch, and those of its invalid records (KIP-467).
 
-    As in Kafka's client: of a single record, the batch's code is the record's; of several, the code of the
-    batch may not fit all of them, so each is INVALID_RECORD, with its own message.
+    As in Kafka's client: for a single record, the batch's code is also the record's; for several, the code of the batch
+    may not fit all of them, so each gets INVALID_RECORD, with its own message.
     """
     code = ErrorCode.of(answer.error_code)
     told = answer.record_errors or ()

@@ -51,7 +51,7 @@ class PartitionSequences:
         self.restart(NO_IDENTITY)
 
     def restart(self, identity: ProducerIdAndEpoch) -> None:
-        """Start at 0 under `identity`, whose epoch fences all earlier attempts: none of them can arrive late."""
+        """Start at 0 under `identity`, whose epoch fences all earlier attempts: none of them can be appended late."""
         self.identity = identity
         self.next_sequence = 0
         self.acknowledged_end = 0
@@ -74,7 +74,7 @@ class PartitionSequences:
         certain (S24, S25), and the broker remembers as many batches as are unacknowledged (S14).
 
         A batch whose response is late, while later ones are acknowledged (the leader has moved, and its connection
-        hangs), holds new ones back: when it is sent again, the broker must still remember it (E15).
+        hangs), blocks new ones: when it is sent again, the broker must still remember it (E15).
 
         Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
         accepts any first sequence: if the first batch were refused, the second would be appended before it. So
@@ -138,8 +138,8 @@ class PartitionSequences:
             index += 1
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER. That matters only for the oldest unacknowledged batch:
-        later ones follow from it (S28)."""
+        """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER. That matters only for the oldest unacknowledged batch: the
+        later ones depend on it (S28)."""
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
 
@@ -148,7 +148,8 @@ class PartitionSequences:
         self._is_over = True
 
     def settle(self) -> None:
-        """No batch of this partition is in flight: decide whether the given-up ones are in the log, and renumber.
+        """No batch of this partition is in flight: decide whether the batches that were given up are in the log, and
+        renumber.
 
         Sets `needs_restart` if only a new epoch helps.
         """
@@ -174,7 +175,7 @@ class PartitionSequences:
             self.needs_restart = True
 
     def _close_gap(self) -> None:
-        """S26 (adjustSequencesDueToFailedBatch): later batches take the numbers of the refused ones."""
+        """S26 (adjustSequencesDueToFailedBatch): later batches get the numbers of the refused ones."""
         self.has_gap = False
         self._refused = None
         self.next_sequence = self.acknowledged_end

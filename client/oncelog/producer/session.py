@@ -58,7 +58,7 @@ class Verdict(Enum):
     RETRY = auto()
     FAIL = auto()
     BY_ERROR = auto()  # as without idempotence: retry if the error is retriable
-    DUPLICATE = auto()  # it is in the log already
+    DUPLICATE = auto()  # the batch is already in the log
 
 
 class ProducerSession:
@@ -106,7 +106,7 @@ class ProducerSession:
     def judge(
         self, sequences: PartitionSequences, batch: ProducerBatch, code: ErrorCode, log_start_offset: int
     ) -> Verdict:
-        """The verdict on an error in a Produce response (S28). The batch is not in flight any more."""
+        """The verdict on an error in a Produce response (S28). The batch is no longer in flight."""
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.DUPLICATE
         if code not in NOT_APPENDED:
@@ -117,7 +117,7 @@ class ProducerSession:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._judge_unknown_producer(sequences, batch, log_start_offset)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
-            # Nobody else has our producer id, and no partition returns to an older epoch: the id is useless.
+            # No other producer has our producer id, and no partition returns to an older epoch: the id is useless.
             logger.warning("%s is fenced: asking for a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:
@@ -153,7 +153,7 @@ class ProducerSession:
         before = self.identity
         self.identity = NO_IDENTITY if before.is_last else before.bumped()
         logger.warning(
-            "a batch is missing in the log, or its outcome is not known: the session of %s ends; what has failed may"
+            "a batch is missing in the log, or its outcome is unknown: the session of %s ends; what has failed may"
             " or may not be in the log",
             before,
         )

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 async def until_known(end: Callable[[], Awaitable[None]]) -> None:
-    """Wait for a commit or abort, however long it takes. Raises what `end` raises, except EndNotKnown."""
+    """Wait for a commit or abort, however long it takes. Raises the errors of `end`, except EndNotKnown."""
     while True:
         try:
             return await end()
@@ -29,8 +29,8 @@ async def until_known(end: Callable[[], Awaitable[None]]) -> None:
 
 class Transaction:
     """One transaction as a block. An error of the body aborts it and propagates; the caller may begin the next one.
-    After a FatalError this producer cannot go on (S41). EndNotKnown is about the commit, also one that an earlier block
-    left running: an aborting block waits as long as it takes, or max.block.ms if it was cancelled."""
+    After a FatalError this producer cannot go on (S41). EndNotKnown refers to the commit, also to one that an earlier
+    block left running: an aborting block waits as long as it takes, or max.block.ms if it was cancelled."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -58,7 +58,7 @@ class Transaction:
         elif self._transactions.is_open:
             try:
                 if isinstance(error, asyncio.CancelledError):
-                    with suppress(EndNotKnown):  # it goes on by itself
+                    with suppress(EndNotKnown):  # the abort continues by itself
                         await self._transactions.abort()
                 else:
                     await until_known(self._transactions.abort)

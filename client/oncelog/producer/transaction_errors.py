@@ -1,14 +1,14 @@
 """The meaning of every error code for a transactional producer, in one table. Pure.
 
 The question for each code: may the transactional id have had another owner since (S90)? If so, the error is fatal. This
-producer's knowledge is out of date then: the coordinator may have forgotten the other owner too, so that nobody would
-fence us, and we would take the id back from it.
+producer's state is outdated then: the coordinator may have forgotten the other owner, too, so that no broker would
+fence us, and we would take the id back from that owner.
 
 After all other errors the transaction is aborted, and the abort asks the coordinator with our identity whether the id
 is ours: by EndTxn or, if the coordinator accepts no EndTxn of ours (`End.NEXT_EPOCH`), by InitProducerId with producer
-id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to everybody but the owner. Apache Kafka
-answers InitProducerId for a forgotten id with a new producer id instead, which `is_forgotten` detects. A transaction
-that no broker knows of is aborted locally; the next request asks.
+id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to every producer but the owner. Apache
+Kafka answers InitProducerId for a forgotten id with a new producer id instead, which `is_forgotten` detects. A
+transaction that no broker knows is aborted locally; the next request asks the coordinator.
 
 The rules are Kafka's (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and for INVALID_PRODUCER_ID_MAPPING its release 4.0).
 """
@@ -40,7 +40,7 @@ class End(Enum):
 
     END_TXN = auto()
     NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
-    NONE = auto()  # this producer cannot end it any more
+    NONE = auto()  # this producer can no longer end the transaction
 
 
 class Rule(NamedTuple):
@@ -63,10 +63,14 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
         _M.CONCURRENT, _M.ABORTABLE, End.END_TXN, True, "our own last transaction is being completed"
     ),
     ErrorCode.NOT_COORDINATOR: Rule(
-        _M.MOVED, _M.ABORTABLE, End.END_TXN, True, "who was asked does not know the owner; the next coordinator does"
+        _M.MOVED,
+        _M.ABORTABLE,
+        End.END_TXN,
+        True,
+        "the broker that was asked does not know the owner; the next coordinator does",
     ),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: Rule(
-        _M.MOVED, _M.ABORTABLE, End.END_TXN, True, "nobody was asked who knows the owner"
+        _M.MOVED, _M.ABORTABLE, End.END_TXN, True, "no broker that knows the owner was asked"
     ),
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
@@ -81,13 +85,17 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
         _M.FATAL,
         End.NONE,
         False,
-        "the coordinator has forgotten the id, or gave it to another producer id: who had it meanwhile, nobody knows",
+        "the coordinator has forgotten the id, or gave it to another producer id: its owner meanwhile is unknown",
     ),
     ErrorCode.UNKNOWN_PRODUCER_ID: Rule(
         _M.ABORTABLE, _M.ABORTABLE, End.NEXT_EPOCH, True, "a leader has forgotten us; InitProducerId tells the owner"
     ),
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Rule(
-        _M.FATAL, _M.ABORTABLE, End.END_TXN, True, "of our own epoch, so nobody has taken it over; EndTxn tells"
+        _M.FATAL,
+        _M.ABORTABLE,
+        End.END_TXN,
+        True,
+        "of our own epoch, so no other producer has taken it over; the answer to EndTxn shows it",
     ),
     ErrorCode.INVALID_TXN_STATE: Rule(
         _M.FATAL, _M.ABORTABLE, End.END_TXN, False, "of our own epoch, but coordinator and producer do not agree"
@@ -129,7 +137,7 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ),
 }
 
-RETRIABLE: Final = Rule(Meaning.AGAIN, Meaning.ABORTABLE, End.END_TXN, True, "it may pass by itself, and says nothing")
+RETRIABLE: Final = Rule(Meaning.AGAIN, Meaning.ABORTABLE, End.END_TXN, True, "it may be temporary, and proves nothing")
 """The rule for a retriable code that is not in RULES."""
 OTHER: Final = Rule(
     Meaning.FATAL,
@@ -157,6 +165,6 @@ MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
 def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
     """Whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
 
-    It keeps the producer id while there are epochs left.
+    It keeps the producer id while epochs are left.
     """
     return given.producer_id != had.producer_id and had.epoch < MAX_EPOCH - MAX_EPOCHS_BY_ONE_REQUEST

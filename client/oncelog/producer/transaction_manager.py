@@ -54,7 +54,7 @@ class TransactionManager:
         self._to(TransactionState.INITIALIZING)
 
     def begin(self, *, is_v2: bool) -> None:
-        """Local only (S45). Raises InvalidTransactionState, and the fatal error if there was one."""
+        """Local only (S45). Raises InvalidTransactionState, and the fatal error if one occurred."""
         self.check_usable()
         if self.state is TransactionState.PREPARED_TRANSACTION:
             raise InvalidTransactionState(f"complete, commit or abort the prepared transaction first: {self._told}")
@@ -65,12 +65,13 @@ class TransactionManager:
         self.number += 1
 
     def check_usable(self) -> None:
-        """Raises the fatal error if there was one."""
+        """Raises the fatal error if one occurred."""
         if self.state is TransactionState.FATAL_ERROR:
             raise self._kept_error()
 
     def check_in_transaction(self) -> None:
-        """Raises InvalidTransactionState outside a transaction; in one that can only be aborted, its error."""
+        """Raises InvalidTransactionState outside a transaction; in a transaction that can only be aborted, its
+        error."""
         if self.state is TransactionState.IN_TRANSACTION:
             return
         self.check_usable()
@@ -85,7 +86,7 @@ class TransactionManager:
             (self.added if self.is_v2 else self.pending).add(partition)
 
     def begin_prepare(self) -> None:
-        """Accept no more records; those queued are still written. May be called repeatedly.
+        """Accept no more records; queued records are still written. May be called repeatedly.
 
         Raises like `check_in_transaction`.
         """
@@ -100,14 +101,14 @@ class TransactionManager:
         self._to(TransactionState.COMMITTING)
 
     def begin_abort(self) -> None:
-        """Raises InvalidTransactionState if there is nothing to abort, and the fatal error if there was one."""
+        """Raises InvalidTransactionState if no transaction can be aborted, and the fatal error if one occurred."""
         self.check_usable()
         if self.state not in OPEN:
-            raise InvalidTransactionState(f"there is nothing to abort: {self._told}")
+            raise InvalidTransactionState(f"no transaction can be aborted: {self._told}")
         self._to(TransactionState.ABORTING)
         self.pending.clear()
 
-    # what the sender asks
+    # called by the sender
 
     @property
     def is_sending(self) -> bool:
@@ -147,7 +148,7 @@ class TransactionManager:
 
     @property
     def must_be_ended(self) -> bool:
-        """Whether the coordinator knows of this transaction, or may."""
+        """Whether the coordinator knows this transaction, or may know it."""
         return self._is_begun_at_broker
 
     @property

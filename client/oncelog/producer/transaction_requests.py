@@ -35,10 +35,10 @@ HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
     AddOffsetsToTxnRequest: 4,
 }
-"""Newer versions imply V2: a producer whose transactions are V1 stops here (T6)."""
+"""Newer versions imply V2: a producer whose transactions are V1 uses at most this version (T6)."""
 
 FIRST_WITH_IDENTITY: Final = 3
-"""The first version of InitProducerId that lets a producer go on after an error (KIP-360)."""
+"""The first version of InitProducerId with which a producer can continue after an error (KIP-360)."""
 
 
 CONCURRENT_BACKOFF_MS: Final = 1

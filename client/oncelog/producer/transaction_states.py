@@ -35,7 +35,8 @@ _S = TransactionState
 
 PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.UNINITIALIZED: frozenset(),
-    # From COMMITTING and ABORTING: after some errors the next epoch has to be asked for before all is over (KIP-360).
+    # From COMMITTING and ABORTING: after some errors the next epoch must be requested before the transaction is over
+    # (KIP-360).
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),

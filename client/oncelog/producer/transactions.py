@@ -1,7 +1,7 @@
-"""The transactions of one producer, carried out: the rim around `transaction_manager`.
+"""The I/O part of a producer's transactions, around `transaction_manager`.
 
-Ending a transaction is one task, whoever waits for it: a caller who gives up waiting (a timeout, a cancellation) can
-call again and finds it under way or done, as with Kafka's client.
+One task ends a transaction, whichever callers wait for it: a caller that stops waiting (a timeout, a cancellation) can
+call again and finds the task running or done, as with Kafka's client.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class Transactions:
     @contextmanager
     def record_waits(self) -> Iterator[None]:
         """Wraps a wait of `send` for metadata or memory. If the wait fails or is cancelled, the transaction must be
-        aborted, as it lacks a record; if the transaction ends meanwhile, the record does not go into the next one.
+        aborted, as a record is missing in it; if the transaction ends meanwhile, the record does not go into the next
+        one.
 
         Raises InvalidTransactionState, KafkaError.
         """
@@ -158,7 +159,7 @@ class Transactions:
             raise
 
     def _record_failed(self, number: int, error: KafkaError) -> None:
-        """Transaction `number` lacks a record, so it must be aborted."""
+        """A record of transaction `number` is missing, so the transaction must be aborted."""
         if self.manager.number == number and self.manager.is_sending:
             self.failed(error)
 
@@ -212,7 +213,7 @@ class Transactions:
             return None
         self._is_handed_over = True
         if self.span is not None:
-            self.span.end("prepared")  # from here on another process may end it
+            self.span.end("prepared")  # from here on another process may end the transaction
         self.prepared = PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
         return self.prepared
 
@@ -277,7 +278,7 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that can be aborted."""
+        """Whether a transaction is open that can be aborted."""
         return self.manager.state in OPEN
 
     async def close(self) -> None:
@@ -347,7 +348,7 @@ class Transactions:
         response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2, at_least=at_least)
         given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         if identity is not NO_IDENTITY and is_forgotten(identity, given):
-            raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator did not know {identity} any more")
+            raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator no longer knew {identity}")
         self._between_transactions()
         if response.ongoing_txn_producer_id == NO_PRODUCER_ID:
             self.manager.initialised(given)
@@ -359,8 +360,8 @@ class Transactions:
         )
 
     async def _check_tells_transactions_apart(self) -> None:
-        """Before transactions V2 all transactions of a producer have one epoch. So what was stored of one would commit
-        the next one, which nobody has prepared. Raises FatalError, before anybody is fenced."""
+        """Before transactions V2 all transactions of a producer have one epoch. So a stored identity of one transaction
+        would commit the next one, which was not prepared. Raises FatalError, before anybody is fenced."""
         connection = await self._calls.connection(self._coordinator)
         versions = connection.versions
         assert versions is not None
@@ -412,7 +413,7 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As in a write, it may only mean that the transaction timed out; the abort finds out (KIP-588).
+            # As in a write, the error may only mean that the transaction timed out; the abort finds out (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
@@ -423,13 +424,14 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Wait for the end. Only a caller that learns the result clears it: a cancelled one may ask again."""
+        """Wait for the end. Only a
+        caller that learns the result clears it: a cancelled one may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await asyncio.wait([ending.task])
         except TimeoutError:
             raise EndNotKnown(
-                f"the {name} goes on after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
+                f"the {name} continues after max.block.ms={self._config.max_block_ms}: call {name} again to wait for it"
             ) from None
         if self._ending is ending:
             self._ending = None
@@ -471,7 +473,7 @@ class Transactions:
             await self._offsets_done.wait()
 
     async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
-        """EndTxn, if there is something to end. Returns the next identity, None if unchanged (before V2)."""
+        """Send EndTxn, if there is a transaction to end. Returns the next identity, None if unchanged (before V2)."""
         manager = self.manager
         if not manager.may_send_end:
             manager.session.needs_new_epoch = True
@@ -483,7 +485,8 @@ class Transactions:
             response = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # It timed out and was aborted already. The following abort then succeeds, with the next epoch.
+                # The transaction timed out and was already aborted. The following abort then succeeds, with the next
+                # epoch.
                 raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
             raise
         if response.producer_id < 0:
@@ -510,7 +513,7 @@ class Transactions:
 
 
 def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Run it as a task whose error goes to the waiters, of whom there may be none."""
+    """Run it as a task whose error goes to the waiters, if there are any."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

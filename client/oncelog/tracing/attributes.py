@@ -1,6 +1,6 @@
-"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and ours where there are none.
+"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and our own for other attributes.
 
-Record keys are left out: they are bytes, and may contain personal data.
+Record keys are not recorded: they are bytes, and may contain personal data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OPERATION: Final = "messaging.operation.name"
 OPERATION_TYPE: Final = "messaging.operation.type"
 TOPIC: Final = "messaging.destination.name"
 PARTITION: Final = "messaging.destination.partition.id"
-"""Of type string."""
+"""Its value is a string."""
 OFFSET: Final = "messaging.kafka.offset"
 TOMBSTONE: Final = "messaging.kafka.message.tombstone"
 BATCH_SIZE: Final = "messaging.batch.message_count"

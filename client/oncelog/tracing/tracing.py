@@ -85,7 +85,7 @@ class Tracing:
         return propagator.extract(carried, context, _GETTER) if carried else context
 
     def links_to(self, records: Iterable[Traced]) -> list[Link]:
-        """To the spans in which `records` were sent, each once; to MAX_LINKS of them at most, in the first
+        """Links to the spans in which `records` were sent, each once; at most MAX_LINKS of them, from the first
         MAX_LOOKED_AT records."""
         found: dict[tuple[int, int], Link] = {}
         for record in islice(records, MAX_LOOKED_AT):
@@ -100,10 +100,10 @@ class Tracing:
     def processing(
         self, records: Traced | Sequence[Traced], client_id: str | None = None, group_id: str | None = None
     ) -> Iterator[Span]:
-        """Wraps the processing of a record, or of several: records sent meanwhile continue their trace.
+        """Wraps the processing of a record, or of several: records sent in it continue their trace.
 
-        The span of one record is a child of the span in which it was sent, with a link to the current one. That of
-        several is a child of the current span, with links to the spans in which they were sent. An exception is
+        The span of one record is a child of the span in which it was sent, with a link to the current one. The span of
+        several records is a child of the current span, with links to the spans in which they were sent. An exception is
         recorded, and propagates.
         """
         context = contexts.get_current()

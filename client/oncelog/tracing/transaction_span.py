@@ -26,7 +26,7 @@ class TransactionSpan:
         self.cause: BaseException | None = None
 
     def enter(self) -> None:
-        """Whatever this task does until `leave` is part of it."""
+        """All work of this task until `leave` is part of the transaction's span."""
         self._token = context.attach(trace.set_span_in_context(self._span))
 
     def leave(self, cause: BaseException | None) -> None:
@@ -60,12 +60,12 @@ class TransactionSpan:
             self.end(ABORT, f"aborted{cause}")
 
     def failed(self, error: BaseException) -> None:
-        """This producer will not learn how it ends."""
+        """This producer will not learn the outcome."""
         self.cause = error
         self.lost(str(error))
 
     def will_fail(self, error: BaseException) -> None:
-        """It can only be aborted, or not even that."""
+        """The transaction can only be aborted, or not even that."""
         if isinstance(error, FatalError):
             self.failed(error)
         else:

@@ -74,13 +74,13 @@ class LogPicture:
     last_stable: Mark | None
     high_watermark: Mark | None
     held_back_x: float | None
-    """From there on readers of committed records see nothing."""
+    """From this position on readers of committed records see nothing."""
     height: int
     base: int
 
 
 def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int, high_watermark: int) -> LogPicture:
-    """Draw the offsets from `start` to `end`; marks outside are left out."""
+    """Draw the offsets from `start` to `end`; marks outside are not drawn."""
     end = max(end, start + 1)
     scale = Scale(start, end)
     lanes, lane_of = _lanes(batches)

@@ -15,7 +15,7 @@ Directories = dict[int, dict[str, LogDirectory | KafkaError]]
 
 @dataclass(frozen=True, slots=True)
 class LaggingReplica:
-    """A replica that lacks records of its partition's leader."""
+    """A replica that is behind its partition's leader."""
 
     topic: str
     partition: int
@@ -60,13 +60,14 @@ async def look(admin: Admin) -> BrokersView:
 
 
 async def all_topics(admin: Admin) -> dict[str, Topic]:
-    """All visible topics, internal ones included. Raises KafkaError, so that a failure is not shown as no topics."""
+    """All visible topics, internal ones included. Raises KafkaError, so that a failure is not shown as an empty
+    list."""
     names = await admin.list_topics(include_internal=True)
     if not names:
         return {}
     try:
         return await admin.describe_topics(names)
-    except PartialFailure as failure:  # some are being deleted
+    except PartialFailure as failure:  # some topics are being deleted
         return dict(failure.results)
     except StaleMetadata:  # the only one is
         return {}
@@ -94,7 +95,7 @@ def _out_of_sync(topics: dict[str, Topic]) -> list[PartitionRow]:
 
 
 def _lagging(topics: dict[str, Topic], directories: Directories) -> list[LaggingReplica]:
-    """The most behind first. A leader lacks nothing, whatever it says of itself."""
+    """The most behind first. A leader is never behind, whatever it reports about itself."""
     found = [
         LaggingReplica(where.topic, where.partition, broker, replica.offset_lag)
         for broker, paths in directories.items()

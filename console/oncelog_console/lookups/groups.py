@@ -49,7 +49,7 @@ async def look(admin: Admin, group_id: str) -> GroupView:
     committed = await offsets_of(admin, group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}
     if group.state == "Dead" and not committed and not readers:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"unknown group {group_id!r}")
     partitions = sorted(committed.keys() | readers.keys())
     bounds = await _ends(admin, partitions)
     rows = [
@@ -80,8 +80,8 @@ async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPar
 async def plan(
     admin: Admin, group_id: str, topic: str | None, position: Position | None, shift_by: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The committed offsets of the group, and their new values by `position`, or by a shift: of one topic or of all
-    that it has committed. Raises KafkaError."""
+    """The committed offsets of the group, and their new values by `position`, or by a shift: for one topic or all
+    topics with committed offsets. Raises KafkaError."""
     committed = await offsets_of(admin, group_id)
     if topic is None:
         wanted = sorted(committed)

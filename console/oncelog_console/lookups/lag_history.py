@@ -30,7 +30,7 @@ class LagPoint(NamedTuple):
 
 @dataclass(slots=True)
 class GroupHistory:
-    """`committed`: as of the last sample."""
+    """`committed`: at the last sample."""
 
     group_id: str
     state: str
@@ -62,11 +62,11 @@ class LagHistory:
                     await self.sample()
                 self.problem = None
             except TimeoutError:
-                self.problem = "the groups were not told in time"
+                self.problem = "the groups did not answer in time"
             except KafkaError as error:
                 self.problem = describe(error, self._link.bootstrap)
             except Exception:
-                # A mistake of ours: to be seen, and no reason to stand still from now on.
+                # A bug of ours: it is logged, and sampling continues.
                 logger.exception("the groups could not be read")
                 self.problem = "the groups could not be read: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)

@@ -15,7 +15,7 @@ Missing = dict[str, str]
 
 
 async def had(missing: Missing, what: str, asked: Awaitable[T], otherwise: T) -> T:
-    """Raises ConnectionFailed: without a cluster there is nothing to show."""
+    """Raises ConnectionFailed: without a cluster nothing can be shown."""
     try:
         return await asked
     except ConnectionFailed:

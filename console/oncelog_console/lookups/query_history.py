@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 
 class QueryPoint(NamedTuple):
-    """One sample; None for a metric that the query does not have. `at_ms`: ms since the epoch. `batch_ms`: how long the
-    last batch took."""
+    """One sample; None for a metric that the query does not have. `at_ms`: ms since the epoch. `batch_ms`: the duration
+    of the last batch."""
 
     at_ms: int
     lag: int | None
@@ -68,7 +68,7 @@ class BadMetrics(Exception):
 
 class QueryHistories:
     """The histories of all queries. `queries`: by id. `problems`: address -> why its last sample failed. `left_out`:
-    how many queries are not kept, as there are more than MAX_SAMPLED_QUERIES."""
+    how many queries are not sampled, as there are more than MAX_SAMPLED_QUERIES."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(addresses)
@@ -127,7 +127,7 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
 
 
 def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """(query id, name) -> its single-valued metrics, without their prefix; NaN is left out. Raises ValueError for text
+    """(query id, name) -> its single-valued metrics, without their prefix; NaN is skipped. Raises ValueError for text
     that is not metrics."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for sample in _samples(text):

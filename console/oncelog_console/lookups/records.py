@@ -84,7 +84,7 @@ async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[
     bounds = await bounds_of(admin, partitions)
     for where in partitions:
         if where not in bounds:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {where.topic!r} any more")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where.topic!r} no longer exists")
     return bounds
 
 
@@ -118,7 +118,7 @@ async def page(
 
 
 def _merged(pages: list[_PartitionPage], limit: int) -> list[RecordView]:
-    """The first records by timestamp; those of one partition stay in order."""
+    """The first records by timestamp; records of one partition stay in order."""
     merged = heapq.merge(*(_stamped(each.found, number) for number, each in enumerate(pages)))
     return [record for _, _, _, record in (entry for _, entry in zip(range(limit), merged, strict=False))]
 
@@ -255,12 +255,12 @@ class _PartitionPage:
         return taken
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
-        """Whether nothing more is readable, although the log goes on."""
+        """Whether no more records are readable, although the log continues."""
         return self._wanted.committed_only and self._stable_end is not None and offset >= self._stable_end
 
 
 def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterator[RecordView]:
-    """One for each record of a batch, one for a control batch, and one for a batch that cannot be read."""
+    """One view for each record of a batch, one for a control batch, and one for an unreadable batch."""
     batch, fate = judged.batch, judged.fate
     producer = batch.producer_id, batch.producer_epoch
     if fate.is_control:

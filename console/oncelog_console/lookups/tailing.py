@@ -25,7 +25,7 @@ WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The newest records since the last part, and how many before them are left out."""
+    """The newest records since the last part, and how many before them were skipped."""
 
     records: list[RecordView]
     left_out: int

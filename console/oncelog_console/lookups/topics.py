@@ -1,4 +1,4 @@
-"""Topics: how large, how many partitions; and one of them, with its partitions and settings."""
+"""Topics: their sizes and numbers of partitions; and one topic, with its partitions and settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """`lags`: by broker, of replicas that are behind. Offsets are None while there is no leader."""
+    """`lags`: by broker, of replicas that are behind. Offsets are None while the partition has no leader."""
 
     known: Partition
     beginning: int | None

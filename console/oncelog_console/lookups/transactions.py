@@ -1,4 +1,5 @@
-"""Open transactions: those known to coordinators, and hanging ones; what each holds back, and for which groups."""
+"""Open transactions: those known to coordinators, and hanging ones; the partitions that each holds back, and the
+affected groups."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ Positions = Callable[[TopicPartition], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A partition with an open transaction. `open_here` is None if it has no record there yet, or its marker is
-    written; `explained` is None if unknown. `waiting`: groups at the last stable offset, whose read_committed members
-    get nothing."""
+    """A partition with an open transaction. `open_here` is None if the transaction has no record there yet, or its
+    marker is written; `explained` is None if unknown. `waiting`: groups at the last stable offset, whose read_committed
+    members get nothing."""
 
     partition: TopicPartition
     open_here: OpenTransaction | None
@@ -100,7 +101,7 @@ class OpenTransactionView:
 
 @dataclass(slots=True)
 class TransactionsView:
-    """The open ones, the oldest first."""
+    """The open transactions, the oldest first."""
 
     at_ms: int
     transactions: list[OpenTransactionView] = field(default_factory=list)

@@ -64,7 +64,7 @@ async def abort(request: Request, form: Form) -> Response:
     text = f"Aborted the transaction of producer {state.producer_id} in {where}"
     try:
         stable = (await admin.transactions.explain([where]))[where].last_stable_offset
-    except KafkaError:  # it is done nevertheless
+    except KafkaError:  # the transaction ends nevertheless
         return done(request, f"{text}.", "/transactions")
     return done(request, f"{text}: its last stable offset is {stable} now.", "/transactions")
 
@@ -86,7 +86,7 @@ async def fence(request: Request, form: Form) -> Response:
     admin = await admin_of(request)
     described = (await admin.transactions.describe([transactional_id]))[transactional_id]
     if (described.producer_id, described.producer_epoch) != (producer_id, epoch):
-        raise Refused("somebody else has taken this transactional id since: look again", 409)
+        raise Refused("another producer has taken this transactional id since: reload the page", 409)
     await admin.transactions.fence([transactional_id])
-    text = f"Took the transactional id {transactional_id!r} from its producer; what it had open is aborted."
+    text = f"Took the transactional id {transactional_id!r} from its producer; its open transaction is aborted."
     return done(request, text, "/transactions")

@@ -83,7 +83,7 @@ async def _form(request: Request) -> Form:
     except ValueError:
         raise Refused("this is no form of ours") from None
     if len(dict(pairs)) != len(pairs):
-        raise Refused("a field of a form is there once")
+        raise Refused("a field of a form must occur once")
     return dict(pairs)
 
 
@@ -98,7 +98,7 @@ async def admin_of(request: Request) -> Admin:
 
 
 def done(request: Request, text: str, path: str, **query: object) -> Response:
-    """Redirect to a page that shows what was done."""
+    """Redirect to a page that shows the result."""
     return RedirectResponse(url(path, **query, notice=console_of(request).notices.add(text)), 303)
 
 
@@ -108,7 +108,7 @@ def done(request: Request, text: str, path: str, **query: object) -> Response:
 def text_of(given: str | None, name: str) -> str:
     """Raises Refused if the parameter is missing."""
     if given is None:
-        raise Refused(f"the address lacks {name}")
+        raise Refused(f"the address does not contain {name}")
     return given
 
 
@@ -137,7 +137,7 @@ async def known_partition(admin: Admin, where: TopicPartition) -> Partition:
 
 
 def partition_in(topic: Topic, index: int) -> Partition:
-    """Raises Refused for one that the topic has not."""
+    """Raises Refused for a partition that the topic does not have."""
     if index not in topic.partitions:
         raise Refused(f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {index}", 404)
     return topic.partitions[index]

@@ -67,13 +67,13 @@ async def reset(request: Request, form: Form) -> Response:
     group_id = text_of(request.query_params.get("id"), "id")
     plan, before = _positions(form, "plan"), _positions(form, "before")
     if not plan:
-        raise Refused("there is nothing to move")
+        raise Refused("no offset to move")
     admin = await admin_of(request)
     now = await look_at.offsets_of(admin, group_id)
     if {where: now[where] for where in plan if where in now} != before:
         raise Refused("the group has moved since this was shown: look again", 409)
     if not await look_at.within_bounds(admin, plan):
-        raise Refused("a partition does not hold that offset any more: look again", 409)
+        raise Refused("a partition no longer has that offset: reload the page", 409)
     await admin.groups.alter_offsets(group_id, plan)
     return done(request, f"Moved {group_id!r} in {plural(len(plan), 'partition')}.", "/group", id=group_id)
 

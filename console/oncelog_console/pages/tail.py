@@ -40,7 +40,7 @@ async def tail_events(request: Request) -> Response:
     except TimeoutError:
         return PlainTextResponse("no answer in time", 504)
     if console.tails >= MAX_TAILS:
-        return PlainTextResponse(f"{MAX_TAILS} live tails are open, which is all that there may be", 503)
+        return PlainTextResponse(f"{MAX_TAILS} live tails are open, which is the limit", 503)
     return EventStream(_events(console, asked, indexes), console)
 
 

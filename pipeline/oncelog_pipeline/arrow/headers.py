@@ -1,7 +1,8 @@
 """Encodes a column of record headers for all rows at once, as `records.builder.encode_headers` does for one record.
 
 The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another;
-since those of one row are neighbours, the row's headers are a slice of that, and only their number goes in front.
+since the headers of one row are adjacent, the row's headers are a slice of that, and only their number is put before
+it.
 """
 
 from __future__ import annotations
@@ -53,5 +54,5 @@ def header_counts(column: pa.Array) -> Any:
 
 
 def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:
-    """The headers of one row, as `to_pylist` and `as_py` have them."""
+    """The headers of one row, in the form that `to_pylist` and `as_py` return."""
     return [(header["key"], header["value"]) for header in found] if found else NO_HEADERS

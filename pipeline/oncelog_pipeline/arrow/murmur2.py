@@ -18,7 +18,7 @@ LONGEST: Final = 128
 """The longest key, in bytes, that is hashed in the vectorised step; longer keys are hashed one by one."""
 WORD: Final = 4
 TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-"""The bytes of the last word that belong to a key, by how many bytes of it remain."""
+"""The mask for the last word of a key, by the number of its bytes that belong to the key."""
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Any:

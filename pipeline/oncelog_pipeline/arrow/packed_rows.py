@@ -25,7 +25,7 @@ from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packe
 from oncelog_protocol.records.varint import encode_varlong
 
 PIECE: Final = 1024
-"""Rows as Python objects at a time."""
+"""The number of rows that are Python objects at a time."""
 NOTHING: Final = Packed(b"", (), 0)
 
 
@@ -74,9 +74,9 @@ class PackedRows:
         return self._end - self._first
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
-        """As `PackableRows.pack`."""
+        """Implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
-        # More do not fit, whatever their heads are.
+        # More rows do not fit, whatever the size of their heads.
         end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
         end = min(end, self._end)
         if end <= first:
@@ -120,7 +120,7 @@ class PackedRows:
         return memoryview(found.buffers()[2])
 
     def row(self, index: int, now_ms: int) -> Row:
-        """As `PackableRows.row`."""
+        """Implements `PackableRows.row`."""
         columns, index = self._encoded.columns, self._first + index
         return (
             now_ms if columns.timestamps_ms is None else int(columns.timestamps_ms[index]),
@@ -130,7 +130,7 @@ class PackedRows:
         )
 
     def pieces(self) -> Iterator[Columns]:
-        """As `PackableRows.pieces`."""
+        """Implements `PackableRows.pieces`."""
         columns = self._encoded.columns
         for first in range(self._first, self._end, PIECE):
             end = min(first + PIECE, self._end)
@@ -142,7 +142,7 @@ class PackedRows:
             )
 
     def digest(self, topic: str) -> Digest:
-        """As `DigestedRows.digest`."""
+        """Implements `DigestedRows.digest`."""
         columns, rows = self._encoded.columns, slice(self._first, self._end)
         headers = None
         if columns.headers is not None:

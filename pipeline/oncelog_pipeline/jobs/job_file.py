@@ -1,4 +1,4 @@
-"""A job file (TOML) read strictly: a Job, or a sentence that says what to write instead. Pure.
+"""Reads a job file (TOML) strictly: returns a Job, or raises an error that says what to write instead. Pure.
 
     name = "bills"
 
@@ -17,7 +17,7 @@
     [checkpoint]
     location = "checkpoints/bills"
 
-Paths are relative to the file. What a file needs besides itself (a schema, a query) is read with `read`.
+Paths are relative to the file. Other files that it names (a schema, a query) are read with `read`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Reader:
         check_table("", document, self._where)
         for table, what in (("input", "which topics are read"), ("output", "where rows go")):
             if table not in document:
-                raise JobError(f"{self._where.name}: there is no [{table}], which says {what}")
+                raise JobError(f"{self._where.name}: [{table}] is missing, which says {what}")
         inputs = self._inputs()
         transform = self._transform(len(inputs))
         output = self._output(inputs)
@@ -177,7 +177,7 @@ class _Reader:
         if function is not None and not FUNCTION.fullmatch(function):
             raise self._wrong("transform", "function", f'must be "module:function", not {function!r}')
         if not table and count > 1:
-            raise JobError(f"{self._where.name}: there is no [transform], which says what becomes of {count} inputs")
+            raise JobError(f"{self._where.name}: [transform] is missing, which says how {count} inputs are combined")
         return Transform(table.get("sql"), function)
 
     # output
@@ -247,12 +247,12 @@ class _Reader:
     # checks
 
     def _options(self, path: str, table: Mapping[str, Any]) -> dict[str, str]:
-        """Options as format("oncelog") takes them: texts; `kafka.x = 1` may stand in TOML without quotes."""
+        """Options in the form of format("oncelog"): strings; `kafka.x = 1` may be in TOML without quotes."""
         options = dict(_flat(table.get("options", {})))
         assert f"{path}.options" in FREE
         for name in options:
             if (key := SAID_BY_KEYS.get(name.lower())) is not None:
-                raise self._wrong(f"{path}.options", name, f"is said with the key {key}")
+                raise self._wrong(f"{path}.options", name, f"is set with the key {key}")
         return options
 
     def _checked(self, path: str, check: Callable[[], object]) -> None:
@@ -264,7 +264,7 @@ class _Reader:
     def _one_of(self, path: str, table: Mapping[str, Any], keys: tuple[str, ...], what: str, *, least: int = 1) -> None:
         found = [key for key in keys if key in table]
         if len(found) > 1:
-            raise self._wrong(path, found[1], f"and {found[0]} say the same: one of them is too many")
+            raise self._wrong(path, found[1], f"and {found[0]} mean the same: use only one")
         if len(found) < least:
             raise JobError(f"{self._where.name}: [{path}] must have {' or '.join(keys)}, which says {what}")
 
@@ -288,7 +288,7 @@ class _Reader:
 
 
 def _without_state(job_input: Input, output: Output) -> Input:
-    """A pattern of it never means the topic in which this job's sink keeps its state."""
+    """The pattern, changed so that it never matches the topic in which this job's sink keeps its state."""
     told = [value for name, value in output.options.items() if name.lower() == STATE_OPTION.lower()]
     if not told or any(name.lower() == STATE_OPTION.lower() for name in job_input.options):
         return job_input

@@ -28,7 +28,7 @@ _FITS: Final = {
 
 
 class JobError(ValueError):
-    """The job cannot run as written; the message says where, why, and what to write."""
+    """The job cannot run as written; the message says where the error is, why, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +41,28 @@ class Key:
 
 
 VALUE: Final[Mapping[str, Key]] = {
-    "format": Key(("binary", "string", "json", "avro"), "says what the bytes are"),
+    "format": Key(("binary", "string", "json", "avro"), "says what the bytes contain"),
     "schema": Key(TEXT, "has the columns: Spark's DDL for json (id LONG, name STRING), Avro's JSON for avro"),
     "schema_file": Key(TEXT, "is a file that has the schema"),
-    "framing": Key(("none", "confluent"), "says what is before the bytes: with confluent the number of a schema"),
+    "framing": Key(("none", "confluent"), "says which prefix the bytes have: with confluent the number of a schema"),
     "registry": Key(TEXT, "is where schemas are that values name by number: a folder of NUMBER.avsc, or http://..."),
-    "invalid": Key(("fail", "null"), "says what becomes of a value that is not of the format"),
+    "invalid": Key(("fail", "null"), "says how a value of another format is handled"),
 }
 TABLES_OF_KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
     "": {
-        "name": Key(TEXT, "names the query, in Spark and in what is printed"),
+        "name": Key(TEXT, "names the query, in Spark and in the output"),
         "input": Key(TABLES, "says which topics are read"),
         "transform": Key(TABLE, "is the query; without it rows go on as they are"),
         "output": Key(TABLE, "says where rows go"),
         "checkpoint": Key(TABLE, "says where the progress is kept"),
-        "trigger": Key(TABLE, "says when a batch begins; without it as soon as there is something"),
+        "trigger": Key(TABLE, "says when a batch begins; without it, as soon as there are records"),
         "spark": Key(TABLE, "has Spark's own configuration"),
     },
     "input": {
         "bootstrap": Key(TEXT, "is where the brokers are, host:port with commas between them"),
         "topics": Key(NAMES, "names the topics to read"),
         "pattern": Key(TEXT, "is a regular expression for the whole name of the topics to read"),
-        "starting": Key(
-            TEXT, 'says where a new query begins: earliest (if nothing is said), latest or {"orders":{"0":5}}'
-        ),
+        "starting": Key(TEXT, 'says where a new query begins: earliest (the default), latest or {"orders":{"0":5}}'),
         "view": Key(TEXT, "is the name of the table in the query"),
         "headers": Key(FLAG, "says whether there is a column of headers"),
         "key": Key(TABLE, "says how keys are decoded"),
@@ -81,22 +79,26 @@ TABLES_OF_KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
     "output": {
         "topic": Key(TEXT, "is the topic to write to"),
         "parquet": Key(TEXT, "is the directory to write Parquet files to"),
-        "bootstrap": Key(TEXT, "is where the brokers of the topic are, if not those of the input"),
-        "delivery": Key(("exactly-once", "exactly-once-per-task", "at-least-once"), "is what readers can count on"),
+        "bootstrap": Key(TEXT, "names the brokers of the topic, if they are not those of the input"),
+        "delivery": Key(
+            ("exactly-once", "exactly-once-per-task", "at-least-once"), "is the delivery guarantee for readers"
+        ),
         "partition_by": Key(NAMES, "names the columns that make directories of Parquet files"),
         "mode": Key(("append", "update", "complete"), "is Spark's output mode"),
         "value": Key(TABLE, "says how columns become the value of a record"),
         "options": Key(TABLE, 'has further options of format("oncelog"), or of Parquet'),
     },
     "output.value": {
-        "format": Key(("binary", "json", "avro"), "says what the value is made of: the column value, or all columns"),
+        "format": Key(
+            ("binary", "json", "avro"), "says which columns make the value: the column value, or all columns"
+        ),
         "schema": VALUE["schema"],
         "schema_file": VALUE["schema_file"],
     },
     "checkpoint": {"location": Key(TEXT, "is the directory in which the progress is kept")},
     "trigger": {
         "interval": Key(TEXT, "is the time between the beginnings of batches, such as 10 seconds"),
-        "available_now": Key(FLAG, "says that the job ends when it has read what there was at its start"),
+        "available_now": Key(FLAG, "says that the job ends when it has read all records that existed at its start"),
     },
 }
 FREE: Final = ("input.options", "output.options", "spark")
@@ -131,7 +133,7 @@ def unknown(path: str, name: str) -> str:
     if elsewhere:
         homes = " or ".join(f"[{table}]" if table else "the top of the file" for table in elsewhere)
         return f"is no key of this table: it belongs to {homes}"
-    return f"is no key; here may stand {', '.join(known)}"
+    return f"is not a key; valid here: {', '.join(known)}"
 
 
 class Where:

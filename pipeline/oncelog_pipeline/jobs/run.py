@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None = None) -> list[BatchRow]:
-    """Run a job until it has read everything (available_now) or is stopped. `metrics`: host and port of its /metrics.
+    """Run a job until it has read all records (available_now) or is stopped. `metrics`: host and port of its /metrics.
 
-    Raises JobError, OSError if it cannot listen there, and what Spark raises.
+    Raises JobError, OSError if it cannot listen on that address, and Spark's errors.
     """
     check(job)
     with (
@@ -50,8 +50,7 @@ def with_what_there_is(job: Job) -> Job:
 
 
 def check(job: Job) -> None:
-    """Raise JobError if the checkpoint is another query's. Checkpoints on other file systems are left for Spark to
-    check."""
+    """Raise JobError if the checkpoint is another query's. Checkpoints on other file systems are checked by Spark."""
     if URL.match(job.checkpoint):
         return
     batches = [path for path in (Path(job.checkpoint) / "offsets").glob("*") if path.name.isdecimal()]
@@ -80,7 +79,8 @@ def _measured(spark: SparkSession, job: Job, address: tuple[str, int] | None) ->
 
 @contextmanager
 def _stopping(query: StreamingQuery) -> Iterator[None]:
-    """Stop the query when the command is stopped. The batch in progress is aborted, so no reader sees any of it."""
+    """Stop the query when the command is stopped. The batch in progress is aborted, so no reader sees any of its
+    records."""
 
     def stop(_signal: int, _frame: Any) -> None:
         raise KeyboardInterrupt

@@ -19,7 +19,7 @@ log_option: Final = click.option(
     type=click.Choice(LOG_LEVELS, case_sensitive=False),
     default="OFF",
     show_default=True,
-    help="What Spark logs to standard error.",
+    help="The log level of Spark on standard error.",
 )
 spark_option: Final = click.option(
     "--spark",
@@ -41,5 +41,5 @@ def failing(stopped: str = "stopped") -> Iterator[None]:
     except KeyboardInterrupt:
         tell(f"oncelog: {stopped}")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    except Exception as error:  # Spark's are known by name: it may not be installed
+    except Exception as error:  # Spark's errors are identified by name: it may not be installed
         raise Failure(told(type(error).__name__, str(error))) from error

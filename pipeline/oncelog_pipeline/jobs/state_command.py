@@ -43,10 +43,10 @@ settings_option: Final = click.option(
 
 @click.group()
 def state() -> None:
-    """Show and reset what the exactly-once sink has decided of each query.
+    """Show and reset the decisions of the exactly-once sink for each query.
 
-    A query is named by the id in its checkpoint (metadata), or by its writeId. Its state says which batch was decided
-    last: a start whose checkpoint is older, or brings other rows for that batch, is refused and names `reset`.
+    A query is named by the id in its checkpoint (metadata), or by its writeId. Its state names the last decided batch:
+    a start whose checkpoint is older, or has other rows for that batch, is refused and names `reset`.
     """
 
 
@@ -120,7 +120,7 @@ def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...]
 
 
 def _last_offsets(checkpoint: Path) -> str:
-    """Return the text of the newest file of offsets; empty if there is none."""
+    """Return the text of the newest file of offsets; empty if none exists."""
     files = [each for each in (checkpoint / "offsets").glob("*") if each.name.isdecimal()]
     return max(files, key=lambda each: int(each.name)).read_text() if files else ""
 
@@ -153,7 +153,7 @@ async def _plans(
 @click.option(
     "--batch", "number", type=click.IntRange(min=-1), required=True, help="The batch that becomes the last decided one."
 )
-@click.option("--execute", is_flag=True, help="Do it. Without it, only show what would happen.")
+@click.option("--execute", is_flag=True, help="Make the change. Without it, only show what would change.")
 def reset(
     query: Query,
     bootstrap: str,
@@ -165,9 +165,9 @@ def reset(
     """Make batch N the last batch that QUERY has decided. Stop the query first.
 
     A replay of batch N is then skipped, whatever rows it has; later batches are written. So with the number of the
-    decided batch the decided rows stand, and rows that only the replay has are skipped. With the number before it the
-    whole replay is written, and the decided rows are duplicated. Decided transactions that are still open are
-    committed first.
+    decided batch the decided rows remain, and rows that only the replay has are skipped. With the number before it the
+    whole replay is written, and the decided rows are duplicated. Decided transactions that are still open are committed
+    first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver
@@ -220,7 +220,7 @@ async def _state_of(cluster: KafkaCluster, query: Query) -> State:
     """Return the state of a query. Raises Failure if it has none."""
     found = await cluster.read_state(query)
     if found is None:
-        raise Failure(f"there is no state of query {query.name}: oncelog pipeline state list names all that there are")
+        raise Failure(f"no state of query {query.name} found: oncelog pipeline state list lists all queries")
     return found
 
 

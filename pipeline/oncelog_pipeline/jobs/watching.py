@@ -70,7 +70,7 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Return a function that asks the output's cluster for decided and open transactions; one that returns None without
+    """Return a function that asks the output's cluster for decided and open transactions; it returns None without
     exactly-once delivery."""
     if job.output.parquet is not None:
         return lambda: None

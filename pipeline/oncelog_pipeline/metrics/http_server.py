@@ -1,8 +1,8 @@
 """Serves /metrics over HTTP, in threads of the driver, to a few clients at a time.
 
-There is no login and no encryption, so it listens on the loopback unless told otherwise. On the loopback it answers
-only requests whose `Host` is localhost or an address: a page in a browser on this machine could otherwise read the
-metrics through a host name of its own that resolves to the loopback (DNS rebinding).
+It has no login and no encryption, so it listens on loopback by default. On loopback it answers only requests whose
+`Host` is localhost or an address: a page in a browser on this machine could otherwise read the metrics through a host
+name of its own that resolves to loopback (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
 
 
 def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):  # it may have ended just now
+    with suppress(OSError):  # the connection may have ended just now
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsListener(StreamingQueryListener):  # type: ignore[misc]
-    """Counts what Spark reports. No error of ours reaches Spark: a query does not depend on its metrics."""
+    """Counts the progress that Spark reports. No error of ours reaches Spark: a query does not depend on its
+    metrics."""
 
     def __init__(self, metrics: QueryMetrics) -> None:
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""Counts for each streaming query, from the progress that Spark reports, and the metrics made of them.
+"""Counters of each streaming query, from the progress that Spark reports, and the metrics made of them.
 
 A query is identified by its id, which stays the same over restarts from one checkpoint. Counters start at 0 with the
 process. Ended queries are kept until there are more than `MAX_QUERIES`; the query that ended longest ago is dropped
@@ -33,7 +33,7 @@ BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of the time that a batch takes."""
 LABELS: Final = ("query", "query_id")
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
-"""What Spark reports before the first event."""
+"""The watermark that Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
 """After this time a scrape asks for the open transactions of no further query: Prometheus waits for 10 seconds."""
@@ -64,7 +64,7 @@ class _Query:
 GAUGES: Final = {
     "batch": "The number of the last batch.",
     "rows_per_second": "Rows that the last batch processed per second.",
-    "last_batch_seconds": "How long the last batch took.",
+    "last_batch_seconds": "Duration of the last batch.",
     "last_batch_timestamp_seconds": "When the last batch began, in seconds since the epoch.",
     "lag_offsets": "Offsets from the end of the last batch to the ends of the partitions, over all sources.",
     "watermark_timestamp_seconds": "The watermark, in seconds since the epoch.",
@@ -168,7 +168,7 @@ def _families(queries: Mapping[str, _Query], open_transactions: Mapping[str, int
     late = CounterMetricFamily(
         "oncelog_query_late_rows", "Rows dropped because they were older than the watermark.", labels=LABELS
     )
-    seconds = HistogramMetricFamily("oncelog_query_batch_seconds", "How long batches took.", labels=LABELS)
+    seconds = HistogramMetricFamily("oncelog_query_batch_seconds", "Durations of batches.", labels=LABELS)
     phases = CounterMetricFamily(
         "oncelog_query_phase_seconds",
         "Time in each phase of triggers, as Spark names them; addBatch runs the query and writes.",

@@ -43,8 +43,8 @@ def serve_query_metrics(
     """Serve http://HOST:PORT/metrics with all streaming queries of this session, until it is closed or the driver ends.
 
     Port 0 takes a free one. With `sink`, the options of the exactly-once sink of these queries, open transactions are
-    counted, too: each scrape asks the cluster for them. Raises OSError if it cannot listen there, OptionError for
-    invalid options.
+    counted, too: each scrape asks the cluster for them. Raises OSError if it cannot listen on that address, OptionError
+    for invalid options.
     """
     from oncelog_pipeline.metrics.listener import MetricsListener
 

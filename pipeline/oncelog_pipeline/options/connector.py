@@ -160,7 +160,7 @@ OF_SECURITY: Final = (
             f"kafka.sasl.oauthbearer.{each}",
             BOTH,
             SAME,
-            f"wins over {of_jaas} of kafka.sasl.jaas.config, whose OAuthBearerLoginModule is needed all the same",
+            f"wins over {of_jaas} of kafka.sasl.jaas.config, whose OAuthBearerLoginModule is still needed",
         )
         for each, of_jaas in (
             ("client.credentials.client.id", "clientId"),
@@ -264,7 +264,7 @@ OF_CONSUMERS: Final = (
     ConnectorOption("kafka.exclude.internal.topics", SOURCE, SAME, "", "true"),
     ConnectorOption("kafka.auto.commit.interval.ms", SOURCE, SAME, "no effect: " + _IN_CHECKPOINT, "5000"),
     ConnectorOption("kafka.enable.auto.commit", SOURCE, REFUSED, _IN_CHECKPOINT),
-    ConnectorOption("kafka.auto.offset.reset", SOURCE, REFUSED, "where a query begins is said with startingOffsets"),
+    ConnectorOption("kafka.auto.offset.reset", SOURCE, REFUSED, "set the beginning of a query with startingOffsets"),
     ConnectorOption("kafka.key.deserializer", SOURCE, REFUSED, "keys come as binary: cast or decode the column"),
     ConnectorOption("kafka.value.deserializer", SOURCE, REFUSED, "values come as binary: cast or decode the column"),
 )

@@ -30,7 +30,7 @@ class OptionError(ValueError):
 
 
 class Options:
-    """The options of one reader or writer. Each is taken once; the rest must be `kafka.*`."""
+    """The options of one reader or writer. Each option is read once; the remaining ones must be `kafka.*`."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         """Raises OptionError for a name that is neither known, nor Spark's own, nor begins with kafka."""

@@ -59,7 +59,7 @@ DEFAULT_TIMEOUT_MS: Final = "10000"
 
 
 def security_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Return our clients' keyword arguments for those of `kafka` (the options kafka.*) that are in KNOWN. Raises
+    """Return our clients' keyword arguments for the options kafka.* in `kafka` that are in KNOWN. Raises
     OptionError."""
     return _tls(kafka) | _login(kafka)
 
@@ -97,7 +97,7 @@ def _store(kafka: Mapping[str, str], prefix: str, pem: str | None, pem_setting: 
     if kind and kind not in TYPES:
         raise OptionError(f"{prefix}type={kind!r}: must be one of {', '.join(TYPES)}: convert the store with keytool")
     if location is not None and pem is not None:
-        raise OptionError(f"{prefix}location and {pem_setting} say the same: one of them is too many")
+        raise OptionError(f"{prefix}location and {pem_setting} mean the same: use only one")
     if pem is not None:
         return Store(pem_setting, pem=pem)
     if location is not None:
@@ -113,16 +113,16 @@ def _login(kafka: Mapping[str, str]) -> dict[str, Any]:
             raise OptionError(f"{needless[0]} is for OAUTHBEARER with {JAAS}, which is missing")
         return {}
     if twice := [name for name in OUR_LOGIN if name in kafka]:
-        raise OptionError(f"{JAAS} and {twice[0]} say the same: one of them is too many")
+        raise OptionError(f"{JAAS} and {twice[0]} mean the same: use only one")
     try:
         module, options = jaas_module(kafka[JAAS]).rpartition(".")[2], jaas_options(kafka[JAAS])
     except ValueError as error:
         raise OptionError(f"{JAAS}: {error}") from error
     mechanism = kafka.get(MECHANISM, "")
     if module == KERBEROS or mechanism.upper() == "GSSAPI":
-        raise OptionError(f"{JAAS}: Kerberos (GSSAPI) is not supported; there are PLAIN, SCRAM and OAUTHBEARER")
+        raise OptionError(f"{JAAS}: Kerberos (GSSAPI) is not supported; supported are PLAIN, SCRAM and OAUTHBEARER")
     if module not in MODULES:
-        raise OptionError(f"{JAAS}: the login module {module!r} is unknown; there are {', '.join(MODULES)}")
+        raise OptionError(f"{JAAS}: the login module {module!r} is unknown; known: {', '.join(MODULES)}")
     if not MODULES[module](mechanism):
         told = f"{MECHANISM}={mechanism!r}" if mechanism else f"{MECHANISM} is missing, and"
         raise OptionError(f"{told} does not go with {module} in {JAAS}")
@@ -165,7 +165,7 @@ def _token_provider(kafka: Mapping[str, str], options: Mapping[str, str]) -> Cli
 def _check_jaas_options(module: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
     """Raises OptionError, which repeats no value."""
     if unknown := sorted(set(options) - set(known)):
-        raise OptionError(f"{JAAS}: {module} has no option {unknown[0]!r} here; there are {', '.join(known)}")
+        raise OptionError(f"{JAAS}: {module} has no option {unknown[0]!r} here; its options are {', '.join(known)}")
 
 
 def _checks_hostname(kafka: Mapping[str, str]) -> bool | None:

@@ -30,7 +30,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All that a sink needs to know. Plain values, so that Spark can pickle it. `topic` wins over the column."""
+    """All settings of a sink. Plain values, so that Spark can pickle it. `topic` wins over the column."""
 
     bootstrap_servers: str
     topic: str | None
@@ -58,7 +58,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     # Said when the query is planned, not by each task: without it the client would do without idempotence.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
-    options.flag("includeHeaders", False)  # as in Spark's connector, a column of headers is written with and without it
+    options.flag("includeHeaders", False)  # as in Spark's connector, it has no effect
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)

@@ -85,7 +85,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All that a source needs to know. Plain values, so that Spark can pickle it."""
+    """All settings of a source. Plain values, so that Spark can pickle it."""
 
     bootstrap_servers: str
     subscription: Subscription
@@ -163,7 +163,7 @@ def _subscription(options: Options) -> Subscription:
     given = [name for name in SUBSCRIPTIONS if name in options]
     if len(given) != 1:
         told = " and ".join(given) if given else "none of them"
-        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed, there is {told}")
+        raise OptionError(f"exactly one of {', '.join(SUBSCRIPTIONS)} is needed, but found {told}")
     if given[0] == "assign":
         return Subscription(partitions=tuple(options.parsed("assign", partitions_from_json)))
     if given[0] == "subscribePattern":
@@ -202,7 +202,7 @@ def _starting(options: Options, *, is_stream: bool) -> Bound:
         return Bound(Where.LATEST)
     offsets = options.parsed("startingOffsets", lambda text: offsets_from_json(text, least=EARLIEST))
     if not is_stream and LATEST in offsets.values():
-        raise OptionError(f"startingOffsets={told!r}: -1 (latest) is for streams: there is nothing to read from there")
+        raise OptionError(f"startingOffsets={told!r}: -1 (latest) is for streams: a batch query would read nothing")
     return Bound(Where.OFFSETS, offsets)
 
 
@@ -218,7 +218,7 @@ def _ending(options: Options) -> Bound:
     if told.lower() == "latest":
         return Bound(Where.LATEST)
     if told.lower() == "earliest":
-        raise OptionError("endingOffsets=earliest: there is nothing to read before that")
+        raise OptionError("endingOffsets=earliest: no records lie before it")
     return Bound(Where.OFFSETS, options.parsed("endingOffsets", lambda text: offsets_from_json(text, least=LATEST)))
 
 

@@ -39,7 +39,7 @@ class JavaStore:
 
 
 def read_jks(content: bytes, password: str | None, key_password: str | None = None) -> JavaStore:
-    """Without `password` the store is not checked, and its keys are left out. Raises BadStore."""
+    """Without `password` the store is not verified, and its keys are skipped. Raises BadStore."""
     if not content.startswith(MAGIC):
         raise BadStore("this is no JKS file")
     entries, digest = content[:-_SHA1_BYTES], content[-_SHA1_BYTES:]

@@ -1,8 +1,8 @@
 """Kafka's truststores and keystores as the TLS context of a client.
 
 A store is a file of PEM, PKCS12 or JKS, told apart by its content, or PEM text in the setting itself. The context can
-be pickled: Spark sends the settings to its tasks, and each process reads the files anew, so that they must be at the
-same path on all machines.
+be pickled: Spark sends the settings to its tasks, and each process reads the files again, so they must be at the same
+path on all machines.
 """
 
 from __future__ import annotations

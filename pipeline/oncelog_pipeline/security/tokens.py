@@ -30,7 +30,7 @@ SHOWN_CHARACTERS: Final = 200
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """None: the answer is the redirect itself, an HTTPError."""
+        """None: the response is the redirect itself, an HTTPError."""
 
 
 _OPENER: Final = urllib.request.build_opener(_NoRedirect)

@@ -162,7 +162,7 @@ class KafkaCluster(Lifecycle):
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def start(self) -> None:
-        """Connect, and create the state topic if there is none. Raises KafkaError."""
+        """Connect, and create the state topic if it does not exist. Raises KafkaError."""
         await self._admin.start()
         await self._states.ensure()
 
@@ -245,8 +245,8 @@ class KafkaCluster(Lifecycle):
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
         """Return for each transaction whether it is open with enough time left.
 
-        Brokers say which ones are late, by the clocks that will abort them. If they cannot (before Apache Kafka 3.8, or
-        without the right), our own clock is compared with the transactions' start times.
+        Brokers decide which transactions are late, by the clocks that will abort them. If they cannot (before Apache
+        Kafka 3.8, or without the right), our own clock is compared with the transactions' start times.
         """
         longest_ms = round((1 - least_left) * self._task_timeout_ms)
         described, late = await asyncio.gather(self._described(transactions), self._open_for_longer(longest_ms))
@@ -355,7 +355,7 @@ class KafkaCluster(Lifecycle):
                 raise
             self._may_list = False
             logger.warning(
-                "query %s: what attempts of tasks that were killed leave open holds readers back until its timeout,"
+                "query %s: open transactions of killed task attempts hold back readers until their timeout,"
                 " as transactions cannot be listed here (Apache Kafka from 3.0 on, with Describe on all ids): %s",
                 query.name,
                 error.message,
@@ -371,7 +371,7 @@ class KafkaCluster(Lifecycle):
 
 
 def _cannot_list(error: KafkaError) -> bool:
-    """Whether there is no use in asking again: a broker is too old to list transactions, or we lack the right."""
+    """Whether asking again is useless: a broker is too old to list transactions, or we lack the right."""
     return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 

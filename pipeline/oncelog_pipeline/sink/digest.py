@@ -1,11 +1,11 @@
-"""The digest of a task's rows, two numbers, to compare a replay of a decided batch with what was decided.
+"""The digest of a task's rows, two numbers, with which a replay of a decided batch is compared.
 
 A digest has the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all rows.
 The hash is their CRC32C, mixed. Without mixing, the sums of many different rows would be equal: each bit of a CRC is a
 parity of the row's bits, so over a range of numbers each of them is set in half of the rows, whichever range it is.
 
 A digest does not depend on the order of the rows, nor on how they are divided among tasks: the digests of tasks add up
-to that of the batch. Partition and timestamp are left out, since they may differ in a replay of the same rows.
+to that of the batch. Partition and timestamp are not included, since they may differ in a replay of the same rows.
 
 The digest finds mistakes, not forgeries. CRC32C takes a tenth of a microsecond for each field.
 """
@@ -24,7 +24,7 @@ from oncelog_protocol.records.builder import HeaderSequence, encode_headers
 
 MODULUS: Final = 2**64
 NULL: Final = b"\x00null\xff"
-"""Stands for a null, which is not the same as an empty field. A field with just these bytes counts as null."""
+"""Used for a null, which differs from an empty field. A field with exactly these bytes counts as null."""
 MIX_SHIFT: Final = 33
 MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
 """Multipliers of MurmurHash3's last step (fmix64), which makes each bit of a number depend on all of its bits, and not
@@ -102,7 +102,7 @@ def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
 
 
 class RowCounter:
-    """Stands in for a task's producer: counts the rows in its `digest`, and writes nothing."""
+    """Replaces a task's producer: counts the rows in its `digest`, and writes nothing."""
 
     def __init__(self) -> None:
         self.digest = NOTHING

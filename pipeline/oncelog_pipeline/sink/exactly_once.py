@@ -82,7 +82,7 @@ async def write_task(
     """Run one attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
 
     If the batch is decided, `write` sends to a counter that writes nothing, for the driver to compare. Raises
-    TakenOver, SetBack, and what `write` and the cluster raise; then nothing of this attempt becomes visible, ever.
+    TakenOver, SetBack, and the errors of `write` and the cluster; then no record of this attempt ever becomes visible.
     """
     if not await is_wanted(cluster, batch, partition):
         counter = cluster.counting()
@@ -125,8 +125,9 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
     marker = await cluster.marker(batch.query.partition_id(partition))
     if marker is not None and marker.batch >= batch.number:
         raise StateLost(
-            f"{batch}: partition {partition} was written with delivery=exactly-once-per-task; what that has written is"
-            " not known here. Go on with that delivery until the batch is done, then change it"
+            f"{batch}: partition {partition} was written with delivery=exactly-once-per-task; the rows that it "
+            "has written are"
+            " unknown here. Continue with that delivery until the batch is done, then change it"
         )
     # Checked before the query is owned, since owning makes the coordinator forget it; the state is read again
     # afterwards.
@@ -139,7 +140,7 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
-    """Whether there is nothing to take over: the run is the state's, or the batch is over, and its replay could not be
+    """Whether nothing can be taken over: the run is the state's, or the batch is over, and its replay could not be
     compared with it. Raises TakenOver."""
     if state is None:
         return False
@@ -173,7 +174,7 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
         except Superseded:
             pass
         else:
-            # Only now: as long as their names stood in the state, older runs could still decide.
+            # Only now: as long as their names were in the state, older runs could still decide.
             await _sweep(cluster, batch, state.former)
             return state
         finally:
@@ -187,8 +188,8 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
-    """Commit what an older run has decided of this batch or of a later one. Return the lost partitions of this batch.
-    An earlier batch is over: Spark begins a batch only when the previous one has ended."""
+    """Commit the transactions that an older run has decided, of this batch or of a later one. Return the lost
+    partitions of this batch. An earlier batch is over: Spark begins a batch only when the previous one has ended."""
     if found.batch < batch.number:
         return frozenset()
     return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
@@ -211,8 +212,8 @@ async def commit(
     """Decide for all tasks of the batch, and commit their transactions. May be called again for the same batch.
 
     `target` is kept with the decision. After TakenOver, NotAllOpen, TooManyTasks, NotRepairable and BatchDiffers
-    nothing was decided. After DecidedButAborted the decision stands, and the next run repairs it. After any other error
-    of the cluster either may be true; `abort` finds out.
+    nothing was decided. After DecidedButAborted the decision remains, and the next run repairs it. After any other
+    error of the cluster either may be true; `abort` finds out.
     """
     told = list(messages)
     written = [
@@ -309,8 +310,9 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
     raise BatchDiffers(
         f"{batch}: the batch is decided, with {state.digest.rows} rows, and its replay brings {content}; nothing of the"
         " replay was written. Either the query gives other rows each time (rand(), a table that changes), or another"
-        f" load has its writeId: {reset} {batch.number} lets what was decided stand. Or the checkpoint lost its last"
-        " entry (a power cut, a backup), and new rows came under the number of an old batch: begin a new checkpoint"
+        f" load has its writeId: {reset} {batch.number} keeps the decided rows. Or the checkpoint lost its last"
+        " entry (a power cut, a backup), and new rows came under the number of an old batch: start with a new "
+        "checkpoint"
         f" {NEW_CHECKPOINT}, or {reset} {batch.number - 1} has the whole replay written, and rows that were written are"
         " there twice"
     )
@@ -338,8 +340,8 @@ def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]
 async def _keep_open(
     cluster: Cluster[Any], batch: Batch, written: Sequence[TaskTransaction]
 ) -> Sequence[TaskTransaction]:
-    """Take the timeout from the transactions, so that they stay open for as long as the driver is away. Returns them as
-    the decision names them. Raises NotAllOpen."""
+    """Remove the timeout from the transactions, so that they stay open for as long as the driver is away. Returns them
+    as the decision names them. Raises NotAllOpen."""
     transactions = [each.written.transaction for each in written]
     are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)
     _check_open(batch, transactions, are_open)

@@ -51,8 +51,8 @@ class Query:
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
         """Return the transactional id of one attempt.
 
-        It is unique in its run, except for attempts of one number in several attempts of a stage, which Spark does not
-        tell apart. Batches reuse a few ids in turn, since a coordinator keeps each id for days.
+        It is unique in its run, except for attempts with the same number in several attempts of a stage, which Spark
+        does not distinguish. Batches reuse a few ids in turn, since a coordinator keeps each id for days.
         """
         return f"{self.id}/{short(run)}/{partition}/{attempt}/{batch % TURNS}"
 

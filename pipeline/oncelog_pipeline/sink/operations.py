@@ -19,7 +19,7 @@ NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state pl
 
 
 class SinkError(Exception):
-    """A batch cannot be written or decided now. Nothing of it is visible unless it was decided."""
+    """A batch cannot be written or decided now. No row is visible unless the batch was decided."""
 
 
 class TakenOver(SinkError):
@@ -27,7 +27,7 @@ class TakenOver(SinkError):
 
 
 class NotAllOpen(SinkError):
-    """A task's transaction is not open any more, or not for long: nothing was decided."""
+    """A task's transaction is no longer open, or not for long: nothing was decided."""
 
 
 class TooManyTasks(SinkError):
@@ -43,7 +43,7 @@ class NotRepairable(SinkError):
 
 
 class BatchDiffers(SinkError):
-    """A replay of a decided batch brings other rows than were decided: none of them was written."""
+    """A replay of a decided batch has other rows than the decided ones: none of them was written."""
 
 
 class StateLost(SinkError):
@@ -61,7 +61,7 @@ class Superseded(Exception):
 
 
 class Owner(Protocol):
-    """The query's own producer. A new owner fences the previous one: a write of the previous owner then either is done
+    """The query's own producer. A new owner fences the previous one: a write of the previous owner then is either done
     and visible, or will never be."""
 
     async def write(self, state: State | None) -> None:
@@ -80,7 +80,7 @@ class TaskProducer(Protocol):
         """Digest of the rows sent so far."""
 
     async def prepare(self) -> Written | None:
-        """Flush, and return the open transaction; None if there were no rows."""
+        """Flush, and return the open transaction; None if no row was written."""
 
     async def commit_with_marker(self, batch: int) -> None:
         """Commit the rows, and with them the marker: that the partition has written `batch`, and their digest."""
@@ -112,16 +112,16 @@ class Cluster(Protocol[P_co]):
         is aborted."""
 
     def counting(self) -> Any:
-        """Stands in for a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
+        """Replaces a task's producer: accepts the rows of a replay, writes nothing, and has their `digest`."""
 
     async def marker(self, transactional_id: str) -> Marker | None:
         """Return the marker that was committed last under this id; None if there is none. Raises StateLost if it is in
         another state topic."""
 
     async def has_committed(self, transactional_id: str) -> bool:
-        """Whether the coordinator says that the last transaction under this id was committed. False if it does not know
-        that any more: after the next producer with that id, or after transactional.id.expiration.ms (a week) without
-        one."""
+        """Whether the coordinator says that the last transaction under this id was committed. False if the broker no
+        longer knows that: after the next producer with that id, or after transactional.id.expiration.ms (a week)
+        without one."""
 
     async def target(self, topic: str) -> str | None:
         """Return a text that changes if the topic is deleted and created again, or if records at its beginning are
@@ -141,7 +141,7 @@ class Cluster(Protocol[P_co]):
         """
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        """Commit or abort all of them. Returns for each whether it has ended that way, now or before."""
+        """Commit or abort all these transactions. Returns for each whether it has ended that way, now or before."""
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
         """Return for each record, whose transaction has ended, whether read_committed readers see it. Raises if the log
@@ -154,4 +154,4 @@ class Cluster(Protocol[P_co]):
         """Abort the open transactions of these ids."""
 
     async def pause(self, seconds: float) -> None:
-        """Wait about this long, with jitter, so that several waiting tasks do not go on at the same moment."""
+        """Wait about this long, with jitter, so that several waiting tasks do not continue at the same moment."""

@@ -1,9 +1,9 @@
 """Commits the transactions of decisions whose driver died before it had committed them all.
 
-A decision says that its rows are to be visible, so any process that finds it may commit its transactions. That is right
-any number of times and by several processes at once, also beside the driver. It must happen before the transactions
-time out. A query, and a write with a writeId, does it when it starts again. For those that are not started again, and
-for writes without a writeId, `finish_open` and `finish_unnamed` do it.
+A decision says that its rows are to be visible, so any process that finds it may commit its transactions. A commit may
+be repeated any number of times and by several processes at once, also while the driver runs. It must happen before the
+transactions time out. A query, and a write with a writeId, does it when it starts again. For queries that are not
+started again, and for writes without a writeId, `finish_open` and `finish_unnamed` do it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Orphanage(Cluster[Any], Protocol):
 
 async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozenset[int]]:
     """Commit all decided transactions that are still open, of queries whose names begin with `prefix`. Returns for each
-    query that had open ones the partitions that are lost, as their transactions have timed out."""
+    query with open transactions the partitions that are lost, because their transactions have timed out."""
     finished = {}
     for name, (state, _) in (await cluster.states_by_name()).items():
         if name.startswith(prefix) and await _is_any_open(cluster, state):

@@ -26,7 +26,7 @@ async def write_task(
 ) -> TaskMessage:
     """Run one attempt of a task: `write` sends its rows, unless they are written already. The driver has nothing to do.
 
-    Raises BatchDiffers, SetBack, StateLost, and what `write` and the cluster raise, for example if another attempt
+    Raises BatchDiffers, SetBack, StateLost, and the errors of `write` and the cluster, for example if another attempt
     fences this one.
     """
     transactional_id = batch.query.partition_id(partition)
@@ -61,7 +61,7 @@ async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> 
     # now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(
-            f"{batch}, partition {partition}: has written before, but which batch is not known any more: was the state"
+            f"{batch}, partition {partition}: has written before, but the batch is no longer known: was the state"
             " topic deleted? To have this batch written, for the second time perhaps: oncelog pipeline state reset"
             f" {batch.query.name} --batch {batch.number - 1}"
         )
@@ -72,8 +72,8 @@ async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
     state = await cluster.read_state(batch.query)
     if state is not None and state.batch >= batch.number:
         raise StateLost(
-            f"{batch}: batch {state.batch} was decided with delivery=exactly-once, of which nothing is known here. Go"
-            " on with that delivery until the batch is done, then change it"
+            f"{batch}: batch {state.batch} was decided with delivery=exactly-once, which is unknown here. Continue"
+            " with that delivery until the batch is done, then change it"
         )
 
 

@@ -50,7 +50,7 @@ class StateTopic:
         self.partition = TopicPartition(name, 0)
 
     async def ensure(self) -> None:
-        """Create the topic if there is none. Raises KafkaError."""
+        """Create the topic if it does not exist. Raises KafkaError."""
         try:
             await self._admin.create_topics([NewTopic(self.partition.topic, 1, configs={"cleanup.policy": "compact"})])
         except TopicAlreadyExists:
@@ -122,8 +122,8 @@ class StateTopic:
         return bytes(records[0].value)
 
     async def all(self) -> dict[str, Kept]:
-        """Return the last state of each query, by its name. A state that cannot be read is left out with a warning, so
-        that it stops no other query. Raises KafkaError, TimeoutError."""
+        """Return the last state of each query, by its name. An unreadable state is skipped with a warning, so that it
+        stops no other query. Raises KafkaError, TimeoutError."""
         found = {}
         for key, record in (await self._last_records()).items():
             if record.value is None or not key.startswith(PREFIX.encode()):

@@ -8,7 +8,7 @@ writes the rows of those that have timed out, and writes nothing else.
 Why that is right:
 
 - *The state is removed last*, and only by its own run. A run whose state was taken over fails (TakenOver), whatever it
-  has committed: its rows count as those of the write that took over. So if two writes of the same rows both succeed,
+  has committed: its rows count as rows of the write that took over. So if two writes of the same rows both succeed,
   each has written its own.
 - *A driver that lives is not disturbed*: it removes its state within moments, and the later write waits for that.
 - *The rows are still there*: the topic has the same id, and nothing was deleted from it since the decision.
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
     """Commit a write without a writeId, like `exactly_once.commit`. All of its rows go to `topic`; None if the rows
-    name their topics. Also raises TakenOver if a later write of the same rows has taken this one for dead and taken it
+    name their topics. Also raises TakenOver if a later write of the same rows has considered this one dead and taken it
     over."""
     told = list(messages)
     has_rows = any(message.written is not None for message in told)
@@ -59,7 +59,7 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
     await exactly_once.abort(cluster, batch, [each for each in told if each.partition not in lost])
     await _forget(cluster, batch)
     logger.warning(
-        "%s: repeats the write %s, whose driver died: its rows are there once; partitions written now: %s",
+        "%s: repeats the write %s, whose driver died: its rows are written once; partitions written now: %s",
         batch,
         earlier.name,
         sorted(lost),
@@ -67,8 +67,8 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
 
 
 async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort like `exactly_once.abort`. If this write has taken over another, what that had decided is committed
-    first."""
+    """Abort like `exactly_once.abort`. If this write has taken over another, the transactions decided by that one are
+    committed first."""
     for name, (state, _) in (await cluster.states_by_name()).items():
         if state.run == batch.run and name != batch.query.name:
             await exactly_once.abort(cluster, Batch(Query(name), batch.run, state.batch), ())

@@ -1,8 +1,7 @@
 """Limits how many of the available offsets go into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and the
 like. Pure.
 
-Limits count offsets, not records: control batches, aborted and compacted records leave gaps that nobody knows
-beforehand.
+Limits count offsets, not records: control batches, aborted and compacted records leave gaps of unknown size.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """Return how many offsets each partition has between the two; partitions without any are left out."""
+    """Return how many offsets each partition has between the two; partitions without any are omitted."""
     return {
         partition: end[partition] - start.get(partition, 0)
         for partition in sorted(end)
@@ -25,9 +24,9 @@ def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None) -> Offsets:
     """Return the end of a batch of at most `most` offsets, shared in proportion to what each partition has.
 
-    Each partition with records gets at least one offset, if there are enough, so that a small partition beside a large
-    one does not starve. What rounding leaves goes to the partitions that lost most by it, then by name: equal input
-    gives an equal batch.
+    Each partition with records gets at least one offset, if possible, so that a small partition beside a large one does
+    not starve. Offsets left by rounding go to the partitions that lost most by it, then by name: equal input gives an
+    equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -46,8 +45,8 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offsets, most: int) -> None:
-    """Adjust `granted` to `most` in total: give to the partitions with the least of their share, or take from those
-    with the most."""
+    """Adjust `granted` to `most` in total: add to the partitions with the smallest part of their share, or remove from
+    those with the largest."""
     while (spare := most - sum(granted.values())) != 0:
         step = 1 if spare > 0 else -1
         able = [each for each in granted if (granted[each] < there[each] if step > 0 else granted[each] > 1)]
@@ -65,7 +64,7 @@ def offsets_in(
     """Return how many offsets a batch of at most about `most_bytes` may read (maxBytesPerTrigger); at least 1.
 
     The number is an estimate. `mean_bytes` maps a partition to the average bytes of one offset in its log. For a
-    partition that is missing there, the average of the others is taken.
+    partition that is missing there, the average of the others is used.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -85,6 +84,6 @@ def is_worth_a_batch(
     waited_s: float,
     longest_s: float,
 ) -> bool:
-    """minOffsetsPerTrigger: whether there is enough; or anything, with the last batch maxTriggerDelay ago."""
+    """minOffsetsPerTrigger: whether there are enough offsets; or any, if the last batch was maxTriggerDelay ago."""
     there = sum(sizes(start, end).values())
     return least is None or there >= least or (there > 0 and waited_s >= longest_s)

@@ -13,7 +13,7 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 class DataLoss(Exception):
-    """Records that a query was to read are gone."""
+    """Records that a query should read are deleted."""
 
 
 def losses(
@@ -28,14 +28,14 @@ def losses(
     found = []
     for partition, offset in sorted(wanted.items()):
         if partition not in earliest or partition not in latest:
-            found.append(f"{partition} is gone; it was read up to offset {offset}")
+            found.append(f"{partition} no longer exists; it was read up to offset {offset}")
         elif offset < earliest[partition]:
             gone = f"offsets {offset} to {earliest[partition] - 1} are deleted"
             found.append(f"{partition}: {gone}; the log begins at {earliest[partition]}")
         elif offset > latest[partition]:
             found.append(
                 f"{partition} ends at offset {latest[partition]}, but was read up to {offset}:"
-                " was it deleted and made anew?"
+                " was it deleted and re-created?"
             )
     return found
 
@@ -43,14 +43,15 @@ def losses(
 def made_anew(
     wanted: Mapping[TopicPartition, int], known: Mapping[str, str], ids: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return what is lost of each topic that was deleted and created again since it was read. Its records are different
+    """Return the losses for each topic that was deleted and re-created since it was read. Its records are different
     ones, even at the same offsets.
 
-    `known` are the ids of the topics at that time, `ids` those of now.
+    `known` are the ids of the topics at that time, `ids` the present ones.
     """
     return {
         topic: [
-            f"{partition} was read up to offset {offset} of a topic that was deleted; the one of that name is another"
+            f"{partition} was read up to offset {offset} of a topic that was deleted; the present topic with "
+            "that name is another one"
             for partition, offset in sorted(wanted.items())
             if partition.topic == topic
         ]
@@ -63,7 +64,8 @@ def check(lost: list[str]) -> None:
     """Raises DataLoss."""
     if lost:
         raise DataLoss(
-            f"{'; '.join(lost)}. To go on with what there is, set failOnDataLoss=false; to keep this from happening,"
+            f"{'; '.join(lost)}. To continue with the remaining records, set failOnDataLoss=false; to keep this "
+            "from happening,"
             " have topics kept for longer than a query may be down (retention.ms)"
         )
 

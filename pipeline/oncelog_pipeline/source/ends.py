@@ -4,8 +4,8 @@ Spark asks a source without new records again and again where its partitions end
 costs CPU in proportion to the number of partitions. So the ends are cached until `watch.py` reports new records.
 
 The cached ends are also replaced after a pause. The pause begins with FRESH_SECONDS, doubles while nothing changes, and
-goes back with the first change. It grows up to LONGEST_SECONDS while brokers are watched, in case a connection is lost
-unnoticed; without a watch only until looks take IDLE_SHARE of a core. Most looks ask only for the ends, with one
+returns to it with the first change. It grows up to LONGEST_SECONDS while brokers are watched, in case a connection is
+lost unnoticed; without a watch only until queries take IDLE_SHARE of a core. Most looks ask only for the ends, with one
 request to each leader. Topics and beginnings are asked for if an end has changed, and after FULL_SECONDS, so that new
 partitions are found.
 """
@@ -74,7 +74,7 @@ class Ends:
         self._log = None
 
     def hurry(self) -> None:
-        """Make the next `log` fetch everything at once, as there are new records."""
+        """Make the next `log` fetch everything at once, as new records exist."""
         self._is_due = True
 
     def log(self) -> Log:
@@ -99,7 +99,7 @@ class Ends:
             try:
                 latest = self._look_at_ends(self._log.latest)
             except KafkaError:
-                latest = {}  # a topic may be gone: the full look finds out
+                latest = {}  # a topic may be deleted: the full query finds out
             if latest == self._log.latest:
                 return self._log
         self._looked_fully = now

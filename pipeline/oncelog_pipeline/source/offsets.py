@@ -13,22 +13,22 @@ from oncelog import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Stands for the first offset, where an offset is asked for."""
+"""Used for the first offset, in place of an offset."""
 FROM: Final = "_from"
-"""Key beside the topics, in the end of a batch that does not begin where the previous one ended: where it begins.
+"""Key next to the topics, in the end of a batch that does not begin where the previous one ended: its beginning.
 
 Batch 0 has it, since Spark asks again for the beginning if the query restarts before its first batch is in the
 checkpoint, and "latest" would have moved by then. So has a batch with new partitions, or with partitions whose first
 offset has moved up.
 """
 IDS: Final = "_ids"
-"""Key beside the topics: the id of each topic. It shows whether a topic was deleted and created again. Offsets of an
+"""Key next to the topics: the id of each topic. It shows whether a topic was deleted and created again. Offsets of an
 older release, or of Spark's own connector, have none."""
 INITIAL: Final = "_initial"
 """Marks the very first start, which must differ from every end for Spark to log a batch 0."""
 STREAM: Final = "_stream"
-"""Beside the topics: the id of the stream, under which the cluster keeps its plans (plans.py). Offsets of an older
-release, or of Spark's own connector, have none."""
+"""Key next to the topics: the id of the stream, under which the cluster stores its plans (plans.py). Offsets of an
+older release, or of Spark's own connector, have none."""
 MARKS: Final = frozenset({FROM, IDS, INITIAL, STREAM})
 """Keys in the JSON of offsets that are not topics."""
 

@@ -1,16 +1,16 @@
 """The plans of a stream's last batches, which the cluster keeps for a checkpoint that loses its entries. Pure.
 
 A plan says from which to which offset a batch reads each partition. Spark writes the end of a batch to the checkpoint
-before it runs the batch, but does not sync the file. So after a power cut the entry may be gone although the sink has
-decided the batch. If Spark planned the batch again, it would include the records that have come since, under the number
-of the decided batch. So each plan is also committed, as offsets of a group of the stream's own, before the first task
-of the batch runs. A batch that begins where a known plan begins ends where that plan ends: so the replay is the batch
-that was decided, with any query and any sink.
+before it runs the batch, but does not sync the file. So after a power cut the entry may be missing although the sink
+has decided the batch. If Spark planned the batch again, it would include the records that have come since, under the
+number of the decided batch. So each plan is also committed, as offsets of a group of the stream's own, before the first
+task of the batch runs. A batch that begins where a known plan begins ends where that plan ends: so the replay is the
+batch that was decided, with any query and any sink.
 
 - Any plan is a valid batch if the log has its records, so a plan may be old or of another driver. The sink compares
   whether the rows of a replay are the same.
-- A plan names the partitions that it moves, their number, and a checksum of the position of all partitions. A plan
-  counts only if each of its partitions has it.
+- A plan names the partitions that it moves, their number, and a checksum of the position of all partitions. A plan is
+  valid only if each of its partitions has it.
 
 The committed offset of a partition is where the last plan ended. Its metadata has the last plans, the newest last:
 "NUMBER/PARTITIONS/CHECKSUM:START-END,...".
@@ -39,7 +39,7 @@ _ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")
 
 
 class Move(NamedTuple):
-    """The range of one partition that a batch reads: the offsets from `start` on, below `end`."""
+    """The range of one partition that a batch reads: the offsets from `start` up to, not including, `end`."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class Plans:
         self, begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None = None
     ) -> Offsets | None:
         """Return the end of the newest plan that begins at `begin`. None if no plan begins there, if the log no longer
-        has the records of the plan, or if it has more than `most` offsets, the limit of a batch now."""
+        has the records of the plan, or if the plan has more than `most` offsets, the present limit of a batch."""
         for plan in reversed(self.plans):
             if all(
                 begin.get(partition) == move.start and move.end <= latest.get(partition, -1)

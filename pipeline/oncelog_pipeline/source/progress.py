@@ -17,7 +17,7 @@ NO_PLANS: Final = Plans()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`least` and `longest_s` count for streams that go on, `most` (offsets) and `most_bytes` for every batch."""
+    """`least` and `longest_s` apply to continuous streams, `most` (offsets) and `most_bytes` to every batch."""
 
     most: int | None = None
     most_bytes: int | None = None
@@ -63,8 +63,8 @@ def next_batch(
 
     `ids`: known ids of the topics that were read up to `start`. A topic that was created again since is lost, and read
     from its beginning, as new partitions are. `target`: the fixed end of a query with AvailableNow; later records are
-    left, and the least size of a batch does not apply. `plans`: those of this stream; a batch that begins where one of
-    them began ends where it ended. Raises DataLoss.
+    not read, and the least size of a batch does not apply. `plans`: the plans of this stream; a batch that begins where
+    one of them began ends where it ended. Raises DataLoss.
     """
     anew = made_anew(start, ids or {}, log.ids)
     start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}

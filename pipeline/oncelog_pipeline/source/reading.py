@@ -56,7 +56,7 @@ async def read_range(
                 earliest = (await consumer.beginning_offsets([partition]))[partition]
                 if fails_on_data_loss or earliest <= position:
                     raise DataLoss(
-                        f"{partition}: offset {position} cannot be read any more, the log begins at {earliest}: {error}"
+                        f"{partition}: offset {position} is deleted, the log begins at {earliest}: {error}"
                     ) from error
                 consumer.seek(partition, min(earliest, wanted.end))
                 position = min(earliest, wanted.end)

@@ -1,8 +1,8 @@
 """Waits at the brokers for records beyond the known ends of a stream's partitions, so that an idle query notices them.
 
-Each leader gets one Fetch from the known ends, which it answers when there is something to read. The answer, one batch
-at most, is dropped: tasks read the records. The watch has a client with connections of its own, since a broker answers
-the requests of a connection in order, and no other request may wait behind the Fetch.
+Each leader gets one Fetch from the known ends, which it answers when records are available. The answer, one batch at
+most, is dropped: tasks read the records. The watch has a client with connections of its own, since a broker answers the
+requests of a connection in order, and no other request may wait behind the Fetch.
 
 Only the delay of a batch depends on the watch: if it fails, the ends are asked for from time to time (`ends.py`).
 """
@@ -49,7 +49,7 @@ class EndWatch:
         return self._watching is not None and not self._watching.done()
 
     async def wait(self, ends: Offsets, seconds: float) -> bool:
-        """Wait for this time, or until there may be something to read beyond these ends. Returns whether there may be.
+        """Wait for this time, or until records beyond these ends may be available. Returns whether they may be.
 
         For the same ends it returns True at most once in AGAIN_SECONDS. Some reasons for True move no end (a change of
         the leader); without this limit the caller would then ask for the ends again and again without a pause.
@@ -155,7 +155,7 @@ class EndWatch:
 
 
 def _tells(response: FetchResponse) -> bool:
-    """Whether there are records to read, or an error, after which the ends must be asked for."""
+    """Whether the response has records, or an error, after which the ends must be queried."""
     if response.error_code:
         return True
     return any(part.error_code or part.records for topic in response.responses for part in topic.partitions)

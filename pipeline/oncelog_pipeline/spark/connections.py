@@ -35,7 +35,7 @@ class Connections:
         threading.Thread(target=self._loop.run_forever, name="oncelog", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait. Raises what `work` raises; cancels it if this thread is interrupted."""
+        """Run on the loop and wait. Raises the errors of `work`; cancels it if this thread is interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

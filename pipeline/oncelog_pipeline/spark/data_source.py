@@ -30,8 +30,8 @@ class OncelogDataSource(DataSource):
     def schema(self) -> str:
         """The columns that are read.
 
-        `load()` calls only this, and does not say whether the query is a stream or a batch: so this raises OptionError
-        for options that are valid for neither.
+        `load()` calls only this method, without saying whether the query is a stream or a batch: so this raises
+        OptionError for options that are valid for neither.
         """
         freeze_modules()
         given = dict(self.options)
@@ -54,7 +54,7 @@ class OncelogDataSource(DataSource):
         freeze_modules()
         if overwrite:
             raise OptionError(
-                'mode("overwrite") cannot be: records of a topic are not replaced; mode("append") adds to them'
+                'mode("overwrite") is not supported: records of a topic are not replaced; mode("append") adds to them'
             )
         writer = BatchWriter(self._sink_options(schema))
         writer.plan()

@@ -1,4 +1,4 @@
-"""Sets what a Spark session needs before it is made: the Python of its workers, and a Java."""
+"""Sets the environment of a Spark session before it is created: the Python of its workers, and a Java."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class UnsupportedPySpark(Exception):
 def worker_python() -> str:
     """Return the command with which Spark is to start its Python processes.
 
-    On Linux that is the launcher beside the Python that runs, which saves most of the CPU time of a start. Without a
-    launcher, or elsewhere, it is that Python itself.
+    On Linux that is the launcher next to the running Python, which saves most of the CPU time of a start. Without a
+    launcher, or on other systems, it is the running Python itself.
     """
     launcher, python = Path(sys.executable).with_name(LAUNCHER), Path(sys.executable).with_name("python")
     is_there = sys.platform == "linux" and os.access(launcher, os.X_OK) and python.exists()

@@ -38,7 +38,7 @@ class UnknownQuery(Exception):
 
 
 class Attempt(NamedTuple):
-    """One try of one task. `unique` is a number that no other attempt of the application has."""
+    """One attempt of one task. `unique` is a number that no other attempt of the application has."""
 
     partition: int
     number: int
@@ -92,7 +92,7 @@ def batch_of(write: BatchWrite) -> Batch:
     if write.write_id is None:
         raise OptionError(
             'inside foreachBatch exactly-once needs .option("writeId", ...), another one for each write of the batch,'
-            " by which a replay of the batch finds out what is written; or choose delivery=at-least-once"
+            " by which a replay of the batch finds out which rows are written; or choose delivery=at-least-once"
         )
     return Batch(Query(f"{query_id}.{write.write_id}"), _run(), number)
 
@@ -101,7 +101,7 @@ def _query_and_number() -> tuple[str, int] | None:
     """Return the query and the number of its batch; None outside of a stream.
 
     Raises UnknownQuery if the job's description is that of a stream, but the properties are missing. Otherwise a write
-    inside foreachBatch would be taken for one outside of it, and a batch with the same rows as the previous one would
+    inside foreachBatch would be treated as one outside of it, and a batch with the same rows as the previous one would
     be skipped."""
     query_id, number = _property(QUERY_ID), _property(BATCH_ID)
     if query_id is not None and number is not None:

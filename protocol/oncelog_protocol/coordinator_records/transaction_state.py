@@ -9,7 +9,7 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""The version that we write, like Kafka from `transaction.version` 1 on; v0 lacks the fields of KIP-890."""
+"""The version that we write, like Kafka from `transaction.version` 1 on; v0 does not have the fields of KIP-890."""
 
 
 @message(versions="0", flexible=None)
@@ -21,15 +21,15 @@ class TransactionLogKey:
 
 @message(versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """What its coordinator knows of a transactional id.
+    """The coordinator's state of one transactional id.
 
     v1: flexible; the producer ids before and after an exhausted epoch, the version that the client works by, and the
     owner that has taken an open transaction over.
     """
 
     producer_id: int = int64()
-    previous_producer_id: int = int64("1+", tag=0, default=-1)  # of the last transaction
-    next_producer_id: int = int64("1+", tag=1, default=-1)  # told to the producer, in use when this one is complete
+    previous_producer_id: int = int64("1+", tag=0, default=-1)  # the producer id of the last transaction
+    next_producer_id: int = int64("1+", tag=1, default=-1)  # already sent to the producer, used after this transaction
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()  # a TransactionState
@@ -37,7 +37,7 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # -1: none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
-    # with next_producer_id, who may end the open transaction (KIP-939); -1: its own producer may
+    # with next_producer_id, the owner that may end the open transaction (KIP-939); -1: its own producer may
     next_producer_epoch: int = int16("1+", tag=3, default=-1)
 
     @struct

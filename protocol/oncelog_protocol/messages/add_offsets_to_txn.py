@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): the offsets of a group become part of a transaction (S37)."""
+"""AddOffsetsToTxn (25): adds the offsets of a group to a transaction (S37)."""
 
 from __future__ import annotations
 

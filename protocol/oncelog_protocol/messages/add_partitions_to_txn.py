@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24): partitions become part of a transaction, before the first write to them."""
+"""AddPartitionsToTxn (24): adds partitions to a transaction, before the first write to them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AddPartitionsToTxnTopic:
 
 @message(api_key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """One result per partition; of one transaction (v0-3) or of several (v4+).
+    """One result per partition, for one transaction (v0-3) or several (v4+).
 
     v1: on a quota violation the answer comes first, the throttling after.
     v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).

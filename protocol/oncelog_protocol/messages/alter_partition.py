@@ -46,7 +46,7 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
             leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
             partition_epoch: int = int32()  # version of the state that the proposal is a change of
-            # ours: the leader, alone in sync, cannot open its log or has lost it: nobody is to lead
+            # ours: the leader, the only in-sync replica, cannot open its log or has lost it: no replica should lead
             is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
             # ours: no ISR is proposed, but a leader epoch above this one is asked for, the last of the sender's log. A
             # controller that does not know the field sees the ISR as it is
@@ -62,8 +62,8 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
 class AlterPartitionResponse:
     """The new state of each partition, or why it was not changed.
 
-    Errors of the whole: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
-    which nobody knows what has been changed. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    Top-level errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
+    which it is unknown what has been changed. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (the change is
     made, and another broker leads now), NOT_CONTROLLER (the sender knows more than this controller).
     """

@@ -24,7 +24,7 @@ class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsRes
         @struct
         class ReassignablePartition:
             partition_index: int = int32()
-            # the preferred leader first; None: cancel what is under way
+            # the preferred leader first; None: cancel the ongoing reassignment
             replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
 
 
@@ -33,8 +33,8 @@ class AlterPartitionReassignmentsResponse:
     """One result per partition: the reassignment has started, not ended.
 
     Errors of the whole: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a partition:
-    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, where that must not change),
-    NO_REASSIGNMENT_IN_PROGRESS (there is nothing to cancel), INVALID_REQUEST (a partition is named twice).
+    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, if that must not change),
+    NO_REASSIGNMENT_IN_PROGRESS (nothing to cancel), INVALID_REQUEST (a partition is named twice).
     """
 
     throttle_time_ms: int = int32(default=0)

@@ -22,8 +22,8 @@ class ApiVersionsResponse:
     """The version range of each API, and the cluster's features.
 
     The header of this response is v0 in every version: a client that sent a version which the broker does not know must
-    still be able to read the answer (T1). That answer is a v0 body with UNSUPPORTED_VERSION and the range of this very
-    API, from which the client picks its next try (KIP-511, T2).
+    still be able to read the answer (T1). That response is a v0 body with UNSUPPORTED_VERSION and the version range of
+    this API, from which the client chooses its next attempt (KIP-511, T2).
 
     v1: throttle_time_ms.
     v2: on a quota violation the broker answers first and mutes the connection after.

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, neste
 
 @message(api_key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
-    """Join with epoch 0, stay with the epoch of the last answer, leave with -1, or with -2 to come back (static
+    """Join with epoch 0, stay with the epoch of the last response, leave with -1, or with -2 to return later (static
     members). None, and -1 of the timeout, say that a field has not changed since the last heartbeat.
 
     v1: subscribed_topic_regex; the client makes the member id.

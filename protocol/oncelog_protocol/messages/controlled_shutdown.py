@@ -1,6 +1,6 @@
 """ControlledShutdown (7): a stopping broker asks the controller to move its leadership. Between brokers.
 
-Version 0 has a request header of its own, without a client id, so that nobody speaks it any more.
+Version 0 has a request header of its own, without a client id, so no client uses it any more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     """The broker that is about to stop.
 
-    v2: the broker epoch, so that no request of a former incarnation counts (KIP-380).
+    v2: the broker epoch, so that requests of a former incarnation are refused (KIP-380).
     """
 
     broker_id: int = int32()
@@ -24,7 +24,7 @@ class ControlledShutdownResponse:
     """The partitions that the broker still leads although they have other replicas.
 
     Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE (no such broker is registered),
-    CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after which nobody knows what has been moved.
+    CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after which it is unknown which partitions have moved.
     """
 
     error_code: int = int16()

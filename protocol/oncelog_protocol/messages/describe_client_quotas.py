@@ -26,7 +26,7 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
 class DescribeClientQuotasResponse:
     """The quotas of each entity.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_VERSION (an entity type that nobody knows).
+    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_VERSION (an unknown entity type).
     """
 
     throttle_time_ms: int = int32(default=0)

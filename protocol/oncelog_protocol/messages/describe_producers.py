@@ -46,5 +46,5 @@ class DescribeProducersResponse:
                 producer_epoch: int = int32()
                 last_sequence: int = int32(default=-1)  # -1: none
                 last_timestamp: int = int64(default=-1)  # ms; -1: none
-                coordinator_epoch: int = int32()  # of the last marker; -1: none
+                coordinator_epoch: int = int32()  # the coordinator epoch of the last marker; -1: none
                 current_txn_start_offset: int = int64(default=-1)  # -1: no open transaction

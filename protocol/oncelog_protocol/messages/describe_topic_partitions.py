@@ -55,7 +55,7 @@ class DescribeTopicPartitionsResponse:
             leader_epoch: int = int32(default=-1)
             replica_nodes: list[int] = array(of=int32())
             isr_nodes: list[int] = array(of=int32())
-            # outside the ISR, but with all that is committed
+            # outside the ISR, but with all committed records
             eligible_leader_replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
             # for an operator who must choose an unclean leader
             last_known_elr: list[int] | None = array(of=int32(), nullable="0+", default=None)

@@ -17,7 +17,8 @@ class DescribeTransactionsResponse:
     """One entry per transactional id.
 
     Errors of an id: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not see are left out.
+    TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not describe are
+    omitted.
 
     Ours: client_id and client_host, which Kafka's brokers do not tell.
     """
@@ -35,8 +36,9 @@ class DescribeTransactionsResponse:
         transaction_start_time_ms: int = int64()  # -1: no transaction
         producer_id: int = int64()
         producer_epoch: int = int16()
-        topics: list[TopicData] = array()  # what the open transaction has written to
-        # who took the transactional id over or ended a transaction of it last; None: not since this coordinator started
+        topics: list[TopicData] = array()  # the partitions to which the open transaction has written
+        # the last client that took the transactional id over or ended a transaction of it; None: none since this
+        # coordinator started
         client_id: str | None = string(nullable="0+", default=None, tag=OWN_TAGS)
         client_host: str | None = string(nullable="0+", default=None, tag=OWN_TAGS + 1)
 

@@ -56,7 +56,7 @@ class FetchRequest(Request["FetchResponse"]):
     replica_state: ReplicaState | None = nested("15+", tag=1, default=None)
     max_wait_ms: int = int32()
     min_bytes: int = int32()
-    max_bytes: int = int32("3+", default=2**31 - 1)  # of the response; its first batch may exceed it
+    max_bytes: int = int32("3+", default=2**31 - 1)  # the most bytes of the response; its first batch may exceed it
     isolation_level: int = int8("4+", default=0)  # an IsolationLevel
     session_id: int = int32("7+", default=0)
     session_epoch: int = int32("7+", default=-1)
@@ -81,7 +81,7 @@ class FetchRequest(Request["FetchResponse"]):
             current_leader_epoch: int = int32("9+", default=-1)  # -1: no check
             fetch_offset: int = int64()
             last_fetched_epoch: int = int32("12+", default=-1)  # -1: no check
-            log_start_offset: int = int64("5+", default=-1)  # of the follower; -1 from consumers
+            log_start_offset: int = int64("5+", default=-1)  # the follower's high watermark; -1 from consumers
             partition_max_bytes: int = int32()  # the first batch of the response may exceed it
             replica_directory_id: bytes = uuid("17+", tag=0, default=ZERO_UUID)
             # known to the follower; the default asks for no early answer
@@ -119,7 +119,7 @@ class FetchResponse:
     error_code: int = int16("7+", default=0)
     session_id: int = int32("7+", default=0)  # 0: no session was made
     responses: list[FetchableTopicResponse] = array()
-    # of the brokers named in current_leader
+    # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array("16+", tag=0, default_factory=list)
 
     @struct
@@ -135,7 +135,7 @@ class FetchResponse:
             high_watermark: int = int64()
             last_stable_offset: int = int64("4+", default=-1)  # every transaction below it is decided (S50)
             log_start_offset: int = int64("5+", default=-1)
-            # where the log of the reader leaves ours: it must truncate to there
+            # where the reader's log diverges from the leader's: it must truncate to there
             diverging_epoch: EpochEndOffset | None = nested("12+", tag=0, default=None)
             current_leader: LeaderIdAndEpoch | None = nested("12+", tag=1, default=None)
             # read this snapshot in place of the log (KRaft)

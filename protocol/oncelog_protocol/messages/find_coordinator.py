@@ -18,7 +18,7 @@ class CoordinatorType(IntEnum):
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
-    """Find the coordinator of one key, from v4 of many.
+    """Find the coordinator of one key, from v4 on of several.
 
     v1: key_type; before it keys are groups.
     v3: flexible.

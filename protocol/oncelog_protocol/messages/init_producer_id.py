@@ -17,7 +17,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """
 
     transactional_id: str | None = string(nullable="0+", default=None)  # None: idempotent only
-    # at most transaction.max.timeout.ms (S42); without a transactional id not used
+    # at most transaction.max.timeout.ms (S42); not used without a transactional id
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)  # -1: a new one
     producer_epoch: int = int16("3+", default=-1)

@@ -20,7 +20,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
 
     group_id: str = string()
     session_timeout_ms: int = int32()  # without a heartbeat for so long, the member is out
-    rebalance_timeout_ms: int = int32("1+", default=-1)  # how long the others wait for this member to rejoin
+    rebalance_timeout_ms: int = int32("1+", default=-1)  # how long the other members wait for this member to rejoin
     member_id: str = string()  # "": a new member
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
     protocol_type: str = string()  # "consumer" for consumers, "connect" for Kafka Connect

@@ -22,7 +22,7 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 @message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
-    """Find an offset per partition: of a timestamp in ms, or of one of the negative ones above (T12).
+    """Find an offset per partition: for a timestamp in ms, or for one of the negative values above (T12).
 
     v1: one offset per partition, with its timestamp.
     v2: isolation_level.

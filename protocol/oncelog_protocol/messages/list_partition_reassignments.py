@@ -39,6 +39,6 @@ class ListPartitionReassignmentsResponse:
         @struct
         class OngoingPartitionReassignment:
             partition_index: int = int32()
-            replicas: list[int] = array(of=int32())  # all that hold it now, or are to
+            replicas: list[int] = array(of=int32())  # all brokers that have a replica now, or will have one
             adding_replicas: list[int] = array(of=int32())
             removing_replicas: list[int] = array(of=int32())

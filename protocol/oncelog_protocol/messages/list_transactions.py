@@ -29,7 +29,7 @@ class ListTransactionsResponse:
 
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    unknown_state_filters: list[str] = array(of=string())  # those that name no state
+    unknown_state_filters: list[str] = array(of=string())  # requested states that do not exist
     transaction_states: list[TransactionState] = array()
 
     @struct

@@ -34,9 +34,9 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
         @struct
         class OffsetCommitRequestPartition:
             partition_index: int = int32()
-            committed_offset: int = int64()  # of the next record to read
-            committed_leader_epoch: int = int32("6+", default=-1)  # of the last record read; -1: not known
-            # comes back as it is; at most offset.metadata.max.bytes (T15)
+            committed_offset: int = int64()  # the offset of the next record to read
+            committed_leader_epoch: int = int32("6+", default=-1)  # epoch of the last record read; -1: unknown
+            # returned unchanged by OffsetFetch; at most offset.metadata.max.bytes (T15)
             committed_metadata: str | None = string(nullable="0+")
 
 

@@ -19,7 +19,7 @@ from oncelog_protocol.schema import (
 
 @message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
-    """Fetch committed offsets, of one group, from v8 of many.
+    """Fetch committed offsets, of one group, from v8 on of several.
 
     v2: topics None: all topics.
     v6: flexible.
@@ -55,7 +55,7 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
 
 @message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
-    """A committed offset per partition; -1 if there is none, which is no error.
+    """A committed offset per partition; -1 if there is none, which is not an error.
 
     v2: an error of the whole group.
     v3: throttle_time_ms.

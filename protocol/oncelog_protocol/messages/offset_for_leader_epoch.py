@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, so that a reader finds where its log diverges."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, with which a reader finds where its log diverges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
     replica_id: int = int32("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = array()
-    # ours: a controller asks up to where the logs of this broker go, whoever leads; `leader_epoch` says nothing
+    # ours: a controller asks for the log ends of this broker, whichever broker leads; `leader_epoch` is ignored
     asks_for_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
@@ -28,7 +28,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
         class OffsetForLeaderPartition:
             partition: int = int32()
             current_leader_epoch: int = int32("2+", default=-1)  # -1: no check
-            leader_epoch: int = int32()  # the epoch whose end is asked for
+            leader_epoch: int = int32()  # the epoch whose end offset is requested
 
 
 @message(api_key=23, versions="2-4", flexible="4+")

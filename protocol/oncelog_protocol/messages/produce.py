@@ -75,7 +75,7 @@ class ProduceResponse:
 
     responses: list[TopicProduceResponse] = array()
     throttle_time_ms: int = int32("1+", default=0)
-    # of the brokers named in current_leader
+    # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array("10+", tag=0, default_factory=list)
 
     @struct
@@ -88,7 +88,7 @@ class ProduceResponse:
         class PartitionProduceResponse:
             index: int = int32()
             error_code: int = int16()
-            base_offset: int = int64()  # of the first record; of the original batch for a duplicate (S8); -1 on error
+            base_offset: int = int64()  # base offset of the batch (S8: of the original one); -1: error
             log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic stamps LogAppendTime
             log_start_offset: int = int64("5+", default=-1)
             # the records for which the whole batch was refused
@@ -99,7 +99,7 @@ class ProduceResponse:
 
             @struct
             class BatchIndexAndErrorMessage:
-                batch_index: int = int32("8+")  # of the record in its batch
+                batch_index: int = int32("8+")  # index of the record in its batch
                 batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
             @struct

@@ -24,4 +24,4 @@ class SaslHandshakeResponse:
     """
 
     error_code: int = int16()
-    mechanisms: list[str] = array(of=string())  # those that are enabled on this listener
+    mechanisms: list[str] = array(of=string())  # the mechanisms that are enabled on this listener

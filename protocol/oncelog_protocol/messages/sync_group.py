@@ -20,7 +20,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     protocol_type: str | None = string("5+", nullable="5+", default=None)
     protocol_name: str | None = string("5+", nullable="5+", default=None)
-    assignments: list[SyncGroupRequestAssignment] = array()  # empty but for the leader
+    assignments: list[SyncGroupRequestAssignment] = array()  # empty except from the leader
 
     @struct
     class SyncGroupRequestAssignment:

@@ -32,8 +32,8 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
         @struct
         class TxnOffsetCommitRequestPartition:
             partition_index: int = int32()
-            committed_offset: int = int64()  # of the next record to read
-            committed_leader_epoch: int = int32("2+", default=-1)  # of the last record read; -1: not known
+            committed_offset: int = int64()  # the offset of the next record to read
+            committed_leader_epoch: int = int32("2+", default=-1)  # epoch of the last record read; -1: unknown
             committed_metadata: str | None = string(nullable="0+")
 
 

@@ -118,7 +118,7 @@ class RecordBatch:
         """Raises CorruptBatch if no whole v2 batch lies at `start`."""
         available = len(buffer) - start
         if available < HEADER_SIZE:
-            raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, only {available} are left")
+            raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, but only {available} are left")
         (
             self.base_offset,
             batch_length,
@@ -140,7 +140,7 @@ class RecordBatch:
             raise CorruptBatch(f"batch length {batch_length} is less than a header")
         self.size = batch_length + LOG_OVERHEAD
         if self.size > available:
-            raise CorruptBatch(f"batch of {self.size} bytes, only {available} are left")
+            raise CorruptBatch(f"batch of {self.size} bytes, but only {available} are left")
         self.buffer = buffer
         self.start = start
 

@@ -1,7 +1,7 @@
 """Writes record batches: the builder of a producer's accumulator, and `build_batch` for a known list of records.
 
 Records are encoded once, as they are added, after space for the header. `close` compresses them. `build` writes the
-header with producer id, epoch, sequence and CRC, so a change of these costs only a header (S21, S26, S27).
+header with producer id, epoch, sequence and CRC, so changing them rewrites only a header (S21, S26, S27).
 """
 
 from __future__ import annotations

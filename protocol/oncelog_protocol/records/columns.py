@@ -1,4 +1,4 @@
-"""The records of a batch as columns: one list for each field. What a consumer, or a table, makes its rows from.
+"""The records of a batch as columns: one list for each field. Consumers, and tables, make their rows from columns.
 
 Two ways through the bytes give the same result. The general one decodes field by field, straight-line, with one- and
 two-byte varints in place: a function call for each field would double its time. But producers often write runs of
@@ -39,7 +39,7 @@ MAX_ONE_BYTE: Final = 64
 MAX_TWO_BYTES: Final = 8192
 TWO_BYTES_LOW: Final = FIRST_OF_TWO * 128
 TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
-"""The first and second bytes of the varints of 0..8191 (those from 64 on have two bytes)."""
+"""The first and second bytes of the varints of 0..8191 (varints of 64 and above have two bytes)."""
 
 MIN_RUN: Final = 8
 """The shortest run to search for; after a shorter one the rest of the batch is decoded record by record."""
@@ -112,9 +112,9 @@ def _check_fits(batch: RecordBatch, size: int) -> None:
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
     """Raises CorruptBatch, and IndexError where a record runs over the end of `data`.
 
-    Why every length is checked although no line seems to do it: positions only grow (`read_length` refuses negative
-    ones, and bit 0 of a zig-zag byte is the sign), each field is followed by a byte that is indexed, and the last one
-    must end exactly where the record's own length says.
+    Every length is checked although no line seems to do it: positions only grow (`read_length` refuses negative
+    lengths, and bit 0 of a zig-zag byte is the sign), each field is followed by a byte that is indexed, and the last
+    one must end exactly at the record's own length.
     """
     base_offset, base_timestamp, last_offset_delta = batch.base_offset, batch.base_timestamp, batch.last_offset_delta
     add_offset, add_timestamp = columns.offsets.append, columns.timestamps.append
@@ -235,7 +235,7 @@ class _Shape:
     def run(self, data: bytes, most: int, offset_delta: int) -> int:
         """How many of the `most` records from `end` on have this shape and the offset deltas from `offset_delta` on.
 
-        Every byte of these records that is not content is compared here, the attributes (unused) excepted.
+        Every byte of these records that is not content is compared here, except the attributes (unused).
         """
         size = self.end - self.start
         most = min(most, (len(data) - self.end) // size)

@@ -20,7 +20,7 @@ from typing import Final
 from oncelog_protocol.records.batch import Buffer, CorruptBatch
 
 Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
-"""Writes into the second what the first decompresses to; how many bytes that is."""
+"""Decompresses the first argument into the second; returns the number of bytes."""
 
 
 class RecordsTooLarge(CorruptBatch):
@@ -69,7 +69,8 @@ pages that are written."""
 PIECE: Final = 1024 * 1024
 """Bytes copied out of that buffer at a time, whose memory is then released."""
 OUTPUT_FULL: Final = "failed to write whole buffer"
-"""How cramjam (Rust's standard library) says that the output buffer is too small, rather than the input bad."""
+"""The message with which cramjam (Rust's standard library) reports that the output buffer is too small, rather than the
+input invalid."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -96,11 +97,10 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
-    """What `data` was before compression, if that is at most `max_bytes` long.
+    """The decompressed data, if it is at most `max_bytes` long.
 
-    Raises CorruptBatch for an unknown codec and for data that is not of that codec, RecordsTooLarge for more than
-    `max_bytes`.
-    Memory taken is bounded by `max_bytes` whatever the data claims, but for a window of ZSTD_WINDOW and less.
+    Raises CorruptBatch for an unknown codec and for data of another codec, RecordsTooLarge for more than `max_bytes`.
+    The memory is bounded by `max_bytes` whatever the data claims, except for a window of at most ZSTD_WINDOW.
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
@@ -120,10 +120,10 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 
 def _zstd_output(data: Buffer, max_bytes: int) -> int:
-    """How many bytes it may decompress to, so that they and the decoder's window are no more than `max_bytes`.
+    """How many bytes the data may decompress to, so that they and the decoder's window take no more than `max_bytes`.
 
-    The window holds a copy of the last output, as much as the frame says that it needs; one that is larger than every
-    decoder must allow takes half. Where the bytes of a frame's beginning stand there may be another frame.
+    The window has a copy of the last output, of the size that the frame declares; a window larger than every decoder
+    must allow takes half of the bytes. If the magic number of a frame is found, another frame may begin there.
     """
     packed = bytes(data)
     position, frames = 0, 0
@@ -134,7 +134,7 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
 
 
 def _zstd_window(packed: bytes, position: int) -> int:
-    """The bytes of output that the decoder of the frame there must remember (RFC 8878, 3.1.1.1)."""
+    """The bytes of output that the decoder of this frame must remember (RFC 8878, 3.1.1.1)."""
     header = packed[position : position + ZSTD_MAX_HEADER].ljust(ZSTD_MAX_HEADER, b"\x00")
     descriptor = header[4]
     if not descriptor & ZSTD_SINGLE_SEGMENT:
@@ -164,7 +164,7 @@ def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: 
 
 
 def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray | mmap.mmap) -> int | None:
-    """How many bytes it is, in `output`; None where there is no room for them. Raises CorruptBatch."""
+    """The number of decompressed bytes in `output`; None if they do not fit. Raises CorruptBatch."""
     import cramjam
 
     try:
@@ -186,7 +186,7 @@ def _scratch(size: int) -> mmap.mmap:
 
 
 def _taken_out(scratch: mmap.mmap, size: int) -> bytes:
-    """The first `size` bytes: piece after piece, so that there are never two copies of all."""
+    """Copy the first `size` bytes piece by piece, so that two full copies never exist."""
     result = io.BytesIO()
     with memoryview(scratch) as view:
         for start in range(0, size, PIECE):

@@ -51,7 +51,7 @@ VALUE_LENGTH: Final = 0x0C
 
 
 class ControlType(IntEnum):
-    """What a control record says. Kafka has further types (raft's, above 1), which readers skip."""
+    """The type of a control record. Kafka has further types (raft's, above 1), which readers skip."""
 
     ABORT = 0
     COMMIT = 1
@@ -128,7 +128,7 @@ def marker_batch(
 
 @lru_cache(maxsize=MARKERS_KEPT)
 def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
-    """The batch as all partitions of a transaction get it, up to what lies outside of its CRC."""
+    """The batch that all partitions of a transaction get, except the fields outside of its CRC."""
     batch = bytearray(
         MARKER_BATCH.pack(
             0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,

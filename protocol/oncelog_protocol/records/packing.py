@@ -1,6 +1,8 @@
-"""Many records of one time and without headers, packed at once: as `builder.encode_record` would, for a third of it.
+"""Packs many records with one timestamp and without headers at once: the same result as `builder.encode_record`, for a
+third of the time.
 
-What differs from record to record is looked up by size and joined, so that the interpreter runs no code for each one.
+Parts that differ from record to record are looked up by size and joined, so that the interpreter runs no code for each
+record.
 """
 
 from __future__ import annotations
@@ -35,13 +37,14 @@ class Packed(NamedTuple):
 def pack(
     first_offset: int, timestamp_delta: int, keys: Sequence[bytes] | None, values: Sequence[bytes], room: int
 ) -> tuple[bytes, int]:
-    """Records that fit `room` bytes, one after another, and how many these are: none only where there is no room for
-    the first. `first_offset` is its offset delta. There are as many `keys` as `values`.
+    """Encode as many records as fit into `room` bytes, one after another; returns them and their number: none only if
+    the first one does not fit. `first_offset` is its offset delta. There are as many `keys` as `values`.
 
     Raises ValueError where a number does not fit.
     """
     width = bisect_right(_WIDTHS, first_offset) + 1
-    # No further than offsets are of one width; nor much further than there is room, if the others are like the first.
+    # Stop where the offset deltas become one byte wider; and not much beyond the room, assuming records as long as the
+    # first.
     likely = room // (len(values[0]) + (0 if keys is None else len(keys[0])) + 1)
     values = values[: max(1, min(likely, _WIDTHS[width - 1] - first_offset))]
     before_offset = ATTRIBUTES + encode_varlong(timestamp_delta)
@@ -91,5 +94,5 @@ def _offsets(first: int, count: int) -> Iterable[bytes]:
 
 @cache
 def _small_varints() -> tuple[bytes, ...]:
-    """Nearly all that are needed, made when the first are."""
+    """The common small varints, computed at the first use."""
     return tuple(map(encode_varint, range(TWO_BYTES)))

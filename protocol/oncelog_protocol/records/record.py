@@ -1,4 +1,4 @@
-"""Single records inside a batch: what a consumer decodes. What a broker looks at is `record_scan`.
+"""Single records inside a batch, as a consumer decodes them. A broker uses `record_scan` instead.
 
     length            varint   bytes after this field
     attributes        int8     unused: control is a bit of the batch (S39)
@@ -39,8 +39,8 @@ class Record:
 def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
     """The records of `batch` in offset order; where the batch has log append time, all carry its max timestamp.
 
-    Raises CorruptBatch, and nothing else, whatever the bytes: before the first record if they do not decompress, else
-    at the first bad record, after the good ones before it.
+    Raises CorruptBatch, and nothing else, whatever the bytes: before the first record if they do not decompress,
+    otherwise at the first invalid record, after the valid ones before it.
     """
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)

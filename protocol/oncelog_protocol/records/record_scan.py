@@ -1,8 +1,9 @@
-"""Looking at records without decoding them: what a leader checks, and what a log cleaner needs to tell which ones stay.
+"""Scans records without decoding them: for a leader's checks, and for the log cleaner, which decides which records
+remain.
 
-The scans give their findings in lists of at most SCAN_CHUNK records, so that a caller can pause between two lists, and
+The scans return their results in lists of at most SCAN_CHUNK records, so that a caller can pause between two lists, and
 raise CorruptBatch, and nothing else, whatever the bytes. Here, a byte with neither of the bits 0x81 is a whole varint
->= 0 (bit 7 says "more follows", bit 0 is the sign): a call for each field would double its time.
+>= 0 (bit 7 means "more follows", bit 0 is the sign): calling a function for each field would double the time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SCAN_CHUNK: Final = 512
 
 
 class RecordSpan(NamedTuple):
-    """A record in the decompressed records of its batch. `start` to `end` includes the length in front of it."""
+    """A record in the decompressed records of its batch. `start` to `end` includes the length before the record."""
 
     start: int
     end: int
@@ -30,7 +31,7 @@ class RecordSpan(NamedTuple):
 
 
 def scan_keys(batch: RecordBatch, data: bytes) -> Iterator[tuple[list[int], list[bytes | None]]]:
-    """(offset deltas, keys) of the records in `data`, what `records_data` made of `batch`."""
+    """(offset deltas, keys) of the records in `data`, the result of `records_data` for `batch`."""
     previous, position, left = -1, 0, batch.records_count
     try:
         while left > 0:
@@ -84,7 +85,7 @@ def scan_keys(batch: RecordBatch, data: bytes) -> Iterator[tuple[list[int], list
 
 
 def scan_spans(batch: RecordBatch, data: bytes) -> Iterator[list[RecordSpan]]:
-    """Every record in `data`, what `records_data` made of `batch`."""
+    """Every record in `data`, the result of `records_data` for `batch`."""
     previous, position, left = -1, 0, batch.records_count
     try:
         while left > 0:
@@ -150,7 +151,7 @@ def records_end(data: Buffer, position: int, count: int) -> int:
 
 
 class RecordFacts(NamedTuple):
-    """Some neighbouring records: the deltas of all, and the offset deltas of those without a key."""
+    """Some consecutive records: the deltas of all, and the offset deltas of records without a key."""
 
     offset_deltas: list[int]
     timestamp_deltas: list[int]
@@ -158,8 +159,8 @@ class RecordFacts(NamedTuple):
 
 
 def scan_facts(batch: RecordBatch, data: bytes) -> Iterator[RecordFacts]:
-    """Every record in `data`, what `records_data` made of `batch`; all its fields are walked, headers too, and must be
-    as long together as the record says."""
+    """Every record in `data`, the result of `records_data` for `batch`; all its fields are walked, including headers,
+    and must add up to the record's length."""
     previous, position, left = -1, 0, batch.records_count
     last = batch.last_offset_delta
     try:

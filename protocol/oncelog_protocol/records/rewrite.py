@@ -85,8 +85,8 @@ def _assemble(
 def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan]) -> bytes | None:
     """The records with timestamp deltas to `base_timestamp`.
 
-    None where a delta leaves int64, which takes timestamps that are no times: then there is no horizon to set, and the
-    tombstones stay.
+    None if a delta does not fit into int64, which happens only with invalid timestamps: then no horizon can be set, and
+    the tombstones stay.
     """
     shift = batch.base_timestamp - base_timestamp
     try:
@@ -96,7 +96,7 @@ def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequen
 
 
 def _with_timestamp_delta(data: bytes, span: RecordSpan, delta: int) -> bytes:
-    """The record with another timestamp delta, and the length that comes with it."""
+    """The record with another timestamp delta, and the resulting length."""
     _, position = read_length(data, span.start)
     _, position = read_varlong(data, position + 1)
     body = ATTRIBUTES + encode_varlong(delta) + data[position : span.end]

@@ -1,4 +1,4 @@
-"""The formats of schemas: how each is parsed, and whether a schema reads what another one wrote.
+"""The formats of schemas: their parsers, and the check whether a schema reads data written with another one.
 
 avro_schema.py  Avro, by Apache's library
 json_schema.py  JSON Schema: the check of a document by jsonschema, the comparison of two by rules of ours
@@ -24,8 +24,8 @@ __all__ = ["Format", "Resolved", "fingerprint", "format_of"]
 
 
 class Format(NamedTuple):
-    """`parse` returns what `differences` compares; ValueError, with what is wrong, where the schema is invalid.
-    `differences(reader, writer)` returns why the reader cannot read what the writer wrote; empty: it can."""
+    """`parse` returns the argument of `differences`; raises ValueError with the reason if the schema is invalid.
+    `differences(reader, writer)` returns the reasons why the reader cannot read data of the writer; empty if it can."""
 
     parse: Callable[[Resolved], Any]
     differences: Callable[[Any, Any], list[str]]

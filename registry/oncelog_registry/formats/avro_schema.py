@@ -25,7 +25,7 @@ def parse(resolved: Resolved) -> AvroSchema:
 
 
 def differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
-    """Return why `reader` cannot read what `writer` wrote; empty if it can."""
+    """Return the reasons why `reader` cannot read data of `writer`; empty if it can."""
     result = _Checker(TimeLimit()).get_compatibility(reader, writer)
     if result.compatibility is SchemaCompatibilityType.compatible:
         return []
@@ -35,7 +35,8 @@ def differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
 
 
 class _Checker(ReaderWriterCompatibilityChecker):
-    """Ends by itself: two unions of thousands of branches would be compared for hours, and a thread cannot be ended."""
+    """Ends by itself: a comparison of two unions of thousands of branches would take hours, and a thread cannot be
+    stopped."""
 
     def __init__(self, limit: TimeLimit) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The depth of a JSON document, bounded before a parser that calls itself walks it."""
+"""Bounds the depth of a JSON document, before a recursive parser walks it."""
 
 from __future__ import annotations
 

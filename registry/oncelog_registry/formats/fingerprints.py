@@ -1,4 +1,4 @@
-"""What makes two schemas the same schema: their type, references and text, spaces and line ends aside."""
+"""The identity of a schema: its type, references and text, without spaces and line ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """JSON Schema: whether every document that the writer's schema allows is allowed by the reader's.
 
-That question has no complete answer, so the comparison is a set of sufficient rules: where none of them shows that the
-reader allows a document, a difference is told. A schema that allows everything reads all; one that allows nothing is
-read by all. Equal schemas read each other whatever they contain.
+That question has no complete answer, so the comparison is a set of sufficient rules: if none of them proves that the
+reader allows a document, a difference is reported. A schema that allows everything reads all; one that allows nothing
+is read by all. Equal schemas read each other whatever they contain.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse(resolved: Resolved) -> Document:
 
 
 def differences(reader: Document, writer: Document) -> list[str]:
-    """Return why `reader` does not allow all that `writer` allows; empty if it does."""
+    """Return the reasons why `reader` does not allow everything that `writer` allows; empty if it does."""
     return _Comparison(reader, writer).run()
 
 
@@ -100,13 +100,13 @@ def _nodes_with_refs(document: Document) -> Iterator[tuple[Node, Node]]:
 
 
 class _Place(NamedTuple):
-    """Where a subschema stands: `$ref` is resolved from its own root."""
+    """The position of a subschema: `$ref` is resolved from its own root."""
 
     document: Document
     root: Node
 
     def resolved(self, node: Node) -> tuple[Node, _Place]:
-        """Follow `$ref` until there is none. ValueError: it leads nowhere, or in a circle."""
+        """Follow `$ref` to a schema without one. ValueError: it leads nowhere, or in a circle."""
         place, seen = self, set()
         while isinstance(node, dict) and isinstance(node.get("$ref"), str):
             reference = node["$ref"]
@@ -123,7 +123,7 @@ class _Place(NamedTuple):
         if fragment and not fragment.startswith("/"):
             node = _anchored(root, fragment)
             if node is None:
-                raise ValueError(f"$ref {reference!r}: there is no such anchor")
+                raise ValueError(f"$ref {reference!r}: no such anchor")
             return node, _Place(self.document, root)
         for part in fragment.split("/")[1:]:
             step = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -161,7 +161,7 @@ def _anchored(root: Node, anchor: str) -> Node | None:
 
 
 class _Comparison:
-    """One comparison of two documents. A pair that is under way counts as alike, so that recursive schemas end."""
+    """One comparison of two documents. A pair that is being compared counts as alike, so that recursive schemas end."""
 
     def __init__(self, reader: Document, writer: Document) -> None:
         self._reader = reader
@@ -268,7 +268,7 @@ def _differ_in_values(reader: Node, writer: Node, path: str) -> list[str]:
     if "enum" in reader:
         written = writer.get("enum", [writer["const"]] if "const" in writer else None)
         if written is None or not _values(written) <= _values(reader["enum"]):
-            found.append(f"{where}: the writer may write values that `enum` of the reader lacks")
+            found.append(f"{where}: the writer may write values that are not in `enum` of the reader")
     found += [
         f"{where}: `{keyword}` of the reader is none of the writer"
         for keyword in SAME_OR_ABSENT
@@ -309,7 +309,7 @@ def _differ_in_bounds(reader: Node, writer: Node, path: str) -> list[str]:
     ]
     factor, written = _number(reader, "multipleOf"), _number(writer, "multipleOf")
     if factor is not None and (written is None or written % factor != 0):
-        found.append(f"{where}: what the writer writes may be no multiple of {factor}")
+        found.append(f"{where}: values of the writer may not be multiples of {factor}")
     return found
 
 
@@ -358,8 +358,8 @@ def _items(node: Node) -> tuple[list[Node], Node]:
 
 
 def _both(node: Node, branch: Node, place: _Place) -> Node:
-    """Return a schema that allows at least what both allow: keywords of the branch, where the node has none, with
-    properties and required ones of either."""
+    """Return a schema that allows at least the documents that both allow: the node's keywords, the branch's where the
+    node has none, and the properties and required ones of both."""
     branch, _ = place.resolved(branch)
     if node is False or branch is False:
         return False

@@ -1,7 +1,6 @@
 """Protobuf: a .proto text or a serialized descriptor is parsed by protoc, in a process of its own and a bounded time.
 
-Two descriptors are compared by what the wire tells: names of fields and packages mean nothing there, numbers and kinds
-do.
+Two descriptors are compared by their encoding: names of fields and packages are not in it, numbers and kinds are.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ KINDS: Final = (
     frozenset({_F.TYPE_FIXED32, _F.TYPE_SFIXED32}),
     frozenset({_F.TYPE_FIXED64, _F.TYPE_SFIXED64}),
 )
-"""Kinds of which each reads the others on the wire."""
+"""Groups of kinds that can read each other's encoding."""
 
 
 class Compiled(NamedTuple):
-    """The file, and all messages by full name, those of its imports included."""
+    """The file, and all messages by full name, including those of its imports."""
 
     file: FileDescriptorProto
     messages: Mapping[str, DescriptorProto]
@@ -65,13 +64,13 @@ def serialized(resolved: Resolved) -> str:
 
 
 def differences(reader: Compiled, writer: Compiled) -> list[str]:
-    """Return why `reader` cannot read what `writer` wrote; empty if it can."""
+    """Return the reasons why `reader` cannot read data of `writer`; empty if it can."""
     found: list[str] = []
     ours = _own_messages(reader.file)
     for name, written in _own_messages(writer.file).items():
         known = ours.get(name)
         if known is None:
-            found.append(f"the reader lacks the message {name}")
+            found.append(f"the reader has no message {name}")
         else:
             found += _differ(known, written, name)
     return found
@@ -91,12 +90,12 @@ def _differ(reader: DescriptorProto, writer: DescriptorProto, name: str) -> list
         written = theirs.get(number)
         if written is None:
             if field.label == _F.LABEL_REQUIRED:
-                found.append(f"{name}: the reader requires field {number}, which the writer lacks")
+                found.append(f"{name}: the reader requires field {number}, which the writer does not have")
         else:
             found += [f"{name}: field {number} {each}" for each in _differ_in_field(field, written)]
     for number, written in sorted(theirs.items()):
         if number not in ours and written.label == _F.LABEL_REQUIRED:
-            found.append(f"{name}: field {number} is required by the writer, and the reader lacks it")
+            found.append(f"{name}: field {number} is required by the writer, and the reader does not have it")
     return found + _differ_in_oneofs(reader, writer, name)
 
 
@@ -171,7 +170,7 @@ def _safe(name: str) -> str:
 
 
 def _protoc(files: Mapping[str, str]) -> list[FileDescriptorProto]:
-    """Return the files with their imports, each behind what it imports."""
+    """Return the files with their imports, each after its own imports."""
     with tempfile.TemporaryDirectory(prefix="oncelog-protoc-") as directory:
         inside = Path(directory, "in")
         for name, text in files.items():
@@ -242,7 +241,7 @@ def _check_links(file: FileDescriptorProto, others: list[FileDescriptorProto]) -
 
 
 def _known_imports(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return the files of google/protobuf that are imported. ValueError where there is no such file."""
+    """Return the files of google/protobuf that are imported. Raises ValueError if the file does not exist."""
     import importlib
 
     found = []
@@ -252,5 +251,5 @@ def _known_imports(files: list[FileDescriptorProto]) -> list[FileDescriptorProto
                 module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
                 found.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
             except (ImportError, AttributeError):
-                raise ValueError(f"there is no file {name} to import") from None
+                raise ValueError(f"no file {name} to import") from None
     return found

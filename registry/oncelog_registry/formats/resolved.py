@@ -9,7 +9,8 @@ from oncelog_registry.schemas import Schema
 
 
 class Resolved(NamedTuple):
-    """A schema with those that it refers to, by the names it uses for them; each stands behind what it uses itself."""
+    """A schema with the schemas that it refers to, by the names it uses for them; each comes after its own
+    references."""
 
     schema: Schema
     referred: Sequence[tuple[str, Schema]] = ()

@@ -1,4 +1,5 @@
-"""How long two schemas may be compared: a thread cannot be ended from outside, so a comparison ends itself."""
+"""The time limit of a comparison of two schemas: a thread cannot be stopped from outside, so a comparison ends
+itself."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "aborting-for-good",
-        "after an aborted transaction a consumer leaves out all that its producer writes",
+        "after an aborted transaction a consumer skips all later records of its producer",
         "oncelog.consumer.isolation",
         "                    self._aborting.discard(batch.producer_id)\n",
         "                    pass\n",
@@ -52,7 +52,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "not-rewound",
-        "consume-process-produce goes on behind what an aborted transaction has consumed",
+        "consume-process-produce continues after the records that an aborted transaction has consumed",
         "oncelog.consume_process_produce",
         "        consumer.seek_to_committed(partition, polled[partition][0].offset)\n",
         "        pass\n",
@@ -70,11 +70,20 @@ DEFECTS: Final = (
     ),
     Defect(
         "begins-one-too-far",
-        "a consumer begins one record behind what its group has committed",
+        "a consumer begins one record after the committed offset of its group",
         "oncelog.consumer.offset_reset",
         "                position.start_at(committed[partition].offset, committed[partition].leader_epoch)\n",
         "                position.start_at(committed[partition].offset + 1, committed[partition].leader_epoch)\n",
         PIPES,
         20,
+    ),
+    Defect(
+        "nobody-commits",
+        "offsets are committed without saying which member of the group has consumed the records",
+        "oncelog.consume_process_produce",
+        "                await producer.send_offsets(offsets, group)\n",
+        '                await producer.send_offsets(offsets, ConsumerGroupMetadata(group.group_id, -1, "", None))\n',
+        PIPES,
+        100,
     ),
 )

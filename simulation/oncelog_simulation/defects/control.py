@@ -1,4 +1,4 @@
-"""Defects of the controller, of registration and of what is given out by the metadata store."""
+"""Defects of the controller, of registration and of values allocated through the metadata store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "bounce-not-seen",
-        "a leader that was registered anew since its election counts as one that was there all the time",
+        "a leader that registered again since its election counts as registered without a break",
         "oncelog_broker.controller.election",
         "        return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)\n",
         "        return known is not None and broker in self.replicas and known.is_live\n",
@@ -71,7 +71,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "power-cut-not-told",
-        "a broker that lost its power registers as one that has kept everything",
+        "a broker that lost its power registers as if it had kept all records",
         "oncelog_broker.metadata.membership.registration",
         "        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))\n",
         "        payload = encode_incarnation(Incarnation(True, -1, process))\n",
@@ -90,7 +90,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "departure-not-noticed",
-        "the controller does not notice that a broker is gone",
+        "the controller does not notice that a broker is absent",
         "oncelog_broker.controller.elector",
         "        self._brokers_are_stale = True\n        self._wake_up.set()\n",
         "        self._wake_up.set()\n",
@@ -99,11 +99,29 @@ DEFECTS: Final = (
     ),
     Defect(
         "deleted-log-stays",
-        "the log of a deleted topic is not deleted, and the topic that is made again meets it",
+        "the log of a deleted topic is not deleted, and is found by the re-created topic",
         "oncelog_broker.replication.log_opener",
         'the next startup would treat the log as stray."""\n        self._ask(UnwantedLog(key))\n',
         'the next startup would treat the log as stray."""\n',
         ("topic-maker", "writer-1"),
         20,
+    ),
+    Defect(
+        "old-proposal-granted",
+        "the controller grants the ISR that a leader has proposed on an older state",
+        "oncelog_broker.controller.alter_partition",
+        "    if proposal.partition_epoch < known.version:\n        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)\n    _check_form(",
+        "    _check_form(",
+        MOVES,
+        200,
+    ),
+    Defect(
+        "moved-before-in-sync",
+        "a reassignment ends before its new replicas are in sync",
+        "oncelog_broker.controller.reassignment",
+        "    return assignment.is_reassigned and set(assignment.target) <= set(known.state.isr)\n",
+        "    return assignment.is_reassigned and bool(set(assignment.target) & set(known.state.isr))\n",
+        MOVES,
+        60,
     ),
 )

@@ -1,6 +1,6 @@
-"""One seeded defect, and how it gets into the code.
+"""One seeded defect, and how it is applied to the code.
 
-The source of one module is changed when it is imported, so this must happen before anything imports the module: in a
+The source of one module is changed when it is imported, so this must happen before any code imports the module: in a
 process that has just started. The file on disk stays as it is.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class DefectIsStale(Exception):
-    """The code has changed so that a defect does not fit any more: its text is not there exactly once."""
+    """The code has changed so that a defect no longer fits: its text does not occur exactly once."""
 
 
 class Defect(NamedTuple):
@@ -25,7 +25,7 @@ class Defect(NamedTuple):
 
     name: str
     what: str
-    """What the broker or client does wrong with it."""
+    """The wrong behaviour of the broker or client."""
     module: str
     old: str
     new: str
@@ -34,7 +34,7 @@ class Defect(NamedTuple):
     seeds: int
     """Within how many seeds it must be found."""
     faults: tuple[str, ...] | None = None
-    """The faults that are drawn; None: those of its room."""
+    """The faults that are drawn; None: the default ones of its workloads."""
 
 
 def source_of(module: str) -> str:
@@ -42,7 +42,7 @@ def source_of(module: str) -> str:
     package, _, _ = module.rpartition(".")
     assert package, f"{module} is in no package"
     spec = find_spec(module)
-    assert spec is not None, f"there is no module {module}"
+    assert spec is not None, f"no module {module} found"
     assert spec.origin is not None, f"{module} is no file"
     return Path(spec.origin).read_text()
 
@@ -51,7 +51,7 @@ def changed(source: str, defect: Defect) -> str:
     """The source with the defect. Raises DefectIsStale."""
     found = source.count(defect.old)
     if found != 1:
-        raise DefectIsStale(f"{defect.name}: the text stands {found} times in {defect.module}, not once")
+        raise DefectIsStale(f"{defect.name}: the text occurs {found} times in {defect.module}, not once")
     return source.replace(defect.old, defect.new)
 
 
@@ -63,8 +63,8 @@ def install(defect: Defect) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, and has it loaded from another text. The text is read before: a module may be imported in a
-    simulated world, where nobody reads files."""
+    """Finds one module, and loads it from the changed text. The text is read earlier: a module may be imported in a
+    simulated world, where no file can be read."""
 
     def __init__(self, module: str, text: str) -> None:
         self._module = module
@@ -87,5 +87,5 @@ class _Loader(SourceFileLoader):
         self._text = text
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Compiled from the changed text, never from a cache."""
+        """Code compiled from the changed text, never from a cache."""
         return self.source_to_code(self._text.encode(), self.path)

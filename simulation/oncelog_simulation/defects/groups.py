@@ -1,4 +1,4 @@
-"""Defects of consumer groups and of the runtime of coordinators: offsets, members, what is answered when."""
+"""Defects of consumer groups and of the runtime of coordinators: offsets, members, the time of replies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from oncelog_simulation.defects.defect import Defect
 READS: Final = ("writer-1", "writer-2", "member-1", "member-2", "offsets-watcher")
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2", "offsets-watcher")
 LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
+
+GHOSTS: Final = ("ghost-1", "ghost-2")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
 """The faults that bring these defects to light, unless a defect names its own."""
@@ -34,7 +36,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "unstable-offsets-told",
-        "require_stable is not heeded: an offset is told while a transaction is about to replace it",
+        "require_stable is ignored: an offset is returned while a transaction is about to replace it",
         "oncelog_broker.server.groups.offset_fetch",
         "        if require_stable and machine.offsets.is_pending(group_id, topic.name, index):\n",
         "        if False:\n",
@@ -52,7 +54,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "coordinator-not-loaded",
-        "a new coordinator begins without what is in its log",
+        "a new coordinator begins without loading its log",
         "oncelog_broker.coordinator.runtime",
         "        if shard.partition.log.log_start_offset == shard.partition.log.log_end_offset:\n",
         "        if shard.partition.log.log_start_offset <= shard.partition.log.log_end_offset:\n",
@@ -66,6 +68,24 @@ DEFECTS: Final = (
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, offset, producer_id)\n",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, base_offset, NO_PRODUCER_ID)\n",
         LEDGERS,
+        20,
+    ),
+    Defect(
+        "generation-not-checked",
+        "a member of an earlier generation of its group may commit",
+        "oncelog_broker.coordinator.group.membership",
+        "    if generation != group.generation:\n        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)\n    return member\n",
+        "    return member\n",
+        GHOSTS,
+        20,
+    ),
+    Defect(
+        "zombie-commits-offsets",
+        "offsets in a transaction are taken of consumers that have lost their partitions (KIP-447)",
+        "oncelog_broker.coordinator.group.machine",
+        "            transactional_offsets.check_member(group, request, has_offsets=self.offsets.has(group_id))\n",
+        "            pass\n",
+        GHOSTS,
         20,
     ),
 )

@@ -2,8 +2,8 @@
 
 A defect is made at an import, so each one is looked for in a process of its own: `python -m
 oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs seed after seed and prints one line of JSON. Where a seed finds
-something, the same plan is run once more without the defect, `... NAME SEED clean`: what is wrong there, too, is no
-evidence.
+something, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs without the
+defect, too, is no evidence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_simulation.plan import Plan
 HUNT_SECONDS: Final = 600.0
 """How long one defect is looked for, in seconds of processor time."""
 SECONDS: Final = 9.0
-"""Virtual seconds of a run at most: what a defect does shows soon, or with another seed."""
+"""The most virtual seconds of a run: the effect of a defect shows soon, or with another seed."""
 PACE: Final = 0.5
 """`Plan.pace` of a hunt: many steps of clients in a short time."""
 CLEAN: Final = "clean"
@@ -36,7 +36,7 @@ SHOWN: Final = 160
 
 
 class Found(NamedTuple):
-    """What has become of the hunt for one defect."""
+    """The result of the hunt for one defect."""
 
     name: str
     seed: int
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 def hunt_all(names: Iterable[str], jobs: int, seconds: float = HUNT_SECONDS) -> Iterator[Found]:
-    """Look for each of the defects, `jobs` at a time; in the order of their names as given."""
+    """Hunt each of the defects, `jobs` at a time; returns results in the order of the given names."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         yield from pool.map(lambda name: _in_own_process(DEFECTS[name], seconds), names)
 
@@ -70,7 +70,7 @@ def _in_own_process(defect: Defect, seconds: float) -> Found:
 
 
 def _output(*arguments: str) -> str:
-    """The last line that such a process prints, or the end of what it says of its failure."""
+    """The last line that such a process prints, or the end of its error output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -94,14 +94,14 @@ def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
 
 
 def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
-    """Judge and words of what the seed shows to be wrong."""
+    """The judge and the text of the violation that the seed shows."""
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 
     plan = shortened(draw_whole_plan(seed, defect.workloads, defect.faults))
     try:
         outcome = run(plan, WholeCluster())
-    except Exception as error:  # a defect may make the brokers or the clients do what nobody has thought of
+    except Exception as error:  # a defect may make brokers or clients raise any exception
         return "run", f"{type(error).__name__}: {error}"[:SHOWN]
     for violation in outcome.violations:
         return violation.judge, violation.what[:SHOWN]
@@ -116,7 +116,7 @@ def shortened(plan: Plan) -> Plan:
 
 
 def main(arguments: list[str]) -> None:
-    """One hunt, or one run without the defect, as its process makes it."""
+    """One hunt, or one run without the defect, in its own process."""
     name, seeds, seconds = arguments
     defect = DEFECTS[name]
     if seconds == CLEAN:

@@ -11,7 +11,7 @@ from oncelog_simulation.defects.hunt import Found
 
 BEGIN: Final = "<!-- defects -->\n"
 END: Final = "<!-- end of defects -->\n"
-HEAD: Final = "| Defect | What is wrong | Found by seed | Seconds | By what | \n|---|---|---:|---:|---|\n"
+HEAD: Final = "| Defect | Wrong behaviour | Found by seed | Seconds | By what | \n|---|---|---:|---:|---|\n"
 
 
 def line_of(found: Found) -> str:
@@ -36,7 +36,11 @@ def table(results: Sequence[Found]) -> str:
 
 def write_into(path: Path, results: Sequence[Found]) -> None:
     """Put the table between the marks of a page."""
-    text = path.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    path.write_text(before + BEGIN + table(results) + END + after)
+    put_between(path, BEGIN, END, table(results))
+
+
+def put_between(path: Path, begin: str, end: str, table: str) -> None:
+    """Put a table between two marks of a page."""
+    before, rest = path.read_text().split(begin)
+    _, after = rest.split(end)
+    path.write_text(before + begin + table + end + after)

@@ -1,12 +1,18 @@
-"""What was committed stays: every replica in sync has, batch for batch, what any leader has shown below its high
-watermark.
+"""Committed records remain: every in-sync replica has, batch for batch, the records that any leader has shown below its
+high watermark.
 
 That is looked at while the cluster runs, and not only when a fault brings it to light: an in-sync replica that lacks a
 committed record loses it with the next election. Who is in sync is asked of the metadata store itself, in the moment in
-which it is written.
+which it is written. After each turn of a broker those of its partitions are looked at whose high watermark has moved or
+whose log was cut: what is wrong for a millisecond is seen, too. Beside that must hold:
 
-Power cuts may take away what no other replica has. When power was cut, each partition of which no other in-sync replica
-was at work is *excused*: what it held may be shorter now, and what its clients were told does not count.
+- log start <= last stable offset <= high watermark <= log end, in each replica.
+- No follower has a high watermark beyond everything that a leader has shown.
+- The last stable offset of a leader lies below every transaction whose marker is not below the high watermark, as the
+  batches below the high watermark tell it (`undecided`).
+
+Power cuts may destroy records that no other replica has. When power is cut, each partition of which no other in-sync
+replica was running is *excused*: its log may be shorter now, and the answers that its clients got do not count.
 """
 
 from __future__ import annotations
@@ -18,48 +24,64 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, batches
+from oncelog_simulation.disk import unnoticed
 from oncelog_simulation.judges.running import Running, running
 from oncelog_simulation.judges.truth import Key, Truth
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
+    from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
-"""Most bytes of a log that are read at a time."""
+"""The most bytes of a log that are read at a time."""
 
 
 class Batch(NamedTuple):
-    """One batch, as its header tells it. The CRC stands for the rest."""
+    """One batch, identified by its header. The CRC represents its records."""
 
     base_offset: int
     next_offset: int
     leader_epoch: int
     crc: int
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
 
 
 class Prefix:
-    """What was committed of one partition: batches in the order of their offsets."""
+    """The committed part of one partition: batches in the order of their offsets."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.start = 0
-        """What lies before was deleted before anybody looked at it."""
+        """Earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
         """The broker that has shown the last of it."""
+        self.undecided: dict[int, int] = {}
+        """Producer id -> first offset of its transaction that has no marker among these batches."""
+        self.is_cut = False
+        """Whether some of it is known to be gone: what brokers show of it says nothing any more."""
 
     def extend(self, found: Iterable[Batch], high_watermark: int, broker: int) -> None:
         """A leader has shown these batches, up to its high watermark."""
         new = [batch for batch in found if self.end <= batch.base_offset and batch.next_offset <= high_watermark]
         if not new or new[0].base_offset > self.end:
             self.batches, self.start = [], new[0].base_offset if new else high_watermark
+            self.undecided.clear()
         self.batches += new
+        for batch in new:
+            if batch.is_control:
+                self.undecided.pop(batch.producer_id, None)
+            elif batch.is_transactional:
+                self.undecided.setdefault(batch.producer_id, batch.base_offset)
         self.end, self.shown_by = high_watermark, broker
 
     def cut(self, end: int) -> None:
-        """Nothing that lies behind `end` counts any more."""
+        """Nothing that lies behind `end` counts any more: that it is gone was reported."""
+        self.is_cut = True
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = min(self.end, end)
 
@@ -70,7 +92,7 @@ class Prefix:
 
 
 class _Checked(NamedTuple):
-    """How far a log has been compared, and in which state of it."""
+    """How far a log has been compared, and in which state."""
 
     log: object
     generation: int
@@ -78,7 +100,7 @@ class _Checked(NamedTuple):
 
 
 class Committed:
-    """Looks at all hosted partitions. `excused`: partitions whose records a power cut may have taken."""
+    """Looks at all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
 
     name = "committed"
 
@@ -87,29 +109,60 @@ class Committed:
         self._truth = Truth()
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
+        self._seen: dict[Partition, tuple[int, int]] = {}
+        """High watermark and generation of the log, of each hosted partition that was looked at."""
+        self._opened_with: dict[Partition, int] = {}
+        """The log end offset of each hosted partition when it was seen first."""
         self._power_cuts: dict[int, int] = {}
+        """Broker id -> how many of its power cuts are dealt with."""
+        self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
-    # --- what the world asks
+    # --- called by the world
 
-    def look(self, world: World) -> Iterable[str]:
+    def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Notice power cuts at once, while it is known who else was at work; and look at those partitions of which
         others are in sync than before."""
+        if world.power_cuts != self._power_cuts_seen:
+            self._notice_power_cuts(world)
+        changed = set(self._truth.update(world)) if world.store.zxid != self._truth.zxid else set[Key]()
+        if machine.broker is not None:
+            changed |= self._moved(machine.broker.parts.replication.replicas.partitions())
+        return self._look_at(world, changed) if changed else ()
+
+    def _moved(self, hosted: Iterable[Partition]) -> set[Key]:
+        """Those of the partitions whose high watermark has moved, or whose log was cut, since they were looked at."""
+        seen, moved = self._seen, set[Key]()
+        for partition in hosted:
+            now = (partition.high_watermark, partition.log.trimmer.generation)
+            if seen.get(partition) != now:
+                self._opened_with.setdefault(partition, partition.log.log_end_offset)
+                if partition.log.state.is_truncating:
+                    continue  # it is looked at when that is done
+                seen[partition] = now
+                moved.add(_key(partition))
+        return moved
+
+    def _notice_power_cuts(self, world: World) -> None:
+        self._power_cuts_seen = world.power_cuts
         for machine in world.brokers.values():
             if machine.power_cuts != self._power_cuts.get(machine.number, 0):
                 self._power_cuts[machine.number] = machine.power_cuts
                 self._on_power_cut(world, machine.number)
-        changed = self._truth.update(world)
-        return self._look_at(world, set(changed)) if changed else ()
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare every in-sync replica with what was shown."""
+        """Compare every in-sync replica with the shown records."""
         self._truth.update(world)
         return self._look_at(world, self._truth.states.keys())
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Once more, when all is over."""
         return list(self.look_closely(world))
+
+    def in_sync(self, world: World, topic: str, index: int) -> list[Partition]:
+        """The replicas of a partition that are in sync and at work."""
+        hosted = [(broker, broker.parts.replication.replicas.hosted(topic, index)) for broker in running(world)]
+        return [each for broker, each in hosted if each is not None and self._counts(broker, each)]
 
     # --- inside
 
@@ -120,20 +173,48 @@ class Committed:
             if partition.leads:
                 self._learn(broker, partition)
         for broker, partition in hosted:
+            yield from self._check_shown(broker, partition)
             yield from self._compare(broker, partition)
+
+    def _check_shown(self, broker: Running, partition: Partition) -> Iterator[str]:
+        """Whether the offsets that this broker shows are right."""
+        place = Place(partition.topic, partition.index)
+        prefix = self._prefixes.get(_key(partition))
+        if prefix is None or prefix.is_cut or place in self.excused or partition.log.is_offline:
+            return
+        log = partition.log
+        offsets = (log.log_start_offset, partition.last_stable_offset, partition.high_watermark, log.log_end_offset)
+        if not log.state.is_truncating and list(offsets) != sorted(offsets):
+            yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
+            prefix.is_cut = True  # once is enough
+        if partition.high_watermark > prefix.end:
+            yield (
+                f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
+                f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"
+            )
+            prefix.end = partition.high_watermark  # once is enough
+        elif partition.leads and partition.high_watermark == prefix.end:
+            first = min(self._undecided(partition, prefix).values(), default=prefix.end)
+            if partition.last_stable_offset > max(first, partition.log.log_start_offset):
+                yield (
+                    f"{partition.log.name}: broker {broker.number} has the last stable offset "
+                    f"{partition.last_stable_offset}, but a transaction since {first} has no marker below the high "
+                    f"watermark {prefix.end}"
+                )
+                prefix.undecided.clear()  # once is enough
 
     def _on_power_cut(self, world: World, number: int) -> None:
         brokers = running(world)
         for key, state in self._truth.states.items():
             place = Place(state.topic, key[1])
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
-                world.note("judge", "excuses a partition: a power cut took all that is in sync", partition=str(place))
+                world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))
                 self.excused.add(place)
                 self._notes.may_hang = True
                 self._prefixes.pop(key, None)
 
     def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:
-        """Whether another replica in sync is at work and has all that was committed."""
+        """Whether another in-sync replica is running and has all committed records."""
         state, prefix = self._truth.states[key], self._prefixes.get(key)
         for broker in brokers:
             partition = broker.parts.replication.replicas.hosted(state.topic, key[1])
@@ -150,6 +231,17 @@ class Committed:
             found = batches_of(partition, prefix.end)
             if found is not None:
                 prefix.extend(found, partition.high_watermark, broker.number)
+
+    def _undecided(self, partition: Partition, prefix: Prefix) -> dict[int, int]:
+        """Those transactions below the high watermark that must hold the last stable offset back. A replica that is
+        opened does not know which of its markers are not replicated yet."""
+        opened_with = self._opened_with.get(partition, 0)
+        undecided = prefix.undecided
+        if undecided and opened_with > prefix.end:
+            known = batches_of(partition, prefix.end) or ()
+            decided = {each.producer_id for each in known if each.is_control and each.base_offset < opened_with}
+            undecided = {each: first for each, first in undecided.items() if each not in decided}
+        return undecided
 
     def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
         prefix, log = self._prefixes.get(_key(partition)), partition.log
@@ -168,7 +260,7 @@ class Committed:
             yield from self._compare_batches(broker, partition, prefix)
 
     def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
-        """Whether neither the log nor what it must hold has changed since they were compared."""
+        """Whether neither the log nor its required content has changed since the comparison."""
         checked = self._checked.get((broker.number, *_key(partition)))
         log = partition.log
         return (
@@ -179,7 +271,8 @@ class Committed:
         )
 
     def _counts(self, broker: Running, partition: Partition) -> bool:
-        """Whether this replica is in sync, and its broker was there all the time since that was written."""
+        """Whether this replica is in sync, and its broker has been registered without a break since that was
+        written."""
         state = self._truth.states.get(_key(partition))
         registered = self._truth.registered.get(broker.number)
         return (
@@ -222,9 +315,18 @@ def batches_of(partition: Partition, start: int) -> list[Batch] | None:
     offset = max(start, log.log_start_offset)
     while offset < log.log_end_offset:
         try:
-            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            with unnoticed():
+                view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             read = [
-                Batch(each.base_offset, each.next_offset, each.partition_leader_epoch, each.crc)
+                Batch(
+                    each.base_offset,
+                    each.next_offset,
+                    each.partition_leader_epoch,
+                    each.crc,
+                    each.producer_id,
+                    each.is_transactional,
+                    each.is_control,
+                )
                 for each in batches(bytes(view))
             ]
         except (KafkaError, CorruptBatch, OSError):

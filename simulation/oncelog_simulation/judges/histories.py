@@ -1,5 +1,5 @@
-"""What the clients were told, against what is there in the end: `oncelog_testing.history`, over everything that the
-workloads have noted, the content of all judged topics and the logs of all replicas."""
+"""Compares the answers that clients got with the final content: `oncelog_testing.history`, over all notes of the
+workloads, the content of all judged topics and the logs of all replicas."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, KafkaError, TopicPartition
+from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
+from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
 from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
@@ -28,14 +31,12 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
-BIT_ROT: Final = "bit rot"
-"""The fault after which replicas may differ: nobody compares what was written long ago."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
-"""What a power cut of all replicas in sync does not excuse."""
+"""Violations that a power cut of all in-sync replicas does not excuse."""
 
 
 class Histories:
-    """Reads all and checks all, when the calm has come and the workloads are done."""
+    """Reads and checks all of it, when faults are over and the workloads have ended."""
 
     name = "history"
 
@@ -44,16 +45,13 @@ class Histories:
         self._committed = committed
         self._told = 0
 
-    def look(self, world: World) -> Iterable[str]:
-        return ()
-
     def look_closely(self, world: World) -> Iterable[str]:
-        """What the workloads complain about; after a power cut that took records, they may be right in that."""
+        """The complaints of workloads; after a power cut that destroyed records, they may be justified."""
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
         return () if self._committed.excused else new
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """Everything that is wrong."""
+        """All violations."""
         found = list(self.look_closely(world))
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
@@ -66,7 +64,7 @@ class Histories:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
-                return found  # a coordinator that has lost its log cannot end what was open
+                return found  # a coordinator that has lost its log cannot end its open transactions
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             if world.struck.get(BIT_ROT):
@@ -89,7 +87,16 @@ class Histories:
             if self._notes.tables:
                 table = (await content(world, {TABLE: 1}))[Place(TABLE)]
                 self._table_violations = _table_violations(self._notes, table)
+            if self._notes.passing:
+                await self._note_starts(world)
             await self._note_committed_offsets(world)
+
+    async def _note_starts(self, world: World) -> None:
+        """Where the logs begin whose oldest records are deleted by their settings."""
+        earliest = {TopicPartition(*place): EARLIEST_TIMESTAMP for place in sorted(self._notes.passing)}
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            for partition, told in (await admin.list_offsets(earliest)).items():
+                self._notes.trimmed[Place(*partition)] = told.offset
 
     async def _note_committed_offsets(self, world: World) -> None:
         async with Admin(world.bootstrap_servers, **COMMON) as admin:
@@ -106,12 +113,12 @@ class Histories:
             for partition in broker.hosted():
                 place = Place(partition.topic, partition.index)
                 stored = _stored(partition) if place in places else ()
-                if stored:  # of one in which all was deleted there is nothing to be compared
+                if stored:  # a topic from which all records were deleted is not compared
                     log = ReplicaLog(broker.number, place, partition.high_watermark, stored)
                     self._notes.history.replica(log)
 
     def _forget_trimmed(self) -> None:
-        """Records that were to be deleted may be there or not."""
+        """Records that were to be deleted may or may not exist."""
         history = self._notes.history
         for place, below in self._notes.trimmed.items():
             history.final[place] = [each for each in history.final.get(place, ()) if each[0] >= below]
@@ -124,14 +131,14 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # also an internal topic, with what it knew of transactions and groups
+        if excused:  # also an internal topic, with its state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Offsets at which readers were given different records: what a consumer has seen never changes, not even for
-        one that reads what is not committed."""
+        """Offsets at which readers got different records: a record that a consumer has seen never changes, not even for
+        a read_uncommitted consumer."""
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}
         wrong = []
         for reading in self._notes.history.readings:
@@ -153,7 +160,7 @@ class Histories:
 
 
 def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
-    """Each key holds the last value that was committed, or one whose commit is not known."""
+    """Each key has the last committed value, or one whose commit is unknown."""
     found = {key: value for _, key, value in table}
     wrong = []
     for may_hold in notes.tables.values():
@@ -171,7 +178,8 @@ def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            with unnoticed():
+                view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             content = bytes(view)
             read = list(batches(content))
         except (BrokerError, CorruptBatch, OSError):
@@ -192,7 +200,7 @@ async def _until_whole(world: World) -> None:
 
 
 def _not_whole(world: World) -> str:
-    """What is missing until all brokers see each other and all replicas are in sync; empty where nothing is."""
+    """The missing parts until all brokers see each other and all replicas are in sync; empty if nothing is missing."""
     brokers = running(world)
     numbers = {broker.number for broker in brokers}
     missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]

@@ -3,11 +3,12 @@ turn of a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncelog_broker.replication.partition import Partition
+    from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
 Epoch = tuple[bytes, int, int]
@@ -15,37 +16,40 @@ Epoch = tuple[bytes, int, int]
 
 
 class Leaders:
-    """One broker is looked at in each turn, one after the other."""
+    """Looks at a broker after each of its turns: what it leads changes in no other."""
 
     name = "leaders"
 
     def __init__(self) -> None:
         self._led_by: dict[Epoch, int] = {}
         self._high_watermarks: dict[Epoch, int] = {}
-        self._turn = 0
+        self._seen: dict[Partition, tuple[int, int]] = {}
+        """Leader epoch and high watermark of each led partition, as they were when it was looked at."""
 
-    def look(self, world: World) -> Iterable[str]:
+    def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Whether another broker has led in one of the leader epochs of this broker's partitions."""
-        machines = list(world.brokers.values())
-        self._turn = (self._turn + 1) % len(machines)
-        machine = machines[self._turn]
         if machine.broker is None:
             return ()
-        return self._look_at(world, machine.number, machine.broker.parts.replication.replicas.led())
+        seen, wrong = self._seen, list[str]()
+        for partition in machine.broker.parts.replication.replicas.led():
+            now = (partition.leader_epoch, partition.high_watermark)
+            if seen.get(partition) != now:
+                seen[partition] = now
+                wrong += self._look_at(world, machine.number, partition)
+        return wrong
 
-    def _look_at(self, world: World, number: int, led: Iterable[Partition]) -> Iterator[str]:
-        for partition in led:
-            epoch = (partition.topic_id, partition.index, partition.leader_epoch)
-            if epoch not in self._led_by:
-                world.note(f"broker-{number}", "leads", partition=partition.log.name, epoch=partition.leader_epoch)
-            leader = self._led_by.setdefault(epoch, number)
-            if leader != number:
-                yield f"{partition.log.name}: brokers {leader} and {number} led in epoch {partition.leader_epoch}"
-                self._led_by[epoch] = number
-            before = self._high_watermarks.get(epoch, 0)
-            if partition.high_watermark < before:
-                yield f"{partition.log.name}: the high watermark went from {before} to {partition.high_watermark}"
-            self._high_watermarks[epoch] = partition.high_watermark
+    def _look_at(self, world: World, number: int, partition: Partition) -> Iterable[str]:
+        epoch = (partition.topic_id, partition.index, partition.leader_epoch)
+        if epoch not in self._led_by:
+            world.note(f"broker-{number}", "leads", partition=partition.log.name, epoch=partition.leader_epoch)
+        leader = self._led_by.setdefault(epoch, number)
+        if leader != number:
+            yield f"{partition.log.name}: brokers {leader} and {number} led in epoch {partition.leader_epoch}"
+            self._led_by[epoch] = number
+        before = self._high_watermarks.get(epoch, 0)
+        if partition.high_watermark < before:
+            yield f"{partition.log.name}: the high watermark went from {before} to {partition.high_watermark}"
+        self._high_watermarks[epoch] = partition.high_watermark
 
     def look_closely(self, world: World) -> Iterable[str]:
         return ()

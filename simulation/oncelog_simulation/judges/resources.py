@@ -1,34 +1,44 @@
-"""What is held for clients goes with them: when all clients have ended, no broker waits, or keeps anything, for one."""
+"""What is held for clients goes with them: when all clients have ended, no broker waits, or keeps anything, for one.
+
+Tasks, open files and streams of each broker are back at their level then: a broker that has just started has as many
+tasks, and the files and streams that its logs and the other brokers need.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog_simulation.judges.running import Running, running
+from oncelog_simulation.loop import Task
 
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 30.0
-"""Virtual seconds after which nothing is left of the clients: connections that broke are noticed, markers written."""
+"""Virtual seconds after which all resources of clients must be released: broken connections are noticed, markers
+written."""
 LOOK_SECONDS: Final = 0.5
+MOST_TASKS: Final = 30
+"""Tasks of a broker without clients; one that has just started has 24 to 27."""
+FILES_OF_A_SEGMENT: Final = 3
+OTHER_FILES: Final = 6
+MOST_STREAMS: Final = 20
+"""Streams of a broker without clients: to and from each other one."""
 
 
 class Resources:
-    """Looks when all clients are gone."""
+    """Checks when all clients are gone."""
 
     name = "resources"
-
-    def look(self, world: World) -> Iterable[str]:
-        return ()
 
     def look_closely(self, world: World) -> Iterable[str]:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is left, after some time."""
+        """The resources that remain, after some time."""
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while _left(world):
@@ -39,7 +49,27 @@ class Resources:
 
 
 def _left(world: World) -> list[str]:
-    return [left for broker in running(world) for left in _left_at(broker)]
+    tasks = Counter(
+        task.process.host for task in asyncio.all_tasks() if isinstance(task, Task) and task.process.is_alive
+    )
+    return [
+        left
+        for broker in running(world)
+        for left in (*_left_at(broker), *_beyond_level(broker, tasks[broker.machine.name]))
+    ]
+
+
+def _beyond_level(broker: Running, tasks: int) -> Iterable[str]:
+    machine = broker.machine
+    if tasks > MOST_TASKS:
+        yield f"broker {broker.number} has {tasks} tasks without any client, and {MOST_TASKS} would do"
+    segments = sum(len(partition.log.segment_base_offsets) for partition in broker.hosted())
+    open_files = 0 if machine.disk is None else len(machine.disk.open_files)
+    if open_files > segments * FILES_OF_A_SEGMENT + OTHER_FILES:
+        yield f"broker {broker.number} has {open_files} open files for {segments} segments"
+    streams = len(machine.host.transports)
+    if streams > MOST_STREAMS:
+        yield f"broker {broker.number} has {streams} streams without any client, and {MOST_STREAMS} would do"
 
 
 def _left_at(broker: Running) -> Iterable[str]:

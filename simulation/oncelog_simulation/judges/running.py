@@ -31,7 +31,7 @@ class Running(NamedTuple):
         return self.parts.membership.metadata.image
 
     def hosted(self) -> Iterator[Partition]:
-        """All partitions whose logs it has open, led or followed."""
+        """All partitions whose logs are open, led or followed."""
         yield from self.parts.replication.replicas.partitions()
 
 

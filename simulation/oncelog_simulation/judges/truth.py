@@ -1,6 +1,7 @@
-"""What the metadata store says, as the leader of its ensemble has it: who is in sync, and who is registered.
+"""The contents of the metadata store, as the leader of its ensemble has it: the in-sync replicas and the registered
+brokers.
 
-Brokers hear of it later. What must hold of replicas in sync holds from the write on.
+Brokers learn of changes later. The rules for in-sync replicas apply from the write on.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ class TrueState(NamedTuple):
 
 
 class Truth:
-    """All partitions and brokers, as of the last `update`."""
+    """All partitions and brokers, at the last `update`."""
 
     def __init__(self) -> None:
         self.states: dict[Key, TrueState] = {}
         self.registered: dict[int, int] = {}
         """Broker id -> the zxid of its registration, its broker epoch."""
-        self._zxid = -1
+        self.zxid = -1
+        """The last write of the store that was read."""
         self._topics: dict[str, tuple[int, bytes]] = {}
         """Name -> the zxid of the topic's node, and the topic id."""
 
     def update(self, world: World) -> list[Key]:
         """Read what was written since; the partitions whose state has changed."""
-        if world.store.zxid == self._zxid:
+        if world.store.zxid == self.zxid:
             return []
-        self._zxid = world.store.zxid
+        self.zxid = world.store.zxid
         tree, before = world.store.tree, self.states
         self.states, changed = {}, []
         for name in tree.children(paths.TOPICS) if tree.node(paths.TOPICS) is not None else ():

@@ -1,4 +1,4 @@
-"""The workloads by name, as a plan names them. Each name stands for one client."""
+"""The workloads by name, as a plan names them. Each name is one client."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from random import Random
 from typing import Final
 
 from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimmer
-from oncelog_simulation.workloads.groups import GROUP, GroupMember, OffsetsWatcher
+from oncelog_simulation.workloads.ghosts import Ghost
+from oncelog_simulation.workloads.groups import GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.pipelines import GROUP as PIPELINES
 from oncelog_simulation.workloads.pipelines import Pipeline
+from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
+from oncelog_simulation.workloads.retention import PassingWriter
 from oncelog_simulation.workloads.tables import TableWriter
 from oncelog_simulation.workloads.transactions import TransactionalWriter
 from oncelog_simulation.workloads.workload import ClientWorkload
 from oncelog_simulation.workloads.writers import IdempotentWriter
 from oncelog_simulation.workloads.zombies import Zombie
 
+GROUPS: Final = (
+    *(GROUP, NEWER_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
+    *("ghost-1-group", "ghost-2-group"),
+)
+"""The groups whose committed offsets are watched."""
 WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "writer-1": IdempotentWriter,
     "writer-2": IdempotentWriter,
@@ -27,16 +35,21 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "pipeline-2": Pipeline,
     "member-1": GroupMember,
     "member-2": GroupMember,
+    "newer-member-1": lambda notes, name: GroupMember(notes, name, "consumer"),
+    "newer-member-2": lambda notes, name: GroupMember(notes, name, "consumer"),
+    "ghost-1": Ghost,
+    "ghost-2": Ghost,
+    "two-phase-1": TwoPhaseWriter,
+    "two-phase-2": TwoPhaseWriter,
     "zombie-1": Zombie,
     "zombie-2": Zombie,
     "reader-committed": lambda notes, name: Reader(notes, name, is_committed=True),
     "reader-uncommitted": lambda notes, name: Reader(notes, name, is_committed=False),
     "ends-watcher": EndsWatcher,
-    "offsets-watcher": lambda notes, name: OffsetsWatcher(
-        notes, name, (GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger")
-    ),
+    "offsets-watcher": lambda notes, name: OffsetsWatcher(notes, name, GROUPS),
     "table-writer": TableWriter,
     "trimmer": Trimmer,
+    "passing-writer": PassingWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -45,6 +58,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "pipeline-2": ("writer-1",),
     "member-1": ("writer-1",),
     "member-2": ("writer-1",),
+    "newer-member-1": ("writer-1",),
+    "newer-member-2": ("writer-1",),
     "mover": ("writer-1",),
     "reader-committed": ("payer-1",),
     "reader-uncommitted": ("payer-1",),
@@ -58,6 +73,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1500",
+    "group.consumer.min.heartbeat.interval.ms": "1500",
+    "transaction.two.phase.commit.enable": "true",
+    "log.retention.check.interval.ms": "1000",
     "log.cleaner.backoff.ms": "500",
     "log.flush.scheduler.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
@@ -67,7 +88,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 """Settings of the brokers with which twenty seconds bring what takes an hour otherwise."""
-FEWEST, MOST = 2, 7
+FEWEST, MOST = 2, 6
 """Workloads of one plan, those apart that others need."""
 
 
@@ -79,5 +100,5 @@ def with_needed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def draw_workloads(rng: Random) -> tuple[str, ...]:
-    """Some of the workloads, and those that they need: swarm testing finds more than all of them at once."""
+    """Draw some workloads, and add those that they need: swarm testing finds more than all workloads at once."""
     return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))

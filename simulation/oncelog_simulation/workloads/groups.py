@@ -1,13 +1,15 @@
-"""Consumer groups whose members come and go and commit what they have read, and who asks for what is committed."""
+"""Consumer groups whose members come and go and commit the positions that they have read, and watchers of committed
+offsets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
 from oncelog import Admin, KafkaError
+from oncelog.config import GroupProtocol
 from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
 from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
 from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
@@ -17,23 +19,27 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 GROUP: Final = "readers"
+NEWER_GROUP: Final = "newer-readers"
+"""A group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
-"""Between two polls: members do something with what they read."""
+"""Seconds between two polls: members process their records."""
 SESSION_MS: Final = 6_000
+CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
-"""How long a member stays before it leaves, or dies, and comes again."""
+"""How long a member stays before it leaves, or dies, and joins again."""
 LOOK_SECONDS: Final = 0.8
 NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads and commits by hand. It leaves now and then, with and without a word."""
+    """A member that reads and commits by hand. It leaves repeatedly, with or without LeaveGroup."""
 
-    def __init__(self, notes: Notes, name: str, group: str = GROUP, topic: str = LINES) -> None:
+    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol = "classic") -> None:
         super().__init__(notes, name)
-        self._group = group
-        self._topic = topic
+        self._group = GROUP if protocol == "classic" else NEWER_GROUP
+        self._topic = LINES
+        self._protocol = protocol
         self._stays = 0
         self._readings: dict[Place, Reading] = {}
 
@@ -64,11 +70,11 @@ class GroupMember(ClientWorkload):
             **COMMON,
             group_id=self._group,
             group_instance_id=instance,
+            group_protocol=self._protocol,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=1_500,
+            **(CLASSIC if self._protocol == "classic" else {}),
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         ) as consumer:
@@ -89,7 +95,7 @@ class GroupMember(ClientWorkload):
                     return
 
     async def _commit(self, consumer: oncelog.Consumer, offsets: dict[Place, int]) -> dict[Place, int]:
-        """The offsets whose commit has failed."""
+        """Commit the positions; returns the offsets whose commit has failed."""
         history = self.notes.history
         commits = [history.commit(self._group, place, offset) for place, offset in offsets.items()]
         try:
@@ -97,7 +103,7 @@ class GroupMember(ClientWorkload):
         except KafkaError:
             for commit in commits:
                 history.commit_answered(commit, Outcome.UNKNOWN)
-            return {}  # another member may have them by now; who has them reads them again
+            return {}  # another member may have these partitions by now, and reads them again
         for commit in commits:
             history.commit_answered(commit)
         self.notes.step(self.name)
@@ -112,7 +118,7 @@ class GroupMember(ClientWorkload):
 
 
 class _Forgets(oncelog.RebalanceListener):
-    """What a member has is taken away, or it is given more: whatever it reads next may begin anywhere."""
+    """The member loses partitions, or gets more: its next records may begin anywhere."""
 
     def __init__(self, readings: dict[Place, Reading]) -> None:
         self._readings = readings
@@ -125,7 +131,7 @@ class _Forgets(oncelog.RebalanceListener):
 
 
 class OffsetsWatcher(ClientWorkload):
-    """Asks for the committed offsets of groups, again and again: they never go back."""
+    """Asks for the committed offsets of groups, repeatedly: they never go back."""
 
     def __init__(self, notes: Notes, name: str, groups: Collection[str]) -> None:
         super().__init__(notes, name)

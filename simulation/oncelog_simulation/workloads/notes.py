@@ -1,4 +1,4 @@
-"""What the clients of one run note: their history, the topics that are judged in the end, and their progress."""
+"""The notes of the clients of one run: their history, the topics that are judged at the end, and their progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TimedHistory(History):
     def __init__(self) -> None:
         super().__init__()
         self.clock: Callable[[], float] = float
-        """Virtual seconds; set when the world is there."""
+        """Virtual seconds; set when the world exists."""
         self.sent: dict[Send, float] = {}
         self.answered: dict[Send, float] = {}
 
@@ -49,16 +49,19 @@ class Notes:
         self.trimmed: dict[Place, int] = {}
         """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
         Records below it may be there or not."""
+        self.passing: set[Place] = set()
+        """Partitions whose oldest records may be deleted at any time."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
-        """By writer of the compacted topic: what each of its keys may hold in the end; None stands for nothing."""
+        """By writer of the compacted topic: the values that each of its keys may have at the end; None means no
+        value."""
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, by `history.derived`."""
         self.progress: dict[str, int] = {}
         """Client -> the number of steps it has done."""
         self.may_hang = False
-        """A power cut took what a coordinator knew: transactions that it was to end may stay open for ever."""
+        """A power cut destroyed a coordinator's state: transactions that it should end may stay open for ever."""
         self.complaints: list[str] = []
-        """What workloads found wrong by themselves; a judge reports it."""
+        """Violations that workloads found themselves; a judge reports them."""
 
     def times(self, send: Send) -> tuple[float | None, float | None]:
         """When a record was sent, and when it was answered, in virtual seconds; None where it was not."""
@@ -77,6 +80,6 @@ class Notes:
         return self.progress.get(client, 0)
 
     def complain(self, world: World, client: str, what: str) -> None:
-        """A client was answered what no broker may answer."""
+        """A client got an answer that no broker may give."""
         world.note(client, f"complains: {what}")
         self.complaints.append(f"{client}: {what}")

@@ -27,10 +27,15 @@ GROUP: Final = "copiers"
 RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
+SLOW: Final = 0.06
+"""How many transactions take so long that the group gives the partitions to another member meanwhile."""
+SLOW_SECONDS: Final = (5.0, 9.0)
+MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
 """How many transactions are given up for no reason."""
 LIFE_SECONDS: Final = (3.0, 15.0)
-"""After which a pair of clients is taken over by a successor, which starts while its elder may still work."""
+"""Seconds after which a pair of clients is replaced by a successor, which starts while its predecessor may still
+work."""
 
 
 class GivenUp(Exception):
@@ -117,7 +122,7 @@ class Pipeline(ClientWorkload):
         self.notes.groups[GROUP] = [Place(LINES, index) for index in range(LINE_PARTITIONS)]
 
     async def live(self, world: World) -> None:
-        """One pair of clients after another. Each begins while the one before may still be at work."""
+        """Run one pair of clients after another. Each begins while the one before may still be at work."""
         rng = self.random(world)
         elder: asyncio.Task[None] | None = None
         younger: asyncio.Task[None] | None = None
@@ -140,7 +145,7 @@ class Pipeline(ClientWorkload):
                     await self._end(world, each)
 
     async def _end(self, world: World, pair: asyncio.Task[None]) -> None:
-        """In the middle of whatever it does."""
+        """Kill the pair, whatever it is doing."""
         pair.cancel()
         await asyncio.wait([pair])
         error = None if pair.cancelled() else pair.exception()
@@ -150,7 +155,7 @@ class Pipeline(ClientWorkload):
             raise error
 
     async def _until_all_is_copied(self, world: World, pair: asyncio.Task[None]) -> None:
-        """The writers come to their ends, and then the committed offsets come to the end of the lines."""
+        """Wait until the writers have ended, and the committed offsets have reached the end of the lines."""
         async with oncelog.Admin(world.bootstrap_servers, **COMMON) as admin:
             while not await _is_all_copied(admin) and not self.notes.may_hang:
                 if pair.done():
@@ -189,6 +194,7 @@ class Pipeline(ClientWorkload):
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=1_500,
+            max_poll_interval_ms=MAX_POLL_MS,
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         )
@@ -203,6 +209,8 @@ class Pipeline(ClientWorkload):
             future = await producer.send(send.place.topic, send.value, partition=send.place.index)
             future.add_done_callback(partial(self._answered, send))
             sent.append(future)
+        if rng.random() < SLOW:
+            await asyncio.sleep(rng.uniform(*SLOW_SECONDS))
         if rng.random() < GIVES_UP:
             await asyncio.gather(*sent)
             raise GivenUp

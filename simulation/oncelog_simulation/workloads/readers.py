@@ -1,4 +1,4 @@
-"""Who reads without a group: whole topics from their beginning, and the ends of partitions again and again."""
+"""Readers without a group: they read whole topics from their beginning, or the ends of partitions repeatedly."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ async def _has_read_all(consumer: Consumer, partitions: list[TopicPartition]) ->
 
 
 class EndsWatcher(ClientWorkload):
-    """Asks for the first offset, the last stable offset and the high watermark of all partitions. To
-    sequential requests none of these offsets ever decreases, also after a change of leader (KIP-207)."""
+    """Asks for the first offset, the last stable offset and the high watermark of all partitions. In sequential
+    requests none of these offsets ever decreases, also after a change of leader (KIP-207)."""
 
     async def live(self, world: World) -> None:
         from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

@@ -1,6 +1,6 @@
 """A compacted topic: keys that are written over and deleted, with and without transactions.
 
-What a compacted log tells is the last value of each key. The judge compares it with what the whole log told.
+A compacted log has the last value of each key. The judge compares it with the last values of the whole log.
 """
 
 from __future__ import annotations
@@ -18,32 +18,36 @@ if TYPE_CHECKING:
 
 TABLE: Final = "table"
 KEYS: Final = 3
-"""Keys that are written at a time."""
+"""The number of keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
 """After so many records others are written."""
+DELETE_RETENTION_MS: Final = ("100", "600000")
+"""How long deletions and useless markers stay: some go while the cluster runs."""
+WRITTEN: Final = 0.8
+"""Share of the aborted transactions whose records are in the log."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
-    "segment.bytes": "1024",
+    "segment.bytes": "600",
     "segment.index.bytes": "1024",
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "600000",
     "max.compaction.lag.ms": "2000",
-    "segment.ms": "1500",
+    "segment.ms": "1000",
 }
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TableWriter(ClientWorkload):
-    """The only writer of its keys, so it knows what each of them may hold in the end."""
+    """The only writer of its keys, so it knows which values each of them may have at the end."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
-        """By key: its last value that is known to be written, and those that may have been written since."""
+        """By key: its last value that is known to be written, and values that may have been written since."""
 
     async def prepare(self, world: World) -> None:
-        await make_topic(world, self.notes, TABLE, 1, CONFIGS)
+        kept = world.random("table").choice(DELETE_RETENTION_MS)
+        await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
         self.notes.topics.pop(TABLE, None)  # its judge is not the one of whole logs
         self.notes.tables[self.name] = self._may_hold
 
@@ -64,7 +68,7 @@ class TableWriter(ClientWorkload):
         changes: dict[bytes, bytes | None] = {}
         for _ in range(rng.choice((1, 3))):
             self._number += 1
-            # From time to time other keys are written: what becomes of the older ones is up to the cleaner then.
+            # From time to time other keys are written: then the cleaner may compact the older ones.
             key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
         before = {key: set(self._may_hold.get(key, {None})) for key in changes}
@@ -74,6 +78,8 @@ class TableWriter(ClientWorkload):
             for key, value in changes.items():
                 await producer.send(TABLE, value, key, partition=0)
             if not commits:
+                if rng.random() < WRITTEN:
+                    await producer.flush()  # else an abort drops what is not sent
                 await _end(producer, commits=False)
                 return
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})

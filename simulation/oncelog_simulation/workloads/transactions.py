@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog import ConsumerGroupMetadata, Producer, TopicPartition
 from oncelog.errors import AbortableError, EndNotKnown, KafkaError
@@ -17,18 +18,24 @@ from oncelog_testing.history.events import Commit, End, Outcome, Place, Send, Tr
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
+T = TypeVar("T")
+
 PAYMENTS: Final = ("payments", "receipts")
 """The two topics that each transaction may write to."""
 PARTITIONS: Final = 2
 ABORTS: Final = 0.2
 """How many transactions are aborted for no reason."""
+WRITTEN: Final = 0.8
+"""Share of the aborted transactions whose records are in the log."""
 DESERTS: Final = 0.05
-"""How many are left open by a producer that ends without a word; its successor has them aborted."""
+"""The fraction of transactions that are left open by a producer that ends without notice; its successor has them
+aborted."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TransactionalWriter(ClientWorkload):
-    """One transaction after another. Its offsets are those of a group without members, of a partition of its own."""
+    """Runs one transaction after another. Its offsets are those of a group without members, in a partition of its
+    own."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -72,9 +79,11 @@ class TransactionalWriter(ClientWorkload):
             if rng.random() < 0.5:
                 commits.append(await self._send_offsets(producer, transaction))
             if rng.random() < ABORTS:
+                if rng.random() < WRITTEN:
+                    await producer.flush()  # else an abort drops what is not sent
                 await self._abort(producer, transaction)
                 return
-            await _until_known(producer.commit_transaction)
+            await until_known(producer.commit_transaction)
         except AbortableError:
             await self._abort(producer, transaction)
             return
@@ -82,7 +91,7 @@ class TransactionalWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _abort(self, producer: Producer, transaction: Transaction) -> None:
-        await _until_known(producer.abort_transaction)
+        await until_known(producer.abort_transaction)
         self.notes.history.ended(transaction, End.ABORTED)
         self.notes.step(self.name)
 
@@ -94,9 +103,9 @@ class TransactionalWriter(ClientWorkload):
             await self._send(producer, transaction, rng)
             await producer.flush()
         except KafkaError:
-            pass  # what was written, if anything, is never committed
+            pass  # the records, if any were written, are never committed
         await producer.close(0)
-        self.notes.history.ended(transaction, End.ABORTED)  # nobody asks for its commit
+        self.notes.history.ended(transaction, End.ABORTED)  # no request will commit it
 
     async def _send(self, producer: Producer, transaction: Transaction, rng: Random) -> asyncio.Future[Any]:
         place = Place(rng.choice(PAYMENTS), rng.randrange(PARTITIONS))
@@ -130,11 +139,10 @@ class TransactionalWriter(ClientWorkload):
         return self._group
 
 
-async def _until_known(end: Any) -> None:
-    """Commit or abort, however long it takes."""
+async def until_known(end: Callable[[], Awaitable[T]]) -> T:
+    """Commit, abort or prepare, however long it takes."""
     while True:
         try:
-            await end()
+            return await end()
         except EndNotKnown:
             continue
-        return

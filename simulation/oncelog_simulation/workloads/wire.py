@@ -12,6 +12,7 @@ from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -43,7 +44,7 @@ MOVED: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Nobody has decided: the same request may be sent again, and means the same."""
+"""Errors that decide nothing: the same request may be sent again, with the same meaning."""
 BUSY: Final = MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 PATIENCE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 0.1
@@ -55,13 +56,13 @@ INIT: Final = 4
 
 
 class Answered(NamedTuple):
-    """What became of a Produce."""
+    """The outcome of a Produce."""
 
     code: ErrorCode
     offset: int = -1
-    """Offset of the record; -1 if there is an error."""
+    """Offset of the record; -1 for an error."""
     attempts: int = 1
-    """How often it was sent: what was refused the second time may have been taken the first time."""
+    """The number of attempts: a request refused in the second one may have been accepted in the first."""
 
 
 class Wire:
@@ -71,7 +72,7 @@ class Wire:
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id="wire", **COMMON)
         self._pool = ConnectionPool(config)
         self._metadata = Metadata(self._pool, config)
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
 
     async def __aenter__(self) -> Self:
         await self._metadata.refresh()
@@ -82,14 +83,14 @@ class Wire:
         await self._pool.close()
 
     async def follow(self, topics: Collection[str]) -> None:
-        """Know who leads the partitions of these topics."""
+        """Learn the leaders of the partitions of these topics."""
         self._metadata.in_use.append(lambda: topics)
         await self._metadata.refresh()
 
-    # --- requests, each sent once: they raise KafkaError where no answer came
+    # --- requests, each sent once: they raise KafkaError if no answer came
 
     async def to_leader(self, place: Place, request: Request[R], version: int) -> R:
-        """Send to who leads the partition, as far as known."""
+        """Send to the known leader of the partition."""
         leader = self._metadata.cluster.leader(*place)
         if leader < 0:
             await self._metadata.try_refresh()
@@ -97,12 +98,14 @@ class Wire:
         connection = await self._pool.connection(leader)
         return await connection.send(request, version)
 
-    async def to_coordinator(self, transactional_id: str, request: Request[R], version: int) -> R:
-        """Send to who coordinates the transactional id, as far as known."""
-        node = self._coordinators.get(transactional_id)
+    async def to_coordinator(
+        self, key: str, request: Request[R], version: int, kind: CoordinatorType = CoordinatorType.TRANSACTION
+    ) -> R:
+        """Send to who coordinates the transactional id or group, as far as known."""
+        node = self._coordinators.get((kind, key))
         if node is None:
-            found = await find_coordinator(self._pool, transactional_id, CoordinatorType.TRANSACTION, elsewhere=True)
-            node = self._coordinators[transactional_id] = found.node_id
+            found = await find_coordinator(self._pool, key, kind, elsewhere=True)
+            node = self._coordinators[kind, key] = found.node_id
         connection = await self._pool.connection(node)
         return await connection.send(request, version)
 
@@ -145,10 +148,21 @@ class Wire:
         answer = await self.to_coordinator(transactional_id, request, V1_ADD)
         return ErrorCode.of(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
+    async def add_offsets(self, transactional_id: str, asking: ProducerIdAndEpoch, group: str) -> ErrorCode:
+        """AddOffsetsToTxn, as clients before transactions V2 send it."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=asking.producer_id,
+            producer_epoch=asking.epoch,
+            group_id=group,
+        )
+        answer = await self.to_coordinator(transactional_id, request, V1_ADD)
+        return ErrorCode.of(answer.error_code)
+
     async def end(
         self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int
     ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """EndTxn; the second value is whom to go on as, under transactions V2."""
+        """EndTxn; the second value is the identity to continue with, under transactions V2."""
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=asking.producer_id,
@@ -161,12 +175,12 @@ class Wire:
             successor = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         return ErrorCode.of(answer.error_code), successor
 
-    # --- the same until somebody decides
+    # --- the same until a broker decides
 
     async def until_decided(
         self, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode], passing: Collection[ErrorCode] = MOVED
     ) -> T:
-        """The first answer that is a decision; asked again while nobody is in charge or answers. Raises KafkaError
+        """The first answer that is a decision; asked again while no broker is responsible or answers. Raises KafkaError
         REQUEST_TIMED_OUT."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         attempts = 0

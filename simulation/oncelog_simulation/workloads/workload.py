@@ -1,7 +1,7 @@
-"""What the workloads have in common: a client on a host of its own, which is started again when a fault has killed it.
+"""The common part of workloads: a client on a host of its own, which is started again when a fault has killed it.
 
 Each workload works until `world.calm` is set. After that it has to show that the cluster serves it again: it does some
-more steps and returns. A workload that does not return is what the judge of liveness reports.
+more steps and returns. If a workload does not return, the judge of liveness reports it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESTART_SECONDS: Final = 0.5
 
 
 class ClientWorkload(ABC):
-    """One client. Invariant: what it asks for is noted in the history before it asks."""
+    """One client of the simulated cluster. Invariant: each request is noted in the history before it is sent."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         self.notes = notes
@@ -42,10 +42,10 @@ class ClientWorkload(ABC):
         """How often the client was started."""
 
     async def prepare(self, world: World) -> None:
-        """Make what the client needs; without faults."""
+        """Create what the client needs; without faults."""
 
     async def work(self, world: World) -> None:
-        """One life of the client after another, until one ends by itself."""
+        """Run one life of the client after another, until one ends by itself."""
         while True:
             self.lives += 1
             try:
@@ -62,7 +62,7 @@ class ClientWorkload(ABC):
 
     @abstractmethod
     async def live(self, world: World) -> None:
-        """One life: work until `world.calm`, then STEPS_IN_CALM steps more. May raise KafkaError: then the client is
+        """One life: work until `world.calm`, then STEPS_IN_CALM more steps. May raise KafkaError: then the client is
         started again."""
 
     def random(self, world: World) -> Random:

@@ -1,4 +1,4 @@
-"""Idempotent producers: records outside of transactions, some of them under way at any time."""
+"""Idempotent producers: records outside of transactions, some of them in flight at any time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "4096", "segment.index.bytes": "1024"}
 
 
 class IdempotentWriter(ClientWorkload):
-    """Writes numbered lines. What is given up stays unknown: it may be there or not, but not twice."""
+    """Writes numbered lines. The outcome of an abandoned record is unknown: it may or may not be in the log, but not
+    twice."""
 
     def __init__(self, notes: Notes, name: str, topic: str = LINES, partitions: int = PARTITIONS) -> None:
         super().__init__(notes, name)

@@ -1,7 +1,8 @@
-"""Producers that were taken over and do not know it, requests that come twice, too late or out of order.
+"""Producers that were taken over and do not know it, and requests that are repeated, late or out of order.
 
-Each round plays one such story on the wire, with one transactional id, and says at once where a broker accepts what it
-must refuse. What a zombie writes is noted as failed, or as part of an aborted transaction: nobody may read it.
+Each round plays one such case with raw requests and one transactional id, and complains at once if a broker accepts a
+request that it must refuse. The records of a zombie are noted as failed, or as part of an aborted transaction: no
+reader may see them.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ HAUNTED: Final = "haunted"
 PARTITIONS: Final = 2
 TIMEOUT_MS: Final = 10_000
 REMEMBERED: Final = 5
-"""Batches of a producer that a broker recognises when they come again (S8)."""
+"""The number of batches of a producer that a broker recognises when they are repeated (S8)."""
 
 
 class Zombie(ClientWorkload):
-    """One story after another, with a transactional id of its own."""
+    """Plays one case after another, with a transactional id of its own."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -87,7 +88,7 @@ class Zombie(ClientWorkload):
 
 
 class Story:
-    """One round. `writer` is the producer id and epoch that it works with."""
+    """One round of a zombie. `writer` is the producer id and epoch that it works with."""
 
     def __init__(self, zombie: Zombie, world: World, wire: Wire, rng: Random) -> None:
         self._zombie = zombie
@@ -116,7 +117,7 @@ class Story:
     # --- the stories
 
     async def _taken_over(self) -> None:
-        """The elder writes, the successor takes over, the elder goes on."""
+        """The elder producer writes, the successor takes over, the elder continues."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -139,7 +140,7 @@ class Story:
             await self._end(commits=True)
 
     async def _too_late(self) -> None:
-        """A record comes after the end of its transaction."""
+        """A record arrives after the end of its transaction."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -147,11 +148,16 @@ class Story:
         assert transaction is not None
         await self._end(commits=self._rng.random() < 0.5)
         await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
-        # As long as the marker is not written, it is taken, and has the fate of its transaction.
+        # As long as the marker is not written, the record is accepted, and shares the outcome of its transaction.
         await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
-        """A record and the end of its transaction are under way at the same time."""
+        """Records and the ends of their transactions are under way at the same time."""
+        await self._race_once()
+        for _ in range(self._rng.choice((0, 3))):
+            await self._race_once()
+
+    async def _race_once(self) -> None:
         await self._begin()
         place, other = self._place(), self._place()
         await self._write(place)
@@ -161,7 +167,7 @@ class Story:
         assert transaction is not None
         commits = self._rng.random() < 0.3
         late = asyncio.create_task(self._produce_once(other, elder, sequence, transaction))
-        await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.01)))
+        await asyncio.sleep(self._rng.choice((0.0, 0.0005, 0.001, 0.002, 0.01)))
         try:
             await self._end(commits=commits)
         finally:
@@ -169,7 +175,7 @@ class Story:
         late.result()
 
     async def _sent_twice(self) -> None:
-        """A batch comes again, at once and after more than a broker remembers."""
+        """A batch is repeated, at once and after more batches than a broker remembers."""
         await self._begin()
         place = self._place()
         send, batch = self._note_record(place, self._writer, self._sequences[place], self._transaction)
@@ -189,7 +195,7 @@ class Story:
         await self._end(commits=True)
 
     async def _gap(self) -> None:
-        """A batch is left out; another one begins an epoch in the middle."""
+        """A batch is skipped; another one begins an epoch in the middle."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -201,7 +207,7 @@ class Story:
         await self._end(commits=True)
 
     async def _ended_twice(self) -> None:
-        """The end of a transaction is said again, the same and the opposite."""
+        """The end of a transaction is requested again, the same and the opposite."""
         await self._begin()
         await self._write(self._place())
         elder, commits = self._writer, self._rng.random() < 0.5
@@ -228,7 +234,7 @@ class Story:
                 self._history.acknowledged(send, min(offsets))
 
     async def _own_epochs(self) -> None:
-        """An idempotent producer takes the next epoch by itself (S9), and then the one before writes."""
+        """An idempotent producer raises its epoch by itself (S9), and then the previous epoch writes."""
         _, elder = await self._decided(self._wire.new_producer_id)
         place = self._place()
         await self._produce_once(place, elder, 0, None)
@@ -240,7 +246,7 @@ class Story:
             self._must_be_refused("a record of the epoch before", late)
 
     async def _deserted(self) -> None:
-        """A transaction that nobody ends: it is aborted when its time is over."""
+        """A transaction that its producer does not end: it is aborted when its time is over."""
         self._id = f"{self._id}-{self._zombie.teller}"
         await self._begin()
         assert self._transaction is not None
@@ -255,7 +261,7 @@ class Story:
         self._transaction = self._history.transaction(self._zombie.teller)
 
     async def _take_over(self) -> None:
-        """Have the transactional id. What was open is aborted when this returns."""
+        """Have the transactional id. The open transaction is aborted when this returns."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
         self._sequences.clear()
         self._added.clear()
@@ -284,7 +290,7 @@ class Story:
         assert transaction is not None
         version = V2_END if self._is_v2 else V1_END
         self._transaction = None
-        # The same request again while nobody has decided; CONCURRENT_TRANSACTIONS is said of one that is decided.
+        # Repeat the request while no broker has decided; CONCURRENT_TRANSACTIONS means that it is decided.
         ended, self._writer = await self._decided(
             partial(self._wire.end, self._id, self._writer, commits=commits, version=version), BUSY
         )
@@ -295,7 +301,7 @@ class Story:
     async def _produce_once(
         self, place: Place, writer: ProducerIdAndEpoch, sequence: int, transaction: Transaction | None
     ) -> Answered:
-        """A new record, until it is taken or refused."""
+        """Send a new record, until it is accepted or refused."""
         send, batch = self._note_record(place, writer, sequence, transaction)
         answer = await self._produce(place, batch)
         self._note_answer(send, answer)
@@ -315,7 +321,7 @@ class Story:
         elif answer.attempts == 1:
             self._history.failed(send)
         elif send.transaction is not None:
-            # An attempt whose answer was lost may have been taken: by the transaction, which nobody need commit for it.
+            # An attempt whose answer was lost may have been accepted into the transaction, which need not be committed.
             send.transaction = self._history.transaction(self._zombie.teller)
 
     async def _produce(self, place: Place, batch: bytes) -> Answered:

@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Outcome(Enum):
-    """What the client knows about the outcome of its request."""
+    """The client's knowledge about the outcome of its request."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
@@ -43,7 +43,7 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Never ended, or the response to its end was lost: all of it may be visible, or nothing."""
+    """It never ended, or the response to its end was lost: all of it may be visible, or nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +108,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset that was fetched; -1: there is none."""
+    """A committed offset that was fetched; -1 if there is none."""
 
     group: str
     place: Place

@@ -1,5 +1,5 @@
-"""Committed offsets. Members of a group commit forwards, so an offset that goes back was lost, or came from a zombie;
-unless the group was reset, after which the check starts again."""
+"""Committed offsets. Members of a group commit increasing offsets, so an offset that goes back was lost, or came from a
+zombie; unless the group was reset, after which the check starts again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _is_over_before(reset: Commit, at: int) -> bool:
 
 
 def _sure_at(commit: Commit) -> int:
-    """When it had certainly taken effect."""
+    """The time at which it had certainly taken effect."""
     if commit.outcome is not Outcome.ACKNOWLEDGED:
         return NOT_YET
     if commit.transaction is None:

@@ -1,4 +1,4 @@
-"""Consume-process-produce: of each input that a group has passed there is one output to be seen, and no more."""
+"""Consume-process-produce: for each input that a group has passed there must be exactly one visible output."""
 
 from __future__ import annotations
 

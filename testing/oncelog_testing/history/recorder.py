@@ -1,5 +1,6 @@
-"""The recorder of client actions. Clients record an action *before* they start it and complete it when they know more:
-an action that is never completed has an unknown outcome. Each method may be called from any thread."""
+"""The recorder of client actions. Clients record an action *before* they start it and complete the entry when the
+outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
+thread."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class History:
     # --- producers
 
     def transaction(self, producer: str) -> Transaction:
-        """It begins."""
+        """Note that a transaction begins."""
         transaction = Transaction(producer, len(self.transactions))
         self.transactions.append(transaction)
         return transaction
@@ -93,8 +94,8 @@ class History:
         return commit
 
     def reset(self, group: str, place: Place, offset: int) -> Commit:
-        """Somebody sets the offset of a group, possibly backwards, or (-1) deletes it: earlier commits do not count any
-        more. Complete it like a commit."""
+        """Note that an administrator sets the offset of a group, possibly backwards, or (-1) deletes it: earlier
+        commits no longer count. Complete it like a commit."""
         commit = Commit(group, place, offset, self.now(), is_reset=True)
         self.commits.append(commit)
         return commit
@@ -115,14 +116,14 @@ class History:
         self.replicas.append(log)
 
     def finally_processed(self, group: str, place: Place, end: int) -> None:
-        """A group has processed everything below this committed offset."""
+        """Note that a group has processed all records below this committed offset."""
         self.processed[group, place] = end
 
     def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
         """The final content of a partition, for a read_committed consumer."""
         self.final[place], self.final_at[place] = list(records), self.now()
 
-    # --- what checks ask for
+    # --- queries of the checks
 
     def sends_by_value(self) -> dict[bytes, Send]:
         """Raises ValueError if two sends have the same value and could not be distinguished."""

@@ -1,4 +1,4 @@
-"""Checks records: sends against the final content and the reads meanwhile. `transactions` checks transactions as a
+"""Checks records: compares sends with the final content and with earlier reads. `transactions` checks transactions as a
 whole."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Found = Mapping[Place, Mapping[bytes, int]]
 
 
 def record_violations(history: History) -> Iterator[Violation]:
-    """The violations in partitions with known final content (`finally_holds`); of others only those that sends show."""
+    """The violations in partitions with known final content (`finally_holds`); for others only the ones visible from
+    sends."""
     sends = history.sends_by_value()
     found = {place: offsets_by_value(records) for place, records in history.final.items()}
     for place, records in history.final.items():
@@ -31,7 +32,7 @@ def record_violations(history: History) -> Iterator[Violation]:
 
 
 def offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
-    """As in `Found`."""
+    """See `Found`."""
     return {value: offset for offset, value in records}
 
 
@@ -68,7 +69,8 @@ def _lost(history: History, found: Found) -> Iterator[Violation]:
 
 
 def is_missing(send: Send, found: Found, is_sure: bool = False) -> bool:
-    """Whether it must be there (it was acknowledged, or `is_sure`), and its partition's end is known, without it."""
+    """Whether the record must exist (it was acknowledged, or `is_sure`), but its partition's known final content does
+    not have it."""
     is_due = send.outcome is Outcome.ACKNOWLEDGED or (is_sure and send.outcome is not Outcome.FAILED)
     return is_due and send.place in found and send.value not in found[send.place]
 
@@ -106,7 +108,7 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """Reads of read_committed consumers never change: they must be a part of the final content without gaps. `final` is
+    """Reads of read_committed consumers never change: they must be a contiguous part of the final content. `final` is
     in offset order."""
     read = dict(reading.records)
     first, last = min(read), max(read)
@@ -114,7 +116,9 @@ def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: st
     there = dict(between)
     for offset, value in reading.records:
         if there.get(offset) != value:
-            yield Violation(Kind.MOVED, f"{where}: {value!r} at {offset}, where in the end is {there.get(offset)!r}")
+            yield Violation(
+                Kind.MOVED, f"{where}: {value!r} at {offset}, but the final content is {there.get(offset)!r}"
+            )
     for offset, value in between:
         if first < offset < last and offset not in read:
             yield Violation(Kind.SKIPPED, f"{where}: {value!r} at {offset}")

@@ -57,7 +57,7 @@ def _violations_of(
 
 
 def _counts(commit: Commit, is_whole: bool) -> bool:
-    """Whether it must be there, if the transaction is."""
+    """Whether the record must exist, if the transaction is visible."""
     return commit.outcome is Outcome.ACKNOWLEDGED or (is_whole and commit.outcome is not Outcome.FAILED)
 
 
@@ -77,7 +77,7 @@ class Told:
         self._of = {where: ToldOfOne(commits[where], those) for where, those in reads.items()}
 
     def seen_at(self, commit: Commit) -> int:
-        """When it was first certainly seen; NOT_YET if never."""
+        """The time at which it was first certainly seen; NOT_YET if never."""
         told = self._of.get((commit.group, commit.place))
         return NOT_YET if told is None else told.seen_at(commit)
 
@@ -88,11 +88,11 @@ class Told:
 
 
 class ToldOfOne:
-    """The same of one group in one partition."""
+    """The same for one group in one partition."""
 
     def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
         self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
-        """By offset."""
+        """Offset -> the commit."""
         for commit in commits:
             self._commits[commit.offset].append(commit)
         self._reads = sorted(reads, key=lambda read: read.asked)
@@ -116,13 +116,13 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            return False  # it was there, or a later one; if it is not any more, it went back
+            return False  # this offset, or a later one, was committed; if it is no longer, the offset went back
         return any(
             read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]
         )
 
     def _is_of_a_later_one(self, read: OffsetRead, commit: Commit) -> bool:
-        """Whether this answer may be of a commit that took effect after `commit`."""
+        """Whether this answer may belong to a commit that took effect after `commit`."""
         return any(
             other is not commit and other.asked < read.answered and not _is_over_before(other, commit.asked)
             for other in self._commits.get(read.offset, ())
@@ -135,7 +135,7 @@ def _may_have_been_done(commit: Commit) -> bool:
 
 
 def _is_over_before(commit: Commit, at: int) -> bool:
-    """Whether it cannot take effect any more from then on."""
+    """Whether it can no longer take effect from then on."""
     if commit.transaction is not None:
         return commit.transaction.end is End.COMMITTED and NOT_YET < commit.transaction.ended < at
     return commit.outcome is Outcome.ACKNOWLEDGED and commit.answered < at

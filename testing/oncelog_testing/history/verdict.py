@@ -1,4 +1,4 @@
-"""The result of a check as text: what was checked, and the violations by kind."""
+"""The result of a check as text: the checked actions, and the violations by kind."""
 
 from __future__ import annotations
 

@@ -9,19 +9,19 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 
 
 class Kind(Enum):
-    LOST = "an acknowledged record is not there"
-    TWICE = "a record is there twice"
+    LOST = "an acknowledged record is missing"
+    TWICE = "a record is duplicated"
     MOVED = "a record is not at the offset that was acknowledged, or read"
-    INVENTED = "a record is there that nobody sent, or whose producer was told that it failed"
+    INVENTED = "a record exists that no producer sent, or whose producer got an error"
     ABORTED = "of an aborted transaction something is to be seen"
-    TORN = "of a transaction a part is there and a part is not"
+    TORN = "a transaction is visible only in part"
     DISORDER = "the records of a producer are not in the order in which it sent them"
-    SKIPPED = "a consumer was given what follows a record, and not the record"
-    READ_BACK = "a consumer was given an offset that it had passed"
-    PROCESSED_TWICE = "of one input there are two outputs"
-    NOT_PROCESSED = "of an input that a group has passed there is no output"
+    SKIPPED = "a consumer got a later record, but not this one"
+    READ_BACK = "a consumer got an offset that it had passed"
+    PROCESSED_TWICE = "one input has two outputs"
+    NOT_PROCESSED = "an input that a group has passed has no output"
     OFFSET_BACK = "a committed offset went back"
-    OFFSET_INVENTED = "a committed offset that nobody committed"
+    OFFSET_INVENTED = "a committed offset that no client committed"
     REPLICAS_DIFFER = "replicas differ below the high watermark"
     TWO_LEADERS = "two brokers led in one epoch"
 

@@ -1,8 +1,9 @@
-"""The kill matrix of the cluster: three brokers, three replicas of everything, and whoever is killed at each step.
+"""The kill matrix of the cluster: three brokers, three replicas of each partition, and a kill of each role at each
+step.
 
-`cells` the steps and who is killed there, `stage` the cluster and where its processes ask at their fail points, `run`
-a producer and its transactions, with the checker in the end, `job` a process that does so for many cells, `pool`
-several of these, `table` all of it on a page.
+`cells` lists the steps and who is killed there, `stage` has the cluster, whose processes ask at their fail points,
+`run` plays a producer and its transactions and checks the result, `job` is a process that plays many cells, `pool` runs
+several jobs, `table` writes the results as a page.
 """
 
 import integration_folders  # noqa: F401  where the helpers that the modules import are

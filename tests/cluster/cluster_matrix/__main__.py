@@ -24,24 +24,24 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 VICTIMS = [victims.name.lower() for victims in Victims]
 HEAD = """# Kill matrix of the cluster
 
-Written by `make kill-matrix-cluster`. Each cell is a live run: three brokers on ZooKeeper with three replicas of
-everything, of which two must be in sync, and a producer with three transactions. Each writes to three partitions, one
+Written by `make kill-matrix-cluster`. Each cell is a live run: three brokers on ZooKeeper with three replicas of each
+partition, of which two must be in sync, and a producer with three transactions. Each writes to three partitions, one
 led by each broker, and commits an offset of a group. Before or after one step of the second transaction, while the
-process that is there stands still, brokers are killed with -9: the coordinator of the transaction (which leads one of
-the partitions), the leader of another partition, or both. Where a victim does that step, it is the victim who is there.
-One that is killed comes back when all three transactions have ended, after others were elected; two come back at once.
-*Killed alone*: when the step is due, the broker that does it is cut off from the fetches of its followers. It goes on
-for half a second and is then killed, with the records that its followers do not have.
+process that does the step is paused, brokers are killed with -9: the coordinator of the transaction (which leads one of
+the partitions), the leader of another partition, or both. If a victim does that step, the run waits for the victim's
+step. A killed broker comes back when all three transactions have ended, after other leaders were elected; two come back
+at the same time. *Killed alone*: when the step is due, the broker that does it is cut off from the fetches of its
+followers. It continues for half a second and is then killed, with records that its followers do not have.
 
-*ok* means that the checker of histories finds nothing wrong with what the producer was told, what is committed (as our
-consumer and librdkafka's read it), the committed offset of the group, and the logs of all replicas; that the producer
-knows the end of each transaction; and that no transaction is left open. The numbers are the transactions that were
-committed, and those that were aborted.
+*ok* means that the checker of histories finds no contradiction between the producer's answers, the committed records
+(as our consumer and librdkafka's read them), the committed offset of the group, and the logs of all replicas; that the
+producer knows the end of each transaction; and that no transaction is left open. The numbers are the transactions that
+were committed, and those that were aborted.
 
-*clings* is as good as *ok* for everybody but one instance of librdkafka, which waited for ever for the coordinator that
-its group had before. Its own statistics show that no broker owed it an answer and that it asked for no coordinator; all
-partitions were led, the coordinators served, and nobody had asked for the end of its transaction. Another instance with
-the same transactional id went on, and readers see nothing of what was left open.
+*clings* is as good as *ok* for all but one instance of librdkafka, which waited for ever for the former coordinator of
+its group. Its own statistics show that no broker owed it a response and that it asked for no coordinator; all
+partitions were led, the coordinators served, and no request for the end of its transaction had been sent. Another
+instance with the same transactional id continued, and readers see none of the records that were left open.
 """
 
 
@@ -75,7 +75,7 @@ def main(
     jobs: int,
     out: Path | None,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all processes that it started
     cells = chosen(libraries, points, victims, ends)
     began, counter, wrong = time.monotonic(), itertools.count(1), 0
 

@@ -1,4 +1,4 @@
-"""The rows and columns: a step of a transaction, before or after it, and who is killed there. Pure."""
+"""The rows and columns: a step of a transaction, before or after it, and the role that is killed there. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oncelog.fail_points.point import FAIL_POINTS, FailPoint
 
 CLIENT = 0
-"""Stands among the ids of brokers for the process of the client."""
+"""The client process, in place of a broker id."""
 
 
 class Victims(StrEnum):
@@ -17,11 +17,12 @@ class Victims(StrEnum):
     LEADER = "leader killed"
     BOTH = "both killed"
     ALONE = "killed alone"
-    """Who does the step: it goes on for a while without its followers, and dies with what they have not got."""
+    """The broker that does the step is killed alone: it continues for a while without its followers, and dies with
+    records that they do not have."""
 
 
 class Role(Enum):
-    """Who does a step."""
+    """The role that does a step."""
 
     CLIENT = "the client"
     COORDINATOR = "the coordinator of the transaction"
@@ -54,11 +55,11 @@ LIBRARIES: Mapping[str, Sequence[FailPoint]] = {
     "oncelog-v1": FAIL_POINTS,
     "librdkafka": BROKER_POINTS,
 }
-"""The client libraries, and the points that they meet."""
+"""The client libraries, and the fail points that they reach."""
 
 
 class Cell(NamedTuple):
-    """`victims` are killed when the first one comes to the point in the second of three transactions."""
+    """`victims` are killed when the first one reaches the point in the second of three transactions."""
 
     library: str
     when: str
@@ -73,7 +74,7 @@ class Cell(NamedTuple):
 
 
 class Cast(NamedTuple):
-    """Which broker is what in a run."""
+    """The role of each broker in a run."""
 
     coordinator: int
     leader: int
@@ -93,7 +94,7 @@ class Cast(NamedTuple):
                 return self.asked(cell, ())
 
     def asked(self, cell: Cell, brokers: Collection[int]) -> Collection[int]:
-        """Whose steps count: of one that dies, where such a one does them."""
+        """The brokers whose steps count: the victims', if victims do the step."""
         match ROLES[cell.point]:
             case Role.CLIENT:
                 return {CLIENT}
@@ -108,7 +109,7 @@ class Cast(NamedTuple):
 
 
 def _is_possible(cell: Cell) -> bool:
-    """Who dies alone is one who leads; and librdkafka's group keeps its coordinator (see `run`)."""
+    """Only a leader can die alone; and a group of librdkafka keeps its coordinator (see `run`)."""
     role = ROLES[cell.point]
     if cell.victims is not Victims.ALONE:
         return True

@@ -21,11 +21,11 @@ from oncelog.fail_points.point import VARIABLE
 CELLS_OF_A_CLUSTER = 25
 """Each leaves a topic, which makes the next start of every broker a little longer."""
 CELL_SECONDS = 300.0
-"""Far more than one takes, with everything that has to be started again."""
+"""Far more than one cell takes, including all restarts."""
 
 
 class Job:
-    """A process of `job`, and all that it has started."""
+    """A process of `job`, with all processes that it started."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         directory.mkdir()
@@ -53,14 +53,14 @@ class Job:
             if select.select([self._process.stdout], [], [], CELL_SECONDS)[0]:
                 line = self._process.stdout.readline()
         except OSError:
-            pass  # it has died
+            pass  # the process has died
         if not line:
             self.left = 0
             return Outcome([f"not at its end within {CELL_SECONDS:.0f} s, or the run died"], 0, 0, CELL_SECONDS)
         return Outcome(*json.loads(line))
 
     def end(self) -> None:
-        """With its brokers, also where it is stuck."""
+        """Kill the process with its brokers, even if it is stuck."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -77,7 +77,7 @@ def run_all(
     jobs: int,
     told: Callable[[Cell, Outcome], None],
 ) -> Mapping[Cell, Outcome]:
-    """`told` hears of each as it ends. The directory of a job in which a cell was wrong stays."""
+    """Call `told` with each result. The directory of a job in which a cell was wrong stays."""
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     for cell in cells:
         waiting.put(cell)
@@ -109,7 +109,7 @@ def run_all(
         try:
             for done in [pool.submit(work, number) for number in range(jobs)]:
                 done.result()
-        except BaseException:  # we are told to end: those at work end with the cell that they have
+        except BaseException:  # we must end: running jobs finish their present cell
             _empty(waiting)
             raise
     return {cell: outcomes[cell] for cell in cells}

@@ -1,4 +1,4 @@
-"""One cell: three transactions over partitions that all brokers lead, a strike in the second, and what came of it."""
+"""One cell: three transactions over partitions that all brokers lead, a kill in the second, and the result."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from oncelog_testing.history.recorder import History
 
 TRANSACTIONS = 3
 TRIES = 3
-"""Where the machine lets a broker wait for longer than its session, the transaction may end before the point: then
-nothing was struck, and the run tells nothing."""
+"""On a slow machine a broker may wait longer than its session, so that the transaction ends before the point: then no
+process was killed, and the run is repeated."""
 STRUCK = 1
 STRUCK_SECONDS = 30.0
-"""Within which the point is reached when the client has been told the end."""
+"""Seconds within which the point is reached after the client was told the end of the transaction."""
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
 metadata (see `clinging`): with it the group's coordinator is the broker that lives on, unless that loses its place."""
 OPEN = ("Ongoing", "CompleteAbort")
-"""What a transaction is whose end the client has not asked for: the second, once its time-out has ended it."""
+"""The state of a transaction whose end the client has not requested: the second one, once its timeout has ended it."""
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     aborted: int
     seconds: float
     clung: bool = False
-    """librdkafka waited for ever for a handle that it had given up itself, and another instance went on."""
+    """librdkafka waited for ever for a handle that it had given up itself, and another instance continued."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ class Run:
         """The offset of the group in the transaction that was committed last."""
 
     def play(self) -> None:
-        """Raises AssertionError, or whatever else went wrong."""
+        """Raises AssertionError, or any other error."""
         self.stage.tidy()
         self._prepare()
         with transactions_of(self.cell.library) as library, ExitStack() as stack:
@@ -95,7 +95,8 @@ class Run:
         self._look()
 
     def _until_it_clings_alone(self, number: int) -> None:
-        """Everybody is back and serves, and nobody asked for the end of the transaction: it is the client's doing."""
+        """Wait until every broker is back and serves, and no request for the end of the transaction was sent: then the
+        client is the cause."""
         self.clung = True
         if number == STRUCK:
             self._until_struck()
@@ -108,7 +109,8 @@ class Run:
         self.cluster.until(lambda: self._state() in OPEN, f"the transaction is one of {OPEN}")
 
     def _taken_over(self, clings: RecordingProducer, instance: Callable[[str], RecordingProducer]) -> RecordingProducer:
-        """Another instance with the transactional id, which aborts what is open: nothing of it may be seen."""
+        """Start another instance with the transactional id, which aborts the open transaction: none of its records may
+        be visible."""
         left = clings.transaction
         assert left is not None
         self.stage.forget_ends()
@@ -164,7 +166,7 @@ class Run:
                 Hit(cell.when, cell.point),
                 cast.asked(cell, BROKERS),
                 cast.killed(cell),
-                come_back=cell.victims is Victims.BOTH,  # or there were too few in sync for ever
+                come_back=cell.victims is Victims.BOTH,  # or too few replicas were in sync for ever
                 is_alone=cell.victims is Victims.ALONE,
             )
         )
@@ -210,7 +212,7 @@ def run_cell(stage: Stage, cell: Cell) -> Outcome:
 def _problems_of(run: Run) -> list[str]:
     try:
         run.play()
-    except Exception as error:  # one run that goes wrong is one wrong cell
+    except Exception as error:  # a failed run is one failed cell
         where = traceback.extract_tb(error.__traceback__)[-1]
         return [f"{error or repr(error)} ({where.name}, line {where.lineno})"]
     return []

@@ -1,4 +1,4 @@
-"""A cluster whose processes ask at their fail points, and who is killed when the awaited one asks."""
+"""A cluster whose processes ask at their fail points; the victims are killed when the awaited one asks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FETCHES = (Purpose.FETCH,)
 
 
 class NotReached(AssertionError):
-    """Nobody who was asked came to the point."""
+    """No asking process reached the point."""
 
 
 class Armed(NamedTuple):
@@ -41,7 +41,7 @@ class Armed(NamedTuple):
     victims: Collection[int]
     come_back: bool
     is_alone: bool = False
-    """They go on for `ALONE_SECONDS`, while nobody gets anything from them that is not there yet, and die then."""
+    """They continue for `ALONE_SECONDS`, while no other process gets new data from them, and then die."""
 
 
 def _from_others(brokers: Collection[int]) -> list[Way]:
@@ -69,7 +69,7 @@ class Stage:
 
     @staticmethod
     def client_points(directory: Path) -> str:
-        """What ONCELOG_FAIL_POINTS must be in the process of a stage in this directory, from its beginning."""
+        """The value of ONCELOG_FAIL_POINTS for a client process of a stage in this directory, from its start."""
         path = directory / f"at-{CLIENT}.sock"
         return ";".join(f"{point} = {when} ask {path}" for point in CLIENT_POINTS for when in ("before", "after"))
 
@@ -85,7 +85,7 @@ class Stage:
             self.cluster.advertise_to_peers(self._network.ports)
             stack.enter_context(self.cluster)
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
-                self.cluster.coordinator("anybody", kind)  # so that their topics are there
+                self.cluster.coordinator("anybody", kind)  # so that their topics exist
             self._stack = stack.pop_all()
         return self
 
@@ -97,7 +97,7 @@ class Stage:
         self._loop.run(questions.close())
 
     def tidy(self) -> None:
-        """Everybody is up, and who coordinates is spread over the brokers."""
+        """Start all brokers, and spread the coordinators over them."""
         self.disarm()
         self.cluster.mend()
         for topic in INTERNAL_TOPICS:
@@ -116,7 +116,7 @@ class Stage:
             pass
 
     def until_complete(self) -> None:
-        """The end of one more transaction is logged."""
+        """Wait until the end of one more transaction is logged."""
         assert self._complete.acquire(timeout=COMPLETE_SECONDS), "the end of the transaction is not logged"
 
     def arm(self, armed: Armed) -> None:
@@ -129,7 +129,7 @@ class Stage:
             raise NotReached("the point was not reached")
 
     def disarm(self) -> None:
-        """Return when who was to be started again is."""
+        """Return when every restarted process serves."""
         self._armed = None
         if self._restart is not None:
             self._restart.result()
@@ -166,7 +166,7 @@ class Stage:
         self._is_struck.set()
 
     def complaints(self) -> list[str]:
-        """What brokers have logged since they were asked last that no run may cause."""
+        """Unexpected log lines of the brokers since the last call."""
         found = []
         for node_id, broker in self.cluster.brokers.items():
             with broker.log.open() as log:

@@ -1,18 +1,18 @@
 """The long proof: clients of every kind at work on three brokers while one fault after another strikes.
 
 plan        from a seed to the faults, their victims and their times; pure
-stage       three brokers and an ensemble, and what is between them
+stage       three brokers and an ensemble, with the proxies between them
 faults      how each fault strikes, and how it is healed
-progress    when each client got on, and the stalls in between
+progress    when each client made progress, and the stalls in between
 writers     idempotent producers that write the lines
-pipelines   consume-process-produce: what both libraries' have in common; `our_pipeline`, `librdkafka_pipeline`
-readers     consumers without a group, of what is committed and of everything
+pipelines   consume-process-produce: the common part of both libraries; `our_pipeline`, `librdkafka_pipeline`
+readers     consumers without a group, of committed records and of all records
 members     groups whose members come and go
 streams     Kafka Streams, whose instances are killed
-observers   who leads in which epoch, and what is committed, as brokers say; what their processes use
-run         all of it, to the verdict of the checker
-files       what the brokers' files say of a run that was ended before
-report      the tables of docs/soak.md, and what a failing run leaves
+observers   leaders and epochs, committed offsets, as brokers report them; resources of their processes
+run         the whole run, to the verdict of the checker
+files       the contents of the brokers' files after a run that was ended early
+report      the tables of docs/soak.md, and the files that a failing run leaves
 """
 
 import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -1,6 +1,6 @@
 """`make soak-cluster`, or `python -m soak --seconds 600 --seed 7`: ends with 1 if anything was wrong.
 
-Of a run in which something was, the directory with data, logs and history stays, and its path is printed.
+After a failed run, the directory with data, logs and history is kept, and its path is printed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main(
     out: Path | None,
 ) -> None:
     chosen = tuple(Fault[name.upper()] for name in faults) or tuple(Fault)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all processes that it started
     found = streams_class_path() if streams else ""
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):
@@ -90,7 +90,7 @@ def main(
             shutil.rmtree(where)
         table = list(page(results))
         click.echo("\n".join(["", *table]))
-        if out is not None:  # after each run: what the next one may end in takes nothing away
+        if out is not None:  # after each run, so that an interrupted next run loses no results
             out.write_text("\n".join([HEAD, *table, ""]))
         if result.problems:
             break  # its clients may still be at work, and would disturb the next run

@@ -41,7 +41,7 @@ def paused(stage: Stage, strike: Strike) -> Iterator[None]:
 
 
 def held(*pairs: tuple[int, int]) -> Callable[[Stage, Strike], Struck]:
-    """Between victims, by their positions: who asks, and who would answer."""
+    """Between victims, by their positions: requests and responses in one direction."""
 
     def hold(stage: Stage, strike: Strike) -> Struck:
         return stage.network.held(*((strike.victims[one], strike.victims[other]) for one, other in pairs))
@@ -56,7 +56,7 @@ def cut_off(stage: Stage, strike: Strike) -> Struck:
 
 
 def lost(*directions: Direction) -> Callable[[Stage, Strike], Struck]:
-    """What is under way between a broker and ZooKeeper goes nowhere, and no connection ends."""
+    """Packets between a broker and ZooKeeper are lost, and no connection ends."""
 
     @contextmanager
     def lose(stage: Stage, strike: Strike) -> Iterator[None]:
@@ -152,7 +152,7 @@ OF_THE_NETWORK = {Fault.ONE_WAY, Fault.TWO_WAYS, Fault.CUT_OFF}
 
 
 class Resources:
-    """What can be struck by one fault at a time: each broker, the network between them, the ensemble."""
+    """The parts that can be struck by only one fault at a time: each broker, the network between them, the ensemble."""
 
     def __init__(self) -> None:
         self._locks = {name: threading.Lock() for name in (*map(str, BROKERS), "network", "ensemble")}

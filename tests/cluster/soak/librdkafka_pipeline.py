@@ -1,4 +1,4 @@
-"""Consume-process-produce by librdkafka, as its documentation has it."""
+"""Consume-process-produce with librdkafka, as its documentation describes it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIME
 CALL_SECONDS = 10.0
 """After which a call returns to be made again."""
 PATIENCE_SECONDS = 45.0
-"""For a call that is made again and again; then there are new clients."""
+"""Seconds for a call that is repeated; then new clients are created."""
 POLL_SECONDS = 0.2
 LEAVES = 0.02
-"""How many transactions are left open."""
+"""The fraction of transactions that are left open."""
 
 
 class Anew(Exception):
@@ -49,7 +49,7 @@ class LibrdkafkaPipeline(Pipeline):
 
 
 class Clients:
-    """A producer and a consumer, which are left in the middle of a transaction, perhaps for others to take over."""
+    """A producer and a consumer, which may be abandoned in the middle of a transaction, for others to take over."""
 
     def __init__(self, pipeline: LibrdkafkaPipeline) -> None:
         self.notes = pipeline.notes
@@ -86,7 +86,7 @@ class Clients:
         self._is_closed = False
 
     def live(self, until: float, elder: Clients | None) -> None:
-        """Raises Anew."""
+        """Raises Anew when new clients are needed."""
         self._call("init_transactions", self.producer.init_transactions)
         if elder is not None:
             elder.must_have_been_fenced()
@@ -98,7 +98,7 @@ class Clients:
                 self._transact()
 
     def must_have_been_fenced(self) -> None:
-        """What it has left open, and never began to commit, is no longer its own."""
+        """The open transaction that it left, and never began to commit, no longer belongs to it."""
         if self._open is None or not self._is_left:
             return
         try:
@@ -110,11 +110,11 @@ class Clients:
         raise AssertionError(f"{self._open} was committed after another one took over")
 
     def _moved(self, *_: object) -> None:
-        """All partitions are taken away or given anew: what was read, and not processed, is read again."""
+        """All partitions are revoked or assigned again: records that were read, but not processed, are read again."""
         self._batch.clear()
 
     def _poll(self) -> None:
-        """One at a time: a rebalance in between has to be noticed."""
+        """Poll one record at a time: a rebalance in between must be noticed."""
         self._batch.clear()
         deadline = time.monotonic() + POLL_SECONDS
         while len(self._batch) < RECORDS_PER_TRANSACTION:
@@ -171,7 +171,7 @@ class Clients:
             self.notes.history.acknowledged(send, NOT_YET if message.offset() is None else message.offset())
 
     def _call(self, what: str, work: Callable[..., Any], *arguments: Any) -> None:
-        """Raises Abort or Anew."""
+        """Call librdkafka; raises Abort or Anew."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -188,7 +188,7 @@ class Clients:
                     raise Anew(f"{what} hangs: {reason.name()}") from error
 
     def _in_time(self, what: str, work: Callable[[], Any]) -> None:
-        """A call that does not return though its time is over is left behind, with its producer.
+        """A call that does not return in time is abandoned, with its producer.
 
         librdkafka 2.10 and later waits for ever for a group coordinator that it knew and that has left the metadata.
         """
@@ -212,7 +212,7 @@ class Clients:
             raise failures[0]
 
     def close(self) -> None:
-        """Whatever is open stays so."""
+        """Close; an open transaction stays open."""
         if not self._is_closed:
             self._is_closed = True
             self.producer.purge()

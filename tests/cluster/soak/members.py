@@ -53,7 +53,7 @@ MEMBERS: Mapping[str, type[Noting]] = {"oncelog": OurNotingMember, "librdkafka":
 
 
 class Group:
-    """There is always one member at least."""
+    """It always has at least one member."""
 
     def __init__(self, name: str, addresses: str, topic: str, history: History, progress: Progress, seed: int) -> None:
         self.name = name

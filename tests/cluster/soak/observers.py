@@ -1,4 +1,4 @@
-"""Those who only look: who leads in which epoch, what is committed, what the processes of brokers use."""
+"""Observers: of leaders and epochs, of committed offsets, of the resources of broker processes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Observer(ABC):
 
 
 class LeaderObserver(Observer):
-    """One for each broker: what it says of itself, and whom it takes for the leader."""
+    """One for each broker: its own role, and the leader that it knows."""
 
     def __init__(self, cluster: ReplicatedCluster, node_id: int, places: list[Place], history: History) -> None:
         super().__init__(f"observer of the leaders by broker {node_id}", 0.3)
@@ -102,7 +102,7 @@ def _latest(places: list[Place]) -> ListOffsetsRequest:
 
 
 class OffsetObserver(Observer):
-    """Asks what is committed, by any group, again and again."""
+    """Asks for the committed offsets of any group, repeatedly."""
 
     def __init__(self, cluster: ReplicatedCluster, groups: dict[str, list[Place]], history: History) -> None:
         super().__init__("observer of the committed offsets", 1.0)
@@ -118,7 +118,7 @@ class OffsetObserver(Observer):
                 pass
 
     def committed(self, group: str) -> dict[Place, int]:
-        """Of those partitions of which it can be told now. Raises OSError."""
+        """The committed offsets of partitions whose coordinator answers now. Raises OSError."""
         request = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
         found = {}
         with self._cluster.client(self._cluster.up[0], CALL_SECONDS) as client:

@@ -15,7 +15,7 @@ from oncelog_testing.history.events import End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Notes, Pipeline
 
 ABDICATION_SECONDS = 15.0
-"""In which one that was taken over must have noticed, if it was given anything to do."""
+"""Seconds within which a pair that was taken over must have noticed it, if it had any work."""
 LOOK_SECONDS = 0.1
 
 
@@ -83,7 +83,7 @@ class OurPipeline(Pipeline):
         asyncio.run(self._work())
 
     async def _work(self) -> None:
-        """One pair of clients after another, of which each begins while the one before may still be at work."""
+        """Run one pair of clients after another; each begins while the previous one may still be working."""
         running: asyncio.Task[None] | None = None
         while not self.is_over.is_set():
             leaves_quietly = self.notes.rng.random() < 0.5
@@ -105,7 +105,7 @@ class OurPipeline(Pipeline):
             await asyncio.wait([running], timeout=LOOK_SECONDS)
 
     async def _end(self, running: asyncio.Task[None], *, is_taken_over: bool = False) -> None:
-        """In the middle of whatever it does. One that `is_taken_over` may have noticed."""
+        """Kill a pair, whatever it is doing. A pair that `is_taken_over` may have noticed it."""
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():

@@ -1,8 +1,8 @@
-"""Consume-process-produce: what the pipelines of both libraries have in common.
+"""Consume-process-produce: the common part of the pipelines of both libraries.
 
 A pipeline is one of several members of a group that copy a topic, each by transactions of its own, and it may end at
-any moment: it stops in the middle of a transaction, or another one with its transactional id takes over. What the next
-one does tells whether that was handled: each line is copied once.
+any moment: it stops in the middle of a transaction, or another one with its transactional id takes over. The next pair
+shows whether that was handled: each line is copied once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORDS_PER_TRANSACTION = 20
 ABORTS = 0.05
 """How many transactions are given up for no reason."""
 LIVES_SECONDS = (10.0, 40.0)
-"""Between the start and the end of one pair of clients."""
+"""Seconds between the start and the end of one pair of clients."""
 
 
 class Job(NamedTuple):
@@ -40,7 +40,7 @@ class GivenUp(Exception):
 
 
 class Notes:
-    """What one pipeline notes of itself. One after another: its transactions do not overlap."""
+    """The notes of one pipeline. Its transactions come one after another and do not overlap."""
 
     def __init__(self, name: str, job: Job, history: History, progress: Progress, seed: int) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Notes:
         self._numbers = itertools.count()
 
     def output(self, source: Place, offset: int, transaction: Transaction) -> Send:
-        """What becomes of an input in this attempt."""
+        """The output for an input in this attempt."""
         number = next(self._numbers)
         value = f"{self.name}/{number} {source}@{offset}".encode()
         place = Place(self.job.target, number % PARTITIONS)
@@ -63,7 +63,7 @@ class Notes:
         return self.history.transaction(self.name)
 
     def commit_offsets(self, offsets: Mapping[Place, int], transaction: Transaction) -> None:
-        """They count as committed if the transaction does."""
+        """The offsets count as committed if the transaction does."""
         for place, offset in offsets.items():
             commit = self.history.commit(self.job.group, place, offset, transaction)
             self.history.commit_answered(commit)

@@ -1,4 +1,4 @@
-"""Which faults strike whom, and when: all of it from a seed, so that a run can be played again."""
+"""Which faults strike which victims, and when: derived from a seed, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 BROKERS = (1, 2, 3)
 GAP_SECONDS = (5.0, 15.0)
-"""From one strike to the next."""
+"""Seconds from one strike to the next."""
 DOUBLE = 0.2
 """How often a second fault strikes while the first one lasts."""
 DOUBLE_GAP_SECONDS = (0.2, 2.0)
@@ -64,7 +64,8 @@ def _some(fault: Fault, count: int, shortest: float, longest: float) -> Making:
 
 
 def _clock(rng: random.Random, at: float) -> Strike:
-    """No further ahead than records may be behind the broker, and no further back than they may be ahead of it."""
+    """A clock jump: not further ahead than records may be behind the broker, and not further back than they may be
+    ahead of it."""
     amount = rng.choice((-2800.0, -60.0, 60.0, 3600.0, 7200.0))
     return Strike(at, Fault.CLOCK_JUMP, (rng.choice(BROKERS),), rng.uniform(2.0, 6.0), amount)
 
@@ -91,7 +92,7 @@ MAKINGS: Mapping[Fault, Making] = {
 
 
 def plan(seed: int, seconds: float, faults: Sequence[Fault] = tuple(Fault)) -> list[Strike]:
-    """Each of `faults` comes once before any of them comes again."""
+    """Each of `faults` occurs once before any occurs again."""
     return list(_strikes(random.Random(seed), seconds, faults))
 
 

@@ -30,7 +30,8 @@ class Progress:
         self.stalls: list[Stall] = []
         self.count: Counter[str] = Counter()
         self.mishaps: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """What clients had to bear beside waiting, by client: an abort, a new client in place of one that gave up."""
+        """The mishaps of clients other than waiting, by client: an abort, or a new client in place of one that gave
+        up."""
 
     @property
     def now(self) -> float:
@@ -38,7 +39,7 @@ class Progress:
         return time.monotonic() - self._started
 
     def note(self, client: str) -> None:
-        """It got on: a record acknowledged, a transaction committed, something read."""
+        """Note progress: a record acknowledged, a transaction committed, something read."""
         now = self.now
         last = self._last.get(client, now)
         if now - last > WORTH_NOTING_SECONDS:
@@ -47,11 +48,11 @@ class Progress:
         self.count[client] += 1
 
     def begins(self, client: str) -> None:
-        """It is expected to get on from now on."""
+        """Progress is expected from now on."""
         self._last[client] = self.now
 
     def over(self, client: str) -> None:
-        """Nothing is expected of it any more."""
+        """No more progress is expected."""
         self._last.pop(client, None)
 
     def mishap(self, client: str, what: str) -> None:
@@ -59,7 +60,7 @@ class Progress:
         self.events.append((self.now, f"{client}: {what}"))
 
     def waiting(self, longer_than: float) -> dict[str, float]:
-        """For how many seconds each of those has waited."""
+        """For how many seconds each of them has waited."""
         now = self.now
         return {client: now - last for client, last in list(self._last.items()) if now - last > longer_than}
 

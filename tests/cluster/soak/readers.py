@@ -18,7 +18,7 @@ from soak.progress import Progress
 
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 75.0
-"""Longer than three brokers that were killed take to serve again, and half of what counts as stuck."""
+"""Longer than three killed brokers need to serve again, and half of the time after which a client counts as stuck."""
 
 
 class Reader(ABC):
@@ -91,8 +91,9 @@ class OurReader(Reader):
 
 
 class LibrdkafkaReader(Reader):
-    """librdkafka 2.16 drops a broker that the metadata lacks for a moment, and now and then never reads from it again.
-    A new consumer takes over then, as an operator would have it: one that gets no further either is stuck."""
+    """librdkafka 2.16 drops a broker that is missing in the metadata for a moment, and occasionally never reads from it
+    again. Then a new consumer takes over, as an operator would do: if that one makes no progress either, it counts as
+    stuck."""
 
     def read(self) -> None:
         following = dict.fromkeys(self.places, 0)
@@ -120,7 +121,7 @@ class LibrdkafkaReader(Reader):
                 self._progress.mishap(self.name, "stood still, and was made anew")
 
     def _read(self, consumer: confluent_kafka.Consumer, following: dict[Place, int]) -> None:
-        """Until it is over, or stands still."""
+        """Read until the run is over, or no progress is made."""
         read_at = time.monotonic()
         while not self.is_over.is_set() and time.monotonic() < read_at + STANDSTILL_SECONDS:
             for message in consumer.consume(100, 0.2):

@@ -1,4 +1,4 @@
-"""The tables of docs/soak.md, and what a failing run leaves."""
+"""The tables of docs/soak.md, and the files that a failing run leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
     "readers": "a group",
     "streams": "Streams",
 }
-"""What a client does, by the beginning of its name."""
+"""The kind of a client, by the beginning of its name."""
 SEVERAL = "two of these at once"
 
 
@@ -31,7 +31,7 @@ def kind_of(client: str) -> str:
 
 
 def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
-    """The first fault that struck in it, or else the last one before it. None: there was none."""
+    """The first fault that struck in it, or else the last one before it. None: no client of that kind ran."""
     within = [each for each in done if stall.began <= each.began <= stall.ended]
     before = [each for each in done if each.began < stall.began]
     return (
@@ -40,7 +40,7 @@ def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
 
 
 def row_of(done: Done, all_done: Sequence[Done]) -> str:
-    """The row of the table that it stands in."""
+    """The row of the table for this fault."""
     for other in all_done:
         if other is not done and max(done.began, other.began) < min(done.healed, other.healed):
             return SEVERAL
@@ -48,7 +48,7 @@ def row_of(done: Done, all_done: Sequence[Done]) -> str:
 
 
 def longest_stalls(result: Result) -> dict[str, dict[str, float]]:
-    """By row of the table and kind of client, seconds."""
+    """Seconds, by row of the table and kind of client."""
     longest: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for stall in result.progress.stalls:
         found = cause(stall, result.done)
@@ -88,7 +88,7 @@ def run_table(results: Sequence[Result]) -> Iterator[str]:
 
 
 def use_table(results: Sequence[Result]) -> Iterator[str]:
-    """Of each process the first and last look, and the most in between, over all its lives."""
+    """For each process the first and last reading, and the maximum in between, over all its restarts."""
     yield "| seed | process | descriptors first / most / last | resident memory first / most / last, MB |"
     yield "|---:|---|---:|---:|"
     for result in results:
@@ -106,7 +106,7 @@ def _first_most_last(numbers: Sequence[int]) -> str:
 
 
 def mishap_lines(results: Sequence[Result]) -> Iterator[str]:
-    """What clients had to bear beside waiting."""
+    """The mishaps of clients other than waiting."""
     total: Counter[str] = Counter()
     for result in results:
         for client, mishaps in result.progress.mishaps.items():
@@ -130,8 +130,8 @@ def page(results: Sequence[Result]) -> Iterator[str]:
 
 
 def keep(directory: Path, result: Result) -> None:
-    """Beside the data and the logs of brokers and servers: what struck and when, the stalls, the history, what was
-    wrong."""
+    """Stored with the data and the logs of brokers and servers: the faults with their times, the stalls, the history,
+    the problems."""
     (directory / "problems.txt").write_text("\n".join(result.problems) + "\n")
     (directory / "timeline.txt").write_text("\n".join(timeline(result)) + "\n")
     (directory / "tables.md").write_text("\n".join(page([result])) + "\n")
@@ -149,7 +149,7 @@ def timeline(result: Result) -> Iterator[str]:
 
 
 def history_lines(history: History) -> Iterator[str]:
-    """As JSON, one event in each."""
+    """The history as JSON, one event per line."""
     lists: Iterable[Sequence[object]] = (history.transactions, history.sends, history.commits, history.offset_reads)
     for events in (*lists, history.readings):
         for event in events:

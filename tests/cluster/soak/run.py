@@ -1,4 +1,4 @@
-"""One run: clients at work, faults that strike, everything healed, and what the checker says."""
+"""One run: clients work, faults strike, everything is healed, and the checker gives its verdict."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ PIPELINES = {"oncelog": OurPipeline, "librdkafka": LibrdkafkaPipeline}
 READERS = {"oncelog": OurReader, "librdkafka": LibrdkafkaReader}
 WRITER_SETTINGS: Mapping[str, dict[str, Any]] = {
     "oncelog": {},
-    # Where a request fails and the one behind it arrives all the same, 2.16 begins a new epoch for all partitions, and
-    # sends again what others of them have and it does not know of: with sequences that no broker can recognise.
+    # If a request fails and the next one arrives nevertheless, 2.16 begins a new epoch for all partitions, and sends
+    # batches again that other partitions already have without its knowledge: with sequences that no broker can
+    # recognise.
     "librdkafka": {"max_in_flight": 1},
 }
 MEMBERS = "readers"
 STUCK_SECONDS = 150.0
-"""A client that gets on no more for so long, whatever strikes, is stuck."""
+"""A client that makes no progress for so long, whatever the faults, is stuck."""
 SETTLE_SECONDS = 90.0
 LOOK_SECONDS = 0.1
 PROMPT_SECONDS = 4.0
-"""In which a fault is healed on a machine that is not too busy: some 1.5 s until a broker serves."""
+"""Seconds within which a fault is healed on a machine that is not too busy: some 1.5 s until a broker serves."""
 SHOWN = 40
 
 
@@ -99,7 +100,7 @@ class Run:
         return [Place(LINES, index) for index in range(PARTITIONS)]
 
     def play(self) -> Result:
-        """Whatever goes wrong stands in `problems` of what it returns."""
+        """Every error is in `problems` of the result."""
         try:
             self._play()
         except (Problem, AssertionError) as error:
@@ -137,7 +138,7 @@ class Run:
                 pipeline(Notes(f"copier-{library}-{number}", job, history, progress, seed))
                 for number in range(self.settings.pipelines)
             ]
-        # Each library reads what the other one's pipelines write, and all the lines.
+        # Each library reads the output of the other one's pipelines, and all the lines.
         for library, reader in READERS.items():
             other = next(each for each in PIPELINES if each != library)
             copies = [Place(f"copies-{other}", index) for index in range(PARTITIONS)]
@@ -212,8 +213,8 @@ class Run:
         self._check_logs()
 
     def _strike(self, strikes: Sequence[Strike]) -> None:
-        """As planned, but that the clock of the plan stands still where the machine is slower than it: while nobody
-        serves because processes take long to start, another fault would show nothing."""
+        """Strike as planned, but the plan's clock pauses if the machine is too slow: while no broker serves because
+        processes take long to start, another fault would test nothing."""
         resources, under_way, left = Resources(), dict[Future[Done], float](), list(strikes)
         planned, last = 0.0, self.progress.now
         while left or under_way:
@@ -235,7 +236,7 @@ class Run:
             time.sleep(LOOK_SECONDS)
 
     def _settle(self) -> None:
-        """Everything works again, and all clients have come to the end."""
+        """Wait until everything works again, and all clients have ended."""
         cluster = self.stage.cluster
         cluster.mend()
         for node_id in BROKERS:
@@ -297,7 +298,7 @@ class Run:
             for each in readings
         )
 
-    # --- what remains to be said
+    # --- remaining checks
 
     def _check_logs(self) -> None:
         for node_id, broker in self.stage.cluster.brokers.items():
@@ -310,7 +311,7 @@ class Run:
 
 
 def unexpected(lines: Iterable[str]) -> list[str]:
-    """The last lines of tracebacks, but for those of a full disk."""
+    """The last lines of tracebacks, except those of a full disk."""
     found, is_inside = [], False
     for line in lines:
         if line.startswith("Traceback"):

@@ -28,7 +28,7 @@ HANDS = 6
 
 
 class Stage:
-    """`with` starts it and ends it. Enter and leave it in one thread: the ZooKeeper servers end with that."""
+    """`with` starts it and ends it. Enter and leave it in one thread: the ZooKeeper servers end with that thread."""
 
     def __init__(self, directory: Path, zookeepers: int) -> None:
         self.directory = directory
@@ -42,8 +42,8 @@ class Stage:
             dies_with_us=True,
         )
         self.hands: ThreadPoolExecutor
-        """Threads for whoever strikes. They last as long as all else: a ZooKeeper server that is started again ends
-        with the thread that did it."""
+        """Threads for the faults. They last until the end: a restarted ZooKeeper server ends with the thread that
+        started it."""
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork
         self.ways_to_zookeeper: dict[int, CuttingProxy] = {}

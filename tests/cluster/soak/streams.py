@@ -19,11 +19,11 @@ LIVES_SECONDS = (25.0, 60.0)
 STARTS_SECONDS = 5.0
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 30.0
-"""Then what is copied and counted is read by new consumers: one of librdkafka may never read on (`readers`)."""
+"""After this time new consumers read the copies and counts: a librdkafka consumer may never read on (`readers`)."""
 
 
 class Streams:
-    """Two instances of the applications, one writer of their input, and one who reads what they copy and count."""
+    """Two instances of the applications, one writer of their input, and one reader of their copies and counts."""
 
     name = "streams"
 
@@ -51,7 +51,7 @@ class Streams:
         self._killing.start()
 
     def finish(self) -> None:
-        """Write no more; nobody is killed any more."""
+        """Stop writing; no instance is killed any more."""
         self._are_whole.set()
         self._killing.join(JOIN_SECONDS)
         self._writer.stop()
@@ -70,11 +70,11 @@ class Streams:
         check(self._address, self._writer)
 
     def close(self) -> None:
-        """Whatever was."""
+        """Close, in any state."""
         self._are_whole.set()
         self._writer.give_up()
         if self._killing.is_alive():
-            self._killing.join(JOIN_SECONDS)  # it may be about to start one
+            self._killing.join(JOIN_SECONDS)  # it may be about to start an instance
         self._end_reading()
         for instance in self._instances:
             if instance.is_running:

@@ -15,7 +15,8 @@ PATIENCE_SECONDS = 80.0
 
 
 class LineWriter:
-    """Sends to all of some places in turn, in a thread of its own. `with` starts it and ends it, everything flushed."""
+    """Sends to all of some places in turn, in a thread of its own. `with` starts it and ends it, with all records
+    flushed."""
 
     def __init__(self, producer: RecordingProducer, places: list[Place], per_second: float, progress: Progress) -> None:
         self.producer = producer
@@ -33,7 +34,7 @@ class LineWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the fate of all is known."""
+        """Return when the outcome of all records is known."""
         self._is_over.set()
         self._thread.join(PATIENCE_SECONDS)
         self.producer.flush()

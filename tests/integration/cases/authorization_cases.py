@@ -1,8 +1,8 @@
-"""A request for each row of the table of authorizations, at every version that is served: what somebody without the
-right is told.
+"""A request for each row of the table of authorizations, at every version that is served: the response to a client
+without the right.
 
 A request is made from its declaration: one element in each array, and the names of `Names` wherever a field names
-something. A case says what is different, and what the answer must be.
+something. A case names the differences, and the required response.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TRANSACTIONAL_BATCH = bytes(
 )
 ALLOWED_GROUP = "allowed-group"
 ALLOWED_TRANSACTION = "allowed-txn"
-"""What the one who asks may read and delete, and write: so that the next question of the same request is asked."""
+"""Rights of the sender to read, delete and write: so that the next check of the same request is reached."""
 
 ZERO_OF = {"boolean": False, "string": "", "bytes": b"", "records": BATCH, "uuid": bytes(16), "float64": 0.0}
 
 
 class Names(NamedTuple):
-    """What a request is about."""
+    """The names in a request."""
 
     topic: str
     topic_id: bytes
@@ -44,14 +44,14 @@ class Names(NamedTuple):
 
 SECRET = Names("secret", b"", "secret-group", "secret-txn")
 ABSENT = Names("absent", b"absent".rjust(16), "absent-group", "absent-txn")
-"""There is no such thing, and whoever may not look must not see a difference."""
+"""A name that does not exist, and a client without rights must not see a difference."""
 Answer = Any
 Expectation = Callable[[Answer], object]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`is_like_absent`: the answer is the same for what is not there; `extra`: values by the name of a field."""
+    """`is_like_absent`: the response is the same as for a missing resource; `extra`: values by the name of a field."""
 
     rule: Rule
     expected: Expectation
@@ -114,7 +114,7 @@ def made(cls: type, version: int, named: Mapping[str, Any]) -> Any:
 
 
 def codes(answer: Any) -> set[ErrorCode]:
-    """All error codes that stand somewhere in an answer."""
+    """All error codes anywhere in a response."""
     return {ErrorCode.of(value) for name, value in _all_fields(answer) if name.endswith("error_code")}
 
 
@@ -130,7 +130,7 @@ def _all_fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def only(*allowed: ErrorCode) -> Expectation:
-    """All codes of the answer are these; where they stand is for the handlers' own tests."""
+    """All codes of the response are these; their positions are checked by the handlers' own tests."""
     return lambda answer: codes(answer) - {ErrorCode.NONE} == set(allowed) or codes(answer)
 
 
@@ -139,7 +139,7 @@ def _refused(rule: Rule, **how: Any) -> Case:
 
 
 def _nothing_in(where: str) -> Expectation:
-    """The list of that name is empty, and nothing failed."""
+    """The list with that name is empty, and no error occurred."""
     return lambda answer: (codes(answer) <= {ErrorCode.NONE} and getattr(answer, where) == []) or answer
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a frame: bits, lengths, ends, versions, checksums, and claims about its own size."""
+"""The possible errors of a frame: bits, lengths, ends, versions, checksums, and claims about its own size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Mutator:
         return Mutant(bytes(frame))
 
     def flipped_in_body(self, frame: bytearray) -> Mutant:
-        """Behind the header's fixed fields, so that the request still is what it says."""
+        """Flip bits after the header's fixed fields, so that the API and version stay the same."""
         if len(frame) > HEADER_END:
             frame[self.rng.randrange(HEADER_END, len(frame))] = self.rng.randrange(256)
         return Mutant(bytes(frame))

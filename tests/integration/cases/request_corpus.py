@@ -28,14 +28,14 @@ ADMIN_KEYS = (
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 )
-"""What changes topics: a small share of the corpus, and their requests only validate where they can."""
+"""Requests that change topics: a small share of the corpus, and they only validate if possible."""
 
 CONFIGS = (("retention.ms", "60000"), ("cleanup.policy", "compact"), ("segment.bytes", "x"), ("no.such.key", None))
 
 
 @dataclass(frozen=True)
 class World:
-    """The names that requests speak of."""
+    """The names that requests use."""
 
     topics: tuple[str, ...]
     missing_topics: tuple[str, ...]

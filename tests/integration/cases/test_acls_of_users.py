@@ -1,4 +1,5 @@
-"""ACLs for those who have logged in: each library tells its user of a refusal, and transactions are for who may."""
+"""ACLs for authenticated users: each library reports a refusal to its user, and transactions work for authorized
+ones."""
 
 from __future__ import annotations
 

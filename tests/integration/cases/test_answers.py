@@ -34,7 +34,7 @@ from oncelog_protocol.records.record import Record
 
 KAFKA_TOPIC_OPERATIONS = 3576
 KAFKA_CLUSTER_OPERATIONS = 8096
-"""What Apache Kafka answers where no authorizer is configured."""
+"""The answer of Apache Kafka if no authorizer is configured."""
 
 
 def test_described_partitions_have_lists_where_java_takes_no_null(broker: BrokerProcess, topic: str) -> None:
@@ -99,7 +99,7 @@ def test_what_a_client_wrote_is_not_quoted_beyond_what_a_response_can_carry(brok
 
 
 def test_what_is_named_many_times_is_answered_once(broker: BrokerProcess, topic: str) -> None:
-    """A request of 100 KB took gigabytes and a minute otherwise."""
+    """Otherwise a request of 100 KB would take gigabytes and a minute."""
     metadata = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)] * 1000)
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["segment.bytes"]
@@ -171,7 +171,7 @@ def test_a_reader_whose_records_are_not_in_the_log_is_told_where_it_leaves_it(ra
     assert time.monotonic() - started < 10, "neither waits for more bytes"
 
 
-# --- E31: what another broker in the place of Kafka got wrong (found by running clients of Kafka against it)
+# --- E31: errors of another broker in place of Kafka (found by running clients of Kafka against it)
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
@@ -179,7 +179,7 @@ def test_a_reader_whose_records_are_not_in_the_log_is_told_where_it_leaves_it(ra
 def test_e31_a_fetch_inside_a_batch_gets_the_whole_batch(
     raw: RawClient, topic: str, compression: Compression, isolation_level: int
 ) -> None:
-    """T11: the client passes over what it did not ask for. With the batch left out, records were lost."""
+    """T11: the client skips the records before its offset. If the batch is omitted, records are lost."""
     raw.create_topic(topic)
     for _ in range(2):
         batch = build_batch([Record(0, 1, b"k", b"%d" % n, []) for n in range(10)], compression=compression)
@@ -293,7 +293,7 @@ def test_epochs_that_no_leader_can_have_come_before_all_others(raw: RawClient, t
 
 @pytest.mark.parametrize("partitions", [[5000, 5000], [5000, 5000, 1], [10_001], [-1, 9999], [-1, 10_000]])
 def test_a_request_may_make_ten_thousand_partitions(broker: BrokerProcess, topic: str, partitions: list[int]) -> None:
-    """Else none of its topics is made, as with Kafka's controller."""
+    """Otherwise none of its topics is created, as with Kafka's controller."""
     wanted = [
         CreateTopicsRequest.CreatableTopic(
             name=f"{topic}-{number}", num_partitions=count, replication_factor=1, assignments=[], configs=[]
@@ -321,7 +321,7 @@ def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic:
 
 
 def test_what_comes_first_is_done_though_its_client_has_gone(broker_factory: BrokerFactory, topic: str) -> None:
-    """It has closed while the way of its request is made."""
+    """The client has closed while the route of its request is made."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )

@@ -1,4 +1,4 @@
-"""What a live broker's log says of its producers: right, however it is cut; and a log with a hole is found out."""
+"""Audits a live broker's log: right, however it is cut; and a log with a hole is detected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_live_log_is_right_however_it_is_cut(address: str, topic: str) -
 
 
 async def test_what_is_missing_is_found(address: str, topic: str) -> None:
-    """A part that nobody reads is as good as one that is not there."""
+    """A part that is not read counts as missing."""
     end = await write(address, topic)
     parts = [await chains_of(address, topic, start, stop, 1) for start, stop in ((0, 150), (190, end))]
     assert {finding.kind for finding in findings(parts[0] + parts[1])} == {Kind.GAP, Kind.HOLE}

@@ -1,4 +1,5 @@
-"""Who has no right is told exactly what the table says, in every version of every API, and learns nothing else."""
+"""A client without rights gets exactly the response in the table, in every version of every API, and learns nothing
+else."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ AUTHORIZER = {
     "transaction.two.phase.commit.enable": "true",
 }
 PRIVILEGED, UNPRIVILEGED = "127.0.0.1", "127.0.0.2"
-"""Everybody is User:ANONYMOUS here, so that hosts make the difference."""
+"""Every client is User:ANONYMOUS here, so the host makes the difference."""
 REFUSALS = frozenset(rules.REFUSAL.values())
 TOPIC, GROUP, TRANSACTION, CLUSTER = (
     ResourceType.TOPIC,
@@ -65,7 +66,7 @@ ACLS = (
 
 
 class UnprivilegedClient(RawClient):
-    """One from the other address of this host."""
+    """A client with the other address of this host."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -108,7 +109,7 @@ def commit_offset(client: RawClient, group: str) -> bool:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Names]]:
-    """A broker with things that the second address may not see, and what they are called."""
+    """A broker with resources that the second address may not see, and their names."""
     data = tmp_path_factory.mktemp("guarded") / "data"
     prepare(data)
     with BrokerProcess(data, AUTHORIZER) as process:
@@ -120,7 +121,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
 
 
 def prepare(data: Path) -> None:
-    """What there is, and who may do what, by somebody who may do everything."""
+    """Create the resources and rights, as a client that may do everything."""
     with (
         BrokerProcess(data, {**AUTHORIZER, "super.users": "User:ANONYMOUS"}) as process,
         RawClient(process.port) as client,
@@ -165,8 +166,8 @@ NOT_ASKED_HERE = frozenset(
         rules.TOPIC_OF_CONSUMER_GROUP,
     }
 )
-"""They need a state that a single request does not make: tests below, and those of the handlers of the consumer
-protocol."""
+"""They need a state that a single request does not create: they are tested below, and by the tests of the handlers of
+the consumer protocol."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} v{case.versions.start}")
@@ -186,7 +187,7 @@ def shown(answer: object) -> str:
 
 
 def as_if_it_were(secret: Names, answer: object) -> str:
-    """An answer about what is not there, with the names of what is."""
+    """A response about missing resources, with the names of existing ones."""
     text = shown(answer)
     for name, absent in zip(secret, ABSENT, strict=True):
         text = text.replace(repr(absent), repr(name))
@@ -211,7 +212,7 @@ def test_whoever_has_the_right_is_not_refused(guarded: tuple[BrokerProcess, Name
 
 ENDS_SOMETHING = frozenset({rules.CONTROLLED_SHUTDOWN, rules.DELETE_ACLS, rules.CREATE_ACLS})
 REFUSED_FOR_OTHER_REASONS = frozenset({rules.FETCH_AS_FOLLOWER})
-"""There is no such broker."""
+"""The named broker does not exist."""
 
 
 def test_who_creates_a_topic_sees_its_settings_only_with_the_right(guarded: tuple[BrokerProcess, Names]) -> None:

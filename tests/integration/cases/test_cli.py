@@ -39,7 +39,7 @@ def oncelog(broker: BrokerProcess) -> Oncelog:
 
 
 def hear_interrupts() -> None:
-    """A shell lets what it starts in the background ignore SIGINT, and so do the children of that."""
+    """A shell lets background processes, and their children, ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

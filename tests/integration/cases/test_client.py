@@ -20,7 +20,7 @@ async def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -
     async with Admin(broker.address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
-        # Apache Kafka's leaders come to be a moment later; what is refused meanwhile is sent again, out of order.
+        # Apache Kafka elects leaders a moment later; batches refused meanwhile are sent again, out of order.
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
@@ -189,7 +189,7 @@ async def test_administration(broker: Any, topic: str) -> None:
 
 
 async def answered(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """Sooner or later: a broker may hear of a change after the controller has made it (KRaft)."""
+    """Eventually: a broker may learn of a change after the controller has made it (KRaft)."""
     found: object = None
     try:
         async with asyncio.timeout(TIMEOUT_MS / 1000):

@@ -1,4 +1,4 @@
-"""Our client is asked what all others are asked."""
+"""Our client passes the contract of all clients."""
 
 from __future__ import annotations
 

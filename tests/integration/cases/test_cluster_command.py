@@ -1,4 +1,4 @@
-"""`oncelog cluster` for real: its processes, with a real ZooKeeper, and what it says when something is wrong."""
+"""`oncelog cluster` for real: its processes, with a real ZooKeeper, and its error messages."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Cluster:
         return self.run("up", *arguments).stdout.strip()
 
     def status(self) -> dict[str, MemberStatus]:
-        """What the command shows, without the start of another process."""
+        """The output of the command, without starting another process."""
         return {member.name: member for member in LocalCluster(self.directory, lambda _: None).status()}
 
     def states(self) -> dict[str, str]:
@@ -88,7 +88,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Whatever a test leaves running is stopped."""
+    """Stops everything that a test leaves running."""
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     if (cluster.directory / "cluster.json").exists():
@@ -122,7 +122,7 @@ def test_the_life_of_a_cluster(cluster: Cluster) -> None:
     cluster.run("pause", "broker-1")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
 
-    # what is there goes on, and what is missing is started
+    # running processes continue, and missing ones are started
     cluster.run("kill", "2")
     assert cluster.up() == addresses
     after = cluster.status()

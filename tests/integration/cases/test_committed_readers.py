@@ -1,4 +1,4 @@
-"""What readers of transactions are promised, and what not (S53, S54, S58): our consumer beside the others, live."""
+"""The guarantees for readers of transactions, and their limits (S53, S54, S58): our consumer and the others, live."""
 
 from __future__ import annotations
 
@@ -62,14 +62,15 @@ def delete_before(client: RawClient, topic: str, offset: int) -> None:
     assert (deleted.error_code, deleted.low_watermark) == (0, offset)
 
 
-# --- S53, S54: what is filtered
+# --- S53, S54: filtering
 
 
 @BOTH
 def test_s53_a_log_that_begins_with_an_abort_marker(
     raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
 ) -> None:
-    """aiokafka#781: of the transaction that it ends, nothing is left. What the same producer writes next is shown."""
+    """aiokafka#781: the transaction that it ends has no records left. The next records of the same producer are
+    visible."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -130,7 +131,7 @@ def test_s53_transactions_side_by_side(raw: RawClient, reader: ForeignClient, to
 
 
 async def test_s54_uncommitted_by_default(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """Kafka's default shows what is open or aborted; markers are never shown, and count as offsets all the same."""
+    """Kafka's default shows open and aborted records; markers are never shown, but use offsets."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -152,7 +153,7 @@ async def test_s54_uncommitted_by_default(broker: BrokerProcess, raw: RawClient,
                     seen[name] += [record.value for record in (await consumer.poll(500)).get(partition, [])]
     assert seen == {"default": [b"committed", b"aborted", b"open"], "committed": [b"committed"]}
     fetched = read_uncommitted(raw, topic)
-    assert fetched.aborted_transactions is None  # a list is for those who filter (S52)
+    assert fetched.aborted_transactions is None  # only readers that filter get the list (S52)
     txn.end(False)
 
 
@@ -165,7 +166,7 @@ def read_uncommitted(client: RawClient, topic: str) -> object:
     return answer
 
 
-# --- S58: what splits a committed transaction, for a reader of committed records
+# --- S58: events that split a committed transaction, for a reader of committed records
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def produce(
 
 
 def left_after(written: Written, end: int) -> Written:
-    """What a compaction of all below `end` leaves."""
+    """The records that a compaction of all below `end` leaves."""
     last = {written[offset][0]: offset for offset in sorted(written) if offset < end}
     return {offset: pair for offset, pair in written.items() if offset >= end or last[pair[0]] == offset}
 
@@ -86,7 +86,7 @@ def by_offset(received: Iterable[Received]) -> Written:
 
 
 def read_all(broker: BrokerProcess, topic: str, start: int = 0) -> Written:
-    """All records by raw fetches, each of which must answer with the next batch there is."""
+    """All records by raw fetches, each of which must return the next existing batch."""
     found: Written = {}
     with RawClient(broker.port) as raw:
         end, _ = raw.list_offset(topic, 0)
@@ -160,7 +160,7 @@ def test_compact_and_delete_together(broker_factory: BrokerFactory) -> None:
 
 
 def test_an_off_switch(broker_factory: BrokerFactory) -> None:
-    """Another background task of the broker is what tells that the cleaner would have been at work long ago."""
+    """The run of another background task shows that the cleaner would have run long ago."""
     settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
     with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "kept"
@@ -181,7 +181,7 @@ def test_an_off_switch(broker_factory: BrokerFactory) -> None:
 
 
 def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None:
-    """The cleaner is throttled, so that the kills fall into its work; the topic grows between them."""
+    """The cleaner is throttled, so that the kills hit its work; the topic grows between them."""
     rng = random.Random(SEED)
     settings = {**EAGER, "log.cleaner.io.max.bytes.per.second": "400000"}
     broker, topic, written = broker_factory(settings), "killed", Written()

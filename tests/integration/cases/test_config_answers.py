@@ -1,4 +1,4 @@
-"""Settings asked for and changed raw, where the answers once differed from those of Apache Kafka 4.1."""
+"""Raw requests about settings, for answers that once differed from those of Apache Kafka 4.1."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def test_a_topic_can_be_made_by_a_script_for_kafka_but_not_under_a_name_that_is_
 
 
 def test_keys_of_kafkas_without_effect_are_taken_and_named_in_the_log_once(broker_factory: BrokerFactory) -> None:
-    """As infrastructure code for Kafka sets them; what `kafka-reassign-partitions` deletes was perhaps never set."""
+    """As infrastructure code for Kafka sets them; `kafka-reassign-partitions` deletes settings that perhaps were never
+    set."""
     throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     broker = broker_factory({}).start()

@@ -40,7 +40,7 @@ from oncelog_protocol.errors import ErrorCode
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
 HASTY = dict.fromkeys(PATIENT, 1_000)
-"""Where there is nobody who could answer."""
+"""Time limits if no broker could answer."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ async def write(address: str, topic: str, *values: bytes | None, key: bytes | No
         await producer.flush()
 
 
-# --- what is seen
+# --- pages
 
 
 async def test_brokers_and_topics_are_shown(
@@ -255,7 +255,7 @@ async def test_what_others_have_named_is_text(
     assert "waits" in as_text(pages[6]) or "holds back" in as_text(pages[6])
 
 
-# --- what is done
+# --- changes
 
 
 async def test_a_hanging_transaction_is_found_explained_and_aborted(
@@ -344,7 +344,7 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         done = await browser.submit(page)
         assert (done.status_code, (await admin.groups.offsets(group))[partition].offset) == (303, 4)
     assert "Moved" in await browser.text(done.headers["location"])
-    assert "There is no such thing" in await browser.text("/group", 404, id=f"{group}-not")
+    assert "Not found" in await browser.text("/group", 404, id=f"{group}-not")
 
 
 async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(
@@ -360,7 +360,7 @@ async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(
         assert (await admin.groups.offsets(odd))[TopicPartition(topic, 0)].offset == 2
 
 
-# --- what is refused
+# --- refusals
 
 
 async def test_nothing_is_changed_without_the_token(browser: Browser, raw: RawClient, topic: str) -> None:
@@ -453,7 +453,8 @@ async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broke
 
 
 async def until_shown(browser: Browser, path: str, text: str) -> None:
-    """Asks again until it is there. The pause between two questions decides nothing: it leaves the broker some time."""
+    """Reload until the text is there. The pause between two questions decides nothing: it leaves the broker some
+    time."""
     async with asyncio.timeout(100):
         while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -545,7 +546,7 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
         writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 404 " in await asyncio.wait_for(reader.readline(), 60), "who comes finds a place"
         while await asyncio.wait_for(kept[0][0].readline(), 60):
-            pass  # to the end: it was that of who has rested longest
+            pass  # to its end: it was the longest idle one
         for _, each in [*kept, (reader, writer)]:
             each.close()
 

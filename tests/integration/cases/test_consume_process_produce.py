@@ -25,7 +25,7 @@ READING: dict[str, Any] = {
 
 
 class Pipe:
-    """From one topic to another, five records in a transaction. `hook` is awaited in each, after its records."""
+    """Copies from one topic to another, five records in a transaction. `hook` is awaited in each, after its records."""
 
     def __init__(self, address: str, topic: str, **options: Any) -> None:
         self.source, self.target = f"{topic}-in", f"{topic}-out"
@@ -77,7 +77,7 @@ class Pipe:
 
 
 async def test_s60_cancelled_while_it_commits(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit goes on all the same: its records are not read again."""
+    """The commit continues nevertheless: its records are not read again."""
     start, ends = BrokerConnection.start, list[EndTxnRequest]()
     async with Pipe(address, topic) as pipe:
         running = asyncio.create_task(pipe.run())
@@ -135,7 +135,7 @@ async def test_s60_nothing_is_passed_over_where_the_committed_offsets_are_not_kn
 async def test_s60_a_transaction_that_took_too_long_is_repeated(
     broker_factory: BrokerFactory, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is noticed by the commit, the last step there is."""
+    """The commit notices it, the last possible step."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     async with Pipe(broker.address, topic, transaction_timeout_ms=1500) as pipe, Consumer(broker.address) as watching:
         partition, send_offsets = TopicPartition(pipe.target, 0), pipe.producer.send_offsets

@@ -132,7 +132,7 @@ async def test_a_static_member_comes_back_to_its_partitions(group: Group, writer
 async def test_who_takes_an_instance_id_fences_who_had_it(group: Group, topic: str) -> None:
     first = await group.join("first", topic, group_instance_id="one")
     await group.balanced(6)
-    group.ledger.owner.clear()  # the one that is fenced does not hear of it before the other begins
+    group.ledger.owner.clear()  # the fenced one does not learn of it before the other begins
     await group.join("second", topic, group_instance_id="one")
     assert isinstance(await first.outcome(), FencedInstance)
     with pytest.raises(FencedInstance):
@@ -149,7 +149,7 @@ async def test_who_does_not_poll_loses_its_partitions_and_hears_of_it(group: Gro
     await group.balanced(3, 3)
     had = idle.assignment
     await idle.rest()
-    # Nobody can take from it what it has not heard of: so the ledger forgets it now.
+    # The rebalance cannot revoke partitions that it does not know: so the ledger forgets them now.
     group.ledger.owner = {place: name for place, name in group.ledger.owner.items() if name != "idle"}
     await group.balanced(6)
     with pytest.raises(CommitFailed):
@@ -185,7 +185,7 @@ async def test_a_pattern_follows_topics_as_they_come(broker: BrokerProcess, grou
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_deleted_topic_holds_up_nobody(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
-    """Its offsets cannot be committed any more: not before the rebalance that follows, and not ever."""
+    """Its offsets cannot be committed any more: not before the next rebalance, and not later."""
     await create(broker.address, f"{topic}-gone", 2)
     options = {"metadata_max_age_ms": 100, "partition_assignment_strategy": [strategy]}
     for name in ("first", "second"):
@@ -242,7 +242,7 @@ async def test_commits_are_what_was_given(broker: BrokerProcess, group: Group, w
             await consumer.commit({place: -1})
         consumer.seek(place, 1)
         assert [record.offset for records in (await consumer.poll(1_000)).values() for record in records] == [1]
-    # The next one begins behind what was committed, not behind what was read.
+    # The next one begins after the committed offset, not after the last record read.
     async with Consumer(broker.address, group_id=group.name, **QUICK) as consumer:
         consumer.subscribe([topic])
         while not consumer.assignment():

@@ -1,8 +1,8 @@
 """librdkafka's consumers with `group.protocol=consumer` (KIP-848) on a live broker.
 
-All consumers of a test are polled by turns, in one thread: so it is certain in which order partitions change hands, and
-a partition that is given to one while another has it is found at once. One member comes at a time: librdkafka says
-that it owns nothing until its application has heard of its first assignment, so that the broker gives it to others.
+All consumers of a test are polled in turn, in one thread: so the order in which partitions change hands is known, and a
+partition that has two owners is detected at once. One member joins at a time: librdkafka reports no partitions until
+its application has seen its first assignment, so that the broker gives them to others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Member:
-    """One consumer: what it has, and what it was given and had to give up."""
+    """One consumer: its partitions, and the ones that it was given and had to give up."""
 
     def __init__(self, group: Group, name: str, settings: dict[str, Any], topics: list[str]) -> None:
         self.group = group
@@ -88,7 +88,7 @@ class Member:
 
 
 class Group:
-    """Members of one group, polled by turns."""
+    """Members of one group, polled in turn."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -268,7 +268,7 @@ def test_a_static_member_comes_back_to_its_partitions(members: Group, topic: str
 
 
 def group_epoch(members: Group) -> list[int]:
-    """Of the members whose assignment could have changed: it is the members' epochs that librdkafka shows."""
+    """The epoch of the members whose assignment could have changed: librdkafka shows the members' epochs."""
     return sorted(len(member.assignment.topic_partitions) for member in members.described().members)
 
 

@@ -36,7 +36,7 @@ class Cluster:
         self.topics = elector.topics
 
     async def partition(self) -> PartitionState | None:
-        """As another broker reads it."""
+        """The partition, as another broker reads it."""
         return (await reader.read_image(self.stores[3])).partition("t", 0)
 
     async def until(self, shows: Callable[[PartitionState | None], bool]) -> PartitionState | None:
@@ -46,7 +46,7 @@ class Cluster:
         return found
 
     async def again(self, attempt: Callable[[], Awaitable[object]], done: ErrorCode | None = None) -> None:
-        """As clients do: until it succeeds, or the error says that it has."""
+        """Repeat like a client: until it succeeds, or the error shows that it has."""
         async with asyncio.timeout(SECONDS):
             while True:
                 try:
@@ -61,7 +61,7 @@ class Cluster:
                 await asyncio.sleep(0.02)
 
     async def propose(self, isr: tuple[int, ...]) -> None:
-        """The leader asks for this ISR, by what it sees."""
+        """The leader proposes this ISR, from the state that it knows."""
         term = self.elector.term()
         image = await reader.read_image(self.stores[3])
         state = image.topics["t"].partitions[0]

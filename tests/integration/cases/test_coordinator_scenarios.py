@@ -44,8 +44,8 @@ def cleaned_up_to(data: Path, topic: str) -> int:
 def test_e10_e25_compacted_coordinator_logs_are_loaded(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-9065: loading waited for offsets that compaction had taken away. Here much of both logs is gone, markers
-    and their transactions among it; what is known after a kill is what was known before."""
+    """KAFKA-9065: loading waited for offsets that compaction had taken away. Here much of both logs is compacted,
+    including markers and their transactions; the state after a kill is the same as before."""
     broker = broker_factory(SMALL_LOGS).start()
     version = 5 if is_v2 else 3
     with RawClient(broker.port) as client:
@@ -130,7 +130,7 @@ def is_complete(client: RawClient) -> bool:
 
 
 def is_forgotten(client: RawClient) -> bool:
-    """Whether there is no transactional id, as far as the broker has loaded them."""
+    """Whether the transactional id does not exist, as far as the broker has loaded the ids."""
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
     answer = client.call(request, ApiKey.LIST_TRANSACTIONS, 0)
     return answer.error_code == ErrorCode.NONE and not answer.transaction_states
@@ -155,8 +155,8 @@ def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None
 
 
 def test_e30_appends_while_the_topic_is_deleted_and_made_again(broker_factory: BrokerFactory, topic: str) -> None:
-    """KAFKA-19407: a partition that is led no more, with appends under way. Each is in the log that answers for it, at
-    the offset that was told, and no offset is given twice."""
+    """KAFKA-19407: a partition that is led no more, with appends under way. Each is in the log of its partition, at the
+    reported offset, and no offset is given twice."""
     broker = broker_factory().start()
     delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000)
     with RawClient(broker.port) as client, RawClient(broker.port) as admin:
@@ -185,7 +185,7 @@ def test_e30_appends_while_the_topic_is_deleted_and_made_again(broker_factory: B
 def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
     broker_factory: BrokerFactory, topic: str, is_v2: bool
 ) -> None:
-    """Its markers have nowhere to go; the other partitions get theirs, and the producer goes on."""
+    """Its markers cannot be written; the other partitions get theirs, and the producer continues."""
     broker = broker_factory().start()
     gone = f"{topic}-gone"
     with RawClient(broker.port) as client, RawClient(broker.port) as admin:
@@ -198,7 +198,7 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
             txn.write(gone)
             admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
             producer = txn.producer
-            if number != 1:  # else while it ends
+            if number != 1:  # otherwise while it ends
                 assert admin.receive().responses[0].error_code == ErrorCode.NONE
             assert txn.end() == 0
             if number == 1:
@@ -239,8 +239,8 @@ def test_e7_e21_while_markers_cannot_be_written(
     is_v2: bool,
     commits: bool,
 ) -> None:
-    """YDB#52731: whoever asks for anything meanwhile is told to come again: an empty success would be taken for the end
-    of the next transaction. Then all goes on from where it was, also after a kill."""
+    """YDB#52731: every request meanwhile gets a retriable error: an empty success would be mistaken for the end of the
+    next transaction. Then everything continues, also after a kill."""
     lock = tmp_path / "lock"
     sabotage(SLOW_MARKERS.format(lock=str(lock)))
     lock.touch()
@@ -305,8 +305,8 @@ RealFile.append = append_unless_broken
 def test_e26_a_disk_that_fails_under_a_transaction(
     broker_factory: BrokerFactory, sabotage: Callable[[str], None], tmp_path: Path, topic: str, is_v2: bool, how: str
 ) -> None:
-    """KAFKA-10778: the partition is offline from the first failed write on, its records and its marker are refused,
-    and nothing of what failed is there after a restart. The transaction ends when the partition is back."""
+    """KAFKA-10778: the partition is offline from the first failed write on, its records and its marker are refused, and
+    no failed write is visible after a restart. The transaction ends when the partition is back."""
     lock = tmp_path / how
     sabotage(FAILING_DISK.format(lock=str(lock), topic=topic))
     broker = broker_factory().start()
@@ -320,7 +320,7 @@ def test_e26_a_disk_that_fails_under_a_transaction(
         lock.touch()
         for _ in range(3):
             assert txn.produce(topic, 0, value=b"refused") == ErrorCode.KAFKA_STORAGE_ERROR
-            lock.unlink(missing_ok=True)  # once is enough: nothing is known of the file any more
+            lock.unlink(missing_ok=True)  # once is enough: the state of the file is unknown from then on
         assert txn.end(False) == 0
         eventually(lambda: is_stable(client, topic, 1), "the other partition is complete")
         assert txn.init() == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -342,8 +342,8 @@ def test_e26_a_disk_that_fails_under_a_transaction(
 def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-15449, KAFKA-15784: what cannot be logged is not pending either, and what comes when the transaction has
-    ended is refused, whatever is open by then."""
+    """KAFKA-15449, KAFKA-15784: offsets that cannot be logged are not pending either, and offsets that arrive after the
+    end of the transaction are refused, whatever is open by then."""
     broker = broker_factory().start()
     version = 5 if is_v2 else 3
     with RawClient(broker.port) as client:
@@ -398,7 +398,7 @@ def marker_of(producer: ProducerIdAndEpoch, topic: str, *, commits: bool = False
 
 def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: BrokerFactory, topic: str) -> None:
     """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and readers
-    stand still. The partition names the producer, the coordinator denies it, and an abort marker frees them."""
+    are blocked. The partition names the producer, the coordinator denies it, and an abort marker frees them."""
     broker = broker_factory({"transaction.partition.verification.enable": "false"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -439,7 +439,7 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
 
 
 def mark(client: RawClient, producer: ProducerIdAndEpoch, topic: str, coordinator_epoch: int) -> int:
-    """What a commit marker of that coordinator is answered."""
+    """The answer to a commit marker of that coordinator."""
     request = marker_of(producer, topic, commits=True)
     request.markers[0].coordinator_epoch = coordinator_epoch
     (answer,) = client.call(request, ApiKey.WRITE_TXN_MARKERS, 1).markers

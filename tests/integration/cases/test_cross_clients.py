@@ -1,4 +1,4 @@
-"""What one client wrote, the others read byte for byte: with every codec, in every direction."""
+"""Records of one client are read byte for byte by the others: with every codec, in every direction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Each command in the docstring of an example does what it says, as it is written there, in a directory of its own.
+"""Each command in the docstring of an example works, exactly as written there, in a directory of its own.
 
-They are started in order, as a reader does: a topic that one needs is made by one before it, or by itself.
+They are started in order, like a reader does: a topic that one needs is created by an earlier one, or by itself.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SHOWN = {
     "two_phase_sink": r"checkpoint 10\n",
     "zombies": r"wakes up, and is refused",
 }
-"""What a reader sees, where there is anything to see; `test_examples.py` looks at what is in the topics."""
+"""The expected output, if there is any; `test_examples.py` checks the topics."""
 SECONDS = 60
 
 
 def commands(example: Path) -> list[str]:
-    """What stands in its docstring, without `python`."""
+    """The commands in its docstring, without `python`."""
     return COMMAND.findall(ast.get_docstring(ast.parse(example.read_text()), clean=False) or "")
 
 
@@ -48,7 +48,7 @@ FOUND = {path.stem: commands(path) for path in sorted(EXAMPLES.glob("*.py"))}
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """With nothing in it, as a reader's, and with two-phase commit, as its example says."""
+    """An empty broker, as a reader has it, with two-phase commit, as its example says."""
     with BrokerProcess(tmp_path / "data", {"transaction.two.phase.commit.enable": "true"}) as process:
         yield process
 

@@ -1,4 +1,4 @@
-"""The examples do what they say, killed with -9 in the middle too (S61-S66)."""
+"""The examples do what they say, even when killed with -9 in the middle (S61-S66)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Example:
 
 
 def moments() -> Iterator[float]:
-    """When to kill, in seconds after it has come to work."""
+    """When to kill, in seconds after it has begun to work."""
     rng = random.Random(SEED)
     for _ in range(KILLS):
         yield rng.uniform(0, 0.4)
@@ -185,7 +185,7 @@ def test_s62_each_record_counts_once_though_the_consumer_is_killed(
 
 
 def test_s62_a_consumer_that_lost_its_partition_changes_nothing(tmp_path: Path) -> None:
-    """The offset in the database is what fences it: two consumers, each of which believes to own the partition."""
+    """The offset in the database fences it: two consumers, each of which believes that it owns the partition."""
     database = kafka_to_sqlite.open_database(str(tmp_path / "payments.db"))
     partition = kafka_to_sqlite.TopicPartition("payments", 0)
     stored = kafka_to_sqlite.stored_offset(database, partition)
@@ -243,7 +243,7 @@ def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProces
 
 
 def test_s65_killed_between_two_commits(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """One writer has committed the checkpoint, the other has not: it alone does it again."""
+    """One writer has committed the checkpoint, the other has not: only the latter repeats it."""
 
     async def torn() -> None:
         await two_phase_sink.run(broker.address, topic, 1)
@@ -254,7 +254,7 @@ def test_s65_killed_between_two_commits(broker: BrokerProcess, raw: RawClient, t
             await writer.write(topic, two_phase_sink.share(2, number))
             await writer.prepare(2)
         await writers[0].commit()
-        # The process is gone here; what it held is taken over.
+        # The process is gone here; its open transaction is taken over.
         await two_phase_sink.run(broker.address, topic, 3)
         for writer in writers:
             await writer.close()
@@ -266,7 +266,7 @@ def test_s65_killed_between_two_commits(broker: BrokerProcess, raw: RawClient, t
 def test_s65_a_prepared_transaction_can_be_committed_by_another_process(
     broker: BrokerProcess, raw: RawClient, topic: str
 ) -> None:
-    """What Flink does: a transaction is its producer's id and epoch, not a connection."""
+    """As Flink does: a transaction is its producer's id and epoch, not a connection."""
     raw.create_topic(topic, 2)
     with RawClient(broker.port) as client:
         txn = RawTransactions(client, topic)

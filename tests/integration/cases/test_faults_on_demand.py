@@ -1,4 +1,4 @@
-"""What a test orders to go wrong in a running broker does, once and for whom it is ordered, and clients bear it.
+"""Faults that a test sets in a running broker strike once and only the chosen requests, and clients survive them.
 
 Here the plugin is used as an application's tests use it: `oncelog_broker` is its fixture.
 """
@@ -116,7 +116,7 @@ def test_a_fault_is_for_whom_it_is_ordered(oncelog_broker: Broker, oncelog_topic
 
 
 def test_every_step_of_one_broker_is_met_by_the_filters_that_it_has(oncelog_broker: Broker, oncelog_topic: str) -> None:
-    """Those of followers need another broker."""
+    """Steps of followers need another broker."""
     names = {"topic": oncelog_topic, "transactional_id": oncelog_topic, "group_id": oncelog_topic}
     faults = {}
     for name, point in oncelog_broker.points().items():
@@ -220,7 +220,7 @@ class TestOneAfterTheOther:
         assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
 
 
-# --- the control itself
+# --- the control
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_many_connections_to_the_control_leave_the_broker_alone(oncelog_broker: 
         for connection in connections:
             connection.close()
     deadline = time.monotonic() + PATIENCE
-    while True:  # those that were closed make room as soon as the control has noticed
+    while True:  # closed connections make room as soon as the control has noticed
         try:
             assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
             return

@@ -1,7 +1,7 @@
-"""Data directories of other versions open in this one, with all that was known in them; and the other way round.
+"""Data directories of other versions open in this one, with all their contents; and the other way round.
 
-`tests/data` holds what each release left, in `frozen_directory.py` is how. That a release opens what this one writes is
-not tried with its code: this one has to write the same forms.
+`tests/data` has the directory of each release, written by `frozen_directory.py`. That a release opens the files of this
+version is not tested with its code: this version must write the same formats.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     ".window": lambda path: unpack_from(">h", path.read_bytes()),
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
-"""By the end of a file's name: what says which version it is of."""
+"""By the end of a file's name: the expression that finds the version of its format."""
 PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
 """Files that the last release did not have: it neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
@@ -55,12 +55,12 @@ COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
 
 def embedded(data: Path) -> BrokerProcess:
     broker = BrokerProcess(data, SETTINGS)
-    broker.settings.pop("zookeeper.connect", None)  # whatever the other tests have
+    broker.settings.pop("zookeeper.connect", None)  # whichever settings the other tests have
     return broker
 
 
 def unpack(archive: Path, directory: Path) -> dict[str, Any]:
-    """What the broker that wrote it said of it."""
+    """Unpack the directory; returns the description by the broker that wrote it."""
     with tarfile.open(archive) as opened:
         opened.extractall(directory, filter="data")
     expected: dict[str, Any] = json.loads((directory / EXPECTED).read_text())
@@ -72,15 +72,15 @@ def test_a_directory_of_another_version_is_opened_and_nothing_is_forgotten(archi
     expected = unpack(archive, tmp_path)
     with embedded(tmp_path / "data") as broker, RawClient(broker.port) as client:
         assert inspect(client) == expected["found"]
-        # Producers: what was sent last is known, and the next sequence follows.
+        # Producers: the last batches are known, and the next sequence follows.
         producer_id, epoch = expected["idempotent"]
         before = client.list_offset(PLAIN, 0)[0]
         sent_again = produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES - 1))
         assert sent_again == before - 1
         assert produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES)) == before
-        # Producer ids: none comes twice.
+        # Producer ids: none is given out twice.
         assert new_producer_id(client).producer_id > expected["highest"]
-        # Transactions: the open one is aborted by its successor, another one goes on.
+        # Transactions: the open one is aborted by its successor, another one continues.
         assert last_stable_offset(client, IN_TRANSACTIONS) < client.list_offset(IN_TRANSACTIONS, 0)[0]
         successor = RawTransactions(client, OPEN, is_v2=True)
         successor.take_over()
@@ -96,7 +96,7 @@ def test_a_directory_of_another_version_is_opened_and_nothing_is_forgotten(archi
 
 @pytest.fixture(scope="module")
 def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What this version writes."""
+    """The formats that this version writes."""
     directory = tmp_path_factory.mktemp("now")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BrokerProcess, "new_chroot", None)
@@ -106,7 +106,7 @@ def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_what_this_version_writes_the_last_release_can_read(written_now: Path, tmp_path: Path) -> None:
-    """A new form is written one release after the one that first read it: docs/design/compatibility.md."""
+    """A new format is written one release after the one that first read it: docs/design/compatibility.md."""
     newest = max(path for path in ARCHIVES if path.name.endswith("-clean.tar.xz"))
     unpack(newest, tmp_path)
     assert forms(written_now) == forms(tmp_path / "data")
@@ -126,7 +126,7 @@ def forms(data: Path) -> dict[str, Any]:
 
 
 def _forms_of_store(path: Path) -> Any:
-    """SQLite's version of it and its tables; of each kind of node, which version its JSON is of."""
+    """SQLite's version of it and its tables; for each kind of node, the version of its JSON."""
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         tables = connection.execute("SELECT sql FROM sqlite_master ORDER BY sql").fetchall()

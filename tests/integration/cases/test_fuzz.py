@@ -1,7 +1,7 @@
 """Mutated frames, tens of thousands, against a live broker, while a client that does nothing wrong must not notice.
 
-Every frame gets through to the broker: where one makes the broker close the connection, those behind it are sent again
-on the next. A well-formed request behind each burst tells, by its answer, that the burst was worked off.
+Every frame reaches the broker: if one makes the broker close the connection, the later ones are sent again on the next.
+A well-formed request behind each burst tells, by its answer, that the burst was worked off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oncelog_protocol.versions import VersionRange
 
 SEED = 99
 WARM_UP = 0.25
-"""After this share of the frames the broker's memory is measured: from there on it must not grow."""
+"""After this share of the frames the broker's memory is measured: from then on it must not grow."""
 MAX_GROWTH_BYTES = 20 << 20
 CONNECTIONS = 8
 BURST = 6
@@ -105,7 +105,8 @@ class FuzzConnection:
         return is_over
 
     def close(self) -> None:
-        """The answered frames are done, and so is the one that ended the connection; the rest goes again."""
+        """The answered frames are done, and so is the one that ended the connection; the remaining ones are sent
+        again."""
         assert self.socket is not None
         self.selector.unregister(self.socket)
         self.socket.close()
@@ -144,10 +145,10 @@ class Fuzzer:
             connection.send(connection.burst, time.monotonic())
             if connection.burst[0].is_whole:
                 return
-            connection.close()  # no answer will come to a lie about one's own size
+            connection.close()  # a frame with a wrong size gets no answer
 
     def _fill(self, burst: deque[Mutant], until: int) -> bool:
-        """Make the burst full of whole frames; a frame that is not whole goes alone."""
+        """Fill the burst with whole frames; an incomplete frame is sent alone."""
         while len(burst) < BURST and (self.held or self.made < until):
             mutant = self.held.pop() if self.held else self._next()
             if not mutant.is_whole and burst:
@@ -170,7 +171,7 @@ class Fuzzer:
 
 
 class SteadyClient(threading.Thread):
-    """Produces and consumes without pause; what it reads must be what it wrote."""
+    """Produces and consumes without pause; the records that it reads must be the ones that it wrote."""
 
     def __init__(self, port: int) -> None:
         super().__init__(name="steady client")
@@ -210,7 +211,7 @@ class SteadyClient(threading.Thread):
 
 
 def prepare(broker: BrokerProcess) -> list[bytes]:
-    """Make the topics, and a corpus that knows them, of all that the broker says it serves."""
+    """Create the topics, and a corpus that uses them, for all APIs that the broker serves."""
     with RawClient(broker.port) as client:
         for name in (*TOPICS, STEADY_TOPIC):
             client.create_topic(name, 3)

@@ -1,4 +1,4 @@
-"""What versions of the group requests mean, by raw requests: ids, batches, errors in their old places."""
+"""The meaning of the versions of the group requests, by raw requests: ids, batches, errors in their old positions."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class TestOffsets:
         }
 
     def test_a_group_with_very_many_offsets_is_deleted(self, client: RawClient, topic: str) -> None:
-        """More tombstones than one batch has room for."""
+        """More tombstones than fit into one batch."""
         client.create_topic(topic, partitions=80)
         group = f"{topic}-" + "many" * 5_000
         for start in (0, 40):
@@ -314,7 +314,7 @@ class TestMembers:
 
 
 class TestNamedTwice:
-    """What is named again changes nothing, and costs nothing."""
+    """Repeated names change nothing, and cost nothing."""
 
     def test_a_group_whose_offsets_are_fetched(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=3)

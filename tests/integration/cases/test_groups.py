@@ -1,7 +1,7 @@
-"""Consumer groups of foreign clients and our own against a live broker: members come, leave, die and return.
+"""Consumer groups of foreign clients and our own against a live broker: members join, leave, die and return.
 
-Every member is a process of its own that reports what it owns and reads (`group_member.py`). From the reports of all
-of them follows the path of each record: who read it, and whether it owned the partition then.
+Every member is a process of its own that reports its partitions and the records that it reads (`group_member.py`). The
+reports show the path of each record: who read it, and whether that member owned the partition then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from oncelog_protocol.records.record import Record
 LIBRARIES = ("kafka-python", "aiokafka", "confluent", "oncelog")
 PARTITIONS = 12
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""The short one is for who is killed: nobody else is missed because the machine was busy."""
+"""The short one is for members that are killed: no other member may time out on a busy machine."""
 TIMEOUT_SECONDS = 60.0
 SETTINGS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
 
@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def eventually(what: str, condition: Callable[[], bool], state: Callable[[], object] = str) -> None:
-    """Wait until `condition` holds; `state` tells what there was instead."""
+    """Wait until `condition` is true; `state` describes the last state in the error."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"not within {TIMEOUT_SECONDS} s: {what}; {state()}"
@@ -109,7 +109,7 @@ class GroupMember:
                 for partition in event["partitions"]:
                     if partition in since:
                         yield partition, since.pop(partition), event["at"]
-            elif event["event"] == "closing":  # some libraries tell nobody that they give everything up
+            elif event["event"] == "closing":  # some libraries do not report that they give up all partitions
                 yield from ((partition, since.pop(partition), event["at"]) for partition in list(since))
         for partition, started in since.items():
             yield partition, started, self.ended_at or time.monotonic()
@@ -136,7 +136,7 @@ class GroupMember:
 
 
 class GroupUnderTest:
-    """One group on one topic, its members, and what was produced for it."""
+    """One group on one topic, its members, and the records produced for it."""
 
     def __init__(self, address: str, topic: str, strategy: str = "range") -> None:
         self.address = address
@@ -176,7 +176,7 @@ class GroupUnderTest:
         assert not any(failed)
 
     def read_by(self) -> dict[tuple[int, int], list[GroupMember]]:
-        """Who read each record."""
+        """The readers of each record."""
         readers: dict[tuple[int, int], list[GroupMember]] = {}
         for member in self.members:
             for where in member.records():
@@ -220,8 +220,8 @@ class GroupUnderTest:
                 member.stop()
 
     def check_paths(self) -> None:
-        """No partition had two owners at once; each record was read by an owner of its partition, none was left out,
-        and none was read twice, but for those whose reader was killed before it could commit."""
+        """No partition had two owners at once; each record was read by an owner of its partition, none was skipped, and
+        none was read twice, except those whose reader was killed before it could commit."""
         spans: dict[int, list[tuple[float, float]]] = {partition: [] for partition in self.produced}
         for member in self.members:
             for partition, start, end in member.spans():
@@ -325,7 +325,7 @@ def test_cooperative_members_keep_what_they_have(address: str, make_group: Group
     group.produce()
     group.wait_until_read()
     assert group.describe().protocol_data == "cooperative-sticky"
-    # Of its twelve partitions the first gave up six, then two more; it never let go of the four that it still has.
+    # Of its twelve partitions the first gave up six, then two more; it kept the remaining four all the time.
     kept = [span for span in first.spans() if span[0] in first.owned]
     assert len(kept) == 4
     assert {start for _, start, _ in kept} == {min(start for _, start, _ in first.spans())}
@@ -359,11 +359,11 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
     group.check_paths()
 
 
-# Not kafka-python: where a poll of its 3.0.12 times out just as SyncGroup is answered, it waits for good, and a broker
+# Not kafka-python: if a poll of its 3.0.12 times out just as SyncGroup is answered, it waits for ever, and a broker
 # that comes back while it joins makes that likely.
 @pytest.mark.parametrize("library", [library for library in LIBRARIES if library != "kafka-python"])
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
-    """Members and offsets are loaded again; nobody begins anew."""
+    """Members and offsets are loaded again; no member starts over."""
     broker = broker_factory({**SETTINGS, "group.max.session.timeout.ms": "60000"}).start()
     group = make_group(broker.address)
     member = group.start(library)

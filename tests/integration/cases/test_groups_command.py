@@ -119,7 +119,7 @@ async def test_members_without_partitions_are_shown(broker: BrokerProcess, topic
 
 
 def test_a_group_that_is_no_consumers_shows_its_members(broker: BrokerProcess, group: str) -> None:
-    """As Kafka Connect and schema registries have them."""
+    """Groups like those of Kafka Connect and schema registries."""
     with RawClient(broker.port) as client:
         protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"{}")]
         join = {
@@ -165,7 +165,8 @@ async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerPr
 async def test_s37_offsets_that_an_open_transaction_holds_are_explained(
     broker: BrokerProcess, topic: str, group: str
 ) -> None:
-    """A process died with offsets in its transaction: whoever takes over waits, and is told for whom and until when."""
+    """A process died with offsets in its transaction: its successor waits, and is told for which transaction and until
+    when."""
     await fill(broker, topic)
     await commit(broker, group, topic, 4)
     other = f"{group}-other"

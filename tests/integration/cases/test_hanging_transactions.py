@@ -1,8 +1,8 @@
-"""Frames of transactions that come late, twice or in each other's way: the last stable offset always moves on, and
-nothing aborted is ever read.
+"""Frames of transactions that are late, repeated or concurrent: the last stable offset always advances, and no aborted
+record is ever read.
 
-A frame that a network holds back is a frame that is sent later, over another connection: so it is done here. While a
-scenario goes on, a read_committed reader reads along (`Watch`), and in the end has seen what was committed, once.
+A frame delayed by a network is simulated by a frame that is sent later, over another connection. During a scenario, a
+read_committed reader reads along (`Watch`), and in the end has seen every committed record, once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from oncelog_protocol.records.record import read_records
 Sabotage = Callable[[str], None]
 ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 STABLE_SECONDS = 1.0
-"""So soon all transactions are in the past, once nobody holds them up."""
+"""Seconds until all transactions have ended, once nothing blocks them."""
 RACES = 60
 
 
@@ -58,7 +58,7 @@ def expected(*values: bytes, commits: bool) -> list[bytes | None]:
     return list(values) if commits else []
 
 
-# --- E1: the end of a transaction comes again
+# --- E1: the end of a transaction is repeated
 
 
 @ENDS
@@ -72,7 +72,7 @@ def test_e1_a_late_end_leaves_the_next_transaction_whole(
     first = txn.take_over()
     with RawClient(broker.port) as slow, Watch(broker.port, topic, 0, 1) as watch:
         txn.write(topic, 0, value=b"first")
-        assert txn.end() == 0  # the retry, which overtakes the frame that is held back
+        assert txn.end() == 0  # the retry, which overtakes the delayed frame
         txn.write(topic, 0, value=b"second a")
         late = slow.call(txn.end_request(late_commits, first), ApiKey.END_TXN, txn.end_version)
         assert late.error_code == ErrorCode.PRODUCER_FENCED
@@ -85,9 +85,9 @@ def test_e1_a_late_end_leaves_the_next_transaction_whole(
 
 
 def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """What transactions V1 do not promise, in Kafka neither: all transactions of a producer have one epoch, so a late
-    commit counts for the next transaction. It tears that one, and still nothing hangs. A client that takes a new epoch
-    after an answer that it did not get (KIP-360) is safe."""
+    """A limit of transactions V1, also in Kafka: all transactions of a producer have one epoch, so a late commit counts
+    for the next transaction. It splits that one, and still nothing hangs. A client that takes a new epoch after an
+    answer that it did not get (KIP-360) is safe."""
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
     first = txn.take_over()
@@ -117,7 +117,7 @@ def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProce
 def test_e1_e20_each_end_said_twice(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """The copy comes at once, on another connection, for a row of transactions: each ends once, as it was asked to."""
+    """The copy comes at once, on another connection, for a series of transactions: each ends once, as requested."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -136,13 +136,13 @@ def test_e1_e20_each_end_said_twice(
     assert content(raw, topic) == ["data", "commit" if commits else "abort"] * 10
 
 
-# --- E2: records come late
+# --- E2: late records
 
 
 def late_produce(
     txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: ProducerIdAndEpoch
 ) -> int:
-    """What a batch of `old` that was held back is answered."""
+    """The answer to a delayed batch of `old`."""
     with RawClient(broker.port) as slow:
         request = txn.produce_request(topic, partition, 1, old, b"late")
         answer = slow.call(request, ApiKey.PRODUCE, txn.produce_version)
@@ -201,7 +201,7 @@ def test_e2_e18_a_late_produce_of_a_transaction_that_timed_out(
             assert watch.values(client) == [b"kept"]
 
 
-# --- partitions come late
+# --- late partitions
 
 
 @ENDS
@@ -209,8 +209,8 @@ def test_e2_e18_a_late_produce_of_a_transaction_that_timed_out(
 def test_e2_a_late_add_partitions_hangs_nothing(
     broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
 ) -> None:
-    """It begins a transaction that its producer does not know of. That holds nothing back, as nothing is written, and
-    ends with the producer's next transaction, or by its timeout. Transactions V2 have no such request."""
+    """It begins a transaction that its producer does not know. That blocks no reader, as nothing is written, and ends
+    with the producer's next transaction, or by its timeout. Transactions V2 have no such request."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
     with RawClient(broker.port) as client, RawClient(broker.port) as slow:
         client.create_topic(topic, 2)
@@ -303,8 +303,8 @@ def test_e3_the_end_and_the_last_records_at_the_same_time(
 
 
 def test_e4_partitions_are_added_while_others_are_written_to(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """KAFKA-14904: a partition is looked up while the coordinator logs another one. It is found; no
-    CONCURRENT_TRANSACTIONS on and on, and no sequence is lost over it."""
+    """KAFKA-14904: a partition is looked up while the coordinator logs another one. It ends; there is no endless
+    CONCURRENT_TRANSACTIONS, and no sequence is lost."""
     partitions = 30
     raw.create_topic(topic, partitions)
     txn = RawTransactions(raw, topic)
@@ -325,8 +325,8 @@ def test_e4_partitions_are_added_while_others_are_written_to(broker: BrokerProce
 
 
 def logged_states(client: RawClient, transactional_id: str) -> list[str]:
-    """The states of a transactional id, in the order of the coordinator's log; one that is logged again as it was (for
-    an EndTxn before v5 that was done already) once."""
+    """The states of a transactional id, in the order of the coordinator's log; a state that is logged again unchanged
+    (for a repeated EndTxn before v5) counts once."""
     found: list[TransactionMetadata | None] = []
     offset, partition = 0, partition_for(transactional_id, INTERNAL_PARTITIONS)
     while batches := client.fetch("__transaction_state", partition, offset):
@@ -345,8 +345,8 @@ def logged_states(client: RawClient, transactional_id: str) -> list[str]:
 def test_e8_ends_and_markers_that_race_complete_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-9777, KAFKA-10080: two ends at once, and somebody else's markers (WriteTxnMarkers, as a tool or another
-    coordinator sends them) in between: one Prepare record, one Complete record."""
+    """KAFKA-9777, KAFKA-10080: two ends at once, and markers of another sender (WriteTxnMarkers, from a tool or another
+    coordinator) in between: one Prepare record, one Complete record."""
     raw.create_topic(topic, 20)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     producer = txn.take_over()
@@ -387,7 +387,7 @@ from oncelog_broker.log.producers.recent_ends import RecentEnds
 
 RecentEnds.look = lambda self, log_end_offset, now, seconds: log_end_offset
 """
-"""All that there is was written longer ago than producers are known."""
+"""Older than the time for which producers are remembered."""
 
 
 def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
@@ -408,8 +408,8 @@ def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
 def test_e6_a_transaction_older_than_the_memory_of_producers(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-9144: everything that the partition knows of a producer is older than producer.id.expiration.ms when the
-    coordinator aborts its transaction. The producer is known on, by the marker's time, and so are its epochs."""
+    """KAFKA-9144: all records of a producer in the partition are older than producer.id.expiration.ms when the
+    coordinator aborts its transaction. The producer is still known, by the marker's time, and so are its epochs."""
     settings = {
         "producer.id.expiration.ms": "60000",
         "producer.id.expiration.check.interval.ms": "20",
@@ -445,7 +445,7 @@ def test_e6_a_transaction_older_than_the_memory_of_producers(
 def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool
 ) -> None:
-    """redpanda#3232: not when it times out, in a minute. And nobody ends it with an epoch to come (KAFKA-9600)."""
+    """redpanda#3232: not when it times out, in a minute. And no request can end it with a future epoch (KAFKA-9600)."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     old = txn.take_over(timeout_ms=60_000)
@@ -471,8 +471,8 @@ def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
 def test_e22_killed_between_partitions_and_end(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
 ) -> None:
-    """redpanda#6018: coordinator and leader fail together, when records and offsets are acknowledged and the end is
-    not asked for yet. Either the commit fails, or all that was acknowledged is there."""
+    """redpanda#6018: coordinator and leader fail together, when records and offsets are acknowledged and the end is not
+    asked for yet. Either the commit fails, or every acknowledged record is there."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic, 2)
@@ -501,7 +501,7 @@ def test_e22_killed_between_partitions_and_end(
 
 @BOTH
 def test_e2_s44_a_late_produce_after_a_kill(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
-    """What fences it is in the log, not in memory."""
+    """The fencing state is in the log, not in memory."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -528,7 +528,7 @@ def test_e2_s44_a_late_produce_after_a_kill(broker_factory: BrokerFactory, topic
 def test_e24_a_waiting_fetch_is_told_what_was_aborted(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5376: the list belongs to what is read when the wait is over, not to what was there when it began."""
+    """KAFKA-5376: the list belongs to the records read at the end of the wait, not to the state at its beginning."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()

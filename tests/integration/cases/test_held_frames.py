@@ -54,7 +54,8 @@ Dispatcher.handle = hold
 
 
 class Door:
-    """While it is shut, up to `most` requests of an API wait; opened, they come in, their clients long gone or not."""
+    """While it is shut, up to `most` requests of an API wait; when it opens, they are passed on, even if their clients
+    have gone."""
 
     def __init__(self, path: Path, sabotage: Sabotage, api_key: ApiKey, most: int = 1000) -> None:
         self._lock = path
@@ -65,14 +66,15 @@ class Door:
         self._lock.touch()
 
     def open(self) -> int:
-        """How many came in."""
+        """Open; returns how many were passed on."""
         self._lock.unlink()
         text = eventually(lambda: self._log.read_text() if self._log.exists() else "", "what was held back has come in")
         return int(text)
 
 
 def fails_with_oncelog(address: str, topic: str, door: Door) -> Callable[[], None]:
-    """A transaction whose record is held back for too long, and is aborted; what is left is the next transaction."""
+    """A transaction whose record is delayed for too long, and is aborted; the client can only begin the next
+    transaction."""
     runner = asyncio.Runner()
 
     async def fail() -> Producer:
@@ -164,7 +166,7 @@ def test_e2_a_client_gives_up_on_a_record_that_comes_in_the_end(
 async def test_e1_the_end_of_a_transaction_comes_after_its_retry(
     broker_factory: BrokerFactory, sabotage: Sabotage, tmp_path: Path, topic: str, commits: bool, late_commits: bool
 ) -> None:
-    """KAFKA-17754 as it was found: the first EndTxn is held back, its retry ends the transaction, and the first one
+    """KAFKA-17754 as it was found: the first EndTxn is delayed, its retry ends the transaction, and the first one
     arrives in the middle of the next."""
     door = Door(tmp_path / "lock", sabotage, ApiKey.END_TXN, most=1)
     broker = broker_factory().start()
@@ -242,8 +244,8 @@ def one_by_one_with_kafka_python(address: str, topic: str, values: list[bytes]) 
 def test_s67_our_producer_recovers_from_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str
 ) -> None:
-    """The second record arrives with sequence 111 in the place of 1 and is refused. The producer goes on under the next
-    epoch, from 0: each record is in the log once, and in its place."""
+    """The second record arrives with sequence 111 in the place of 1 and is refused. The producer continues with the
+    next epoch, from 0: each record is in the log once, and in order."""
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
     values = [b"%d" % number for number in range(5)]
@@ -260,7 +262,7 @@ def test_s67_our_producer_recovers_from_a_changed_sequence(
 def test_s67_other_producers_say_so(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, produce: Callable[[str, str, list[bytes]], None]
 ) -> None:
-    """They do not try again: it is an error, and what the log has is what was acknowledged."""
+    """They do not try again: it is an error, and the log has the acknowledged records."""
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:

@@ -1,4 +1,4 @@
-"""The instrument that broker and fuzzer are judged by: it sees a broker that stands still, and no other one."""
+"""The measuring client of the fuzzer and other tests: it detects a broker that is blocked, and only that."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ describe_cluster.handle = handle
 
 
 def test_a_stall_counts_for_all_the_requests_that_it_kept_from_being_sent() -> None:
-    """One second in which nobody was served, and 99 seconds of short waits: one in a hundred waited half a second."""
+    """One second in which no request was served, and 99 seconds of short waits: one in a hundred waited half a
+    second."""
     interval = int(INTERVAL_SECONDS * 1000)
     measured = percentiles([MS] * (99_000 // interval) + [1000 * MS])
     assert measured.p50 == 1
@@ -63,7 +64,7 @@ def test_a_stall_counts_for_all_the_requests_that_it_kept_from_being_sent() -> N
 
 @contextmanager
 def other_work_beside(broker: BrokerProcess) -> Iterator[None]:
-    """The broker shares one processor with three that never sleep."""
+    """The broker shares one processor with three processes that never sleep."""
     processors = sorted(os.sched_getaffinity(0))[:1]
     for thread in os.listdir(f"/proc/{broker.pid}/task"):
         os.sched_setaffinity(int(thread), processors)
@@ -113,7 +114,7 @@ MS_OF_WAITS = [
     # wall, the prober's (ran, queued), the loop's, others queued -> net
     (10, (1, 2), (3, 4), 0, 3),  # it ran for 3 ms
     (50, (0, 0), (1, 0), 0, 50),  # it slept: a lock, or a disk
-    (50, (0, 0), (1, 0), 40, 10),  # for a lock, and who held it had no processor
+    (50, (0, 0), (1, 0), 40, 10),  # for a lock whose holder had no processor
     (50, (0, 0), (1, 0), 400, 1),  # several of them
     (50, (0, 0), (45, 5), 400, 45),  # it ran, whatever others waited for
     (50, (10, 0), (100, 0), 0, 40),  # it had run before, too

@@ -1,6 +1,6 @@
-"""A little of what each hostile client does, and an honest client that must not notice. `make hostile` does all.
+"""A small version of each hostile client, and an honest client that must not notice it. `make hostile` does all.
 
-And that the measurement would notice, also where it is brief.
+And the measurement must notice, even if it is short.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 
 PACES = (BRIEF, THOROUGH, THOROUGH)
-"""Of measurements, at most so many: the least that was measured counts."""
+"""The most repetitions of a measurement: the lowest one counts."""
 SMALL = [client for client in CLIENTS if client.small is not None]
 
 

@@ -1,4 +1,4 @@
-"""What hostile connections, however many, can take of a broker's memory: the budgets, and a little for each of them."""
+"""The broker's memory that hostile connections, however many, can use: the budgets, plus a little for each of them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LARGEST_REQUEST = 4 * MB
 PER_CONNECTION = 150_000
 """Its first buffer, unread answers below the high water mark, objects."""
 PER_TLS_CONNECTION = PER_CONNECTION + 30_000 + UNCOUNTED_BYTES
-"""What OpenSSL knows of it, and what is on its way through OpenSSL."""
+"""OpenSSL's state of a connection, and the bytes in it."""
 SLACK = 12 * MB
-"""What the broker takes for its own work, and one answer that is made before it is counted."""
+"""The broker's memory for its own work, and one response that is built before it is counted."""
 PARTITIONS = 50
 RECORD = 110_000
 """Small enough to be copied when it is read."""
@@ -44,7 +44,7 @@ ROUND_SECONDS = 0.02
 OF_EACH_KIND = 10
 """Connections from each address..."""
 OF_EACH_KIND_WITH_TLS = 20
-"""... more where each may hold more, so that it tells."""
+"""... more if each may have more, so that it is measurable."""
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:
@@ -55,16 +55,16 @@ def anonymous_bytes(broker: BrokerProcess) -> int:
 
 
 SENT_AT_ONCE = 64 * 1024
-"""What was refused must be sent again with TLS, the same."""
+"""With TLS, refused bytes must be sent again unchanged."""
 
 
 class Hostile:
-    """Connections that send what they are told, as far as the broker takes it, and read nothing."""
+    """Connections that send as much as the broker accepts, and read nothing."""
 
     def __init__(
         self, port: int, opened: ExitStack, tls: ssl.SSLContext | None = None, first: bytes | None = None
     ) -> None:
-        """`first`: a request with which each begins, and whose answer it reads."""
+        """`first`: a request with which each begins, and whose response it reads."""
         self._port = port
         self._opened = opened
         self._tls = tls
@@ -86,7 +86,7 @@ class Hostile:
         self._left[client] = memoryview(data)
 
     def press_on(self) -> int:
-        """How many bytes more are taken."""
+        """How many bytes more are accepted."""
         taken = 0
         for client, left in self._left.items():
             try:
@@ -113,7 +113,7 @@ def fetch_of_all(topic: str, max_bytes: int = 2**30) -> bytes:
 
 
 def settings_explained(topic: str) -> bytes:
-    """Some 500 bytes that are answered with some ten thousand."""
+    """Some 500 bytes whose response has some ten thousand."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=None
     )
@@ -136,8 +136,8 @@ def write(honest: RawClient) -> None:
 def test_n_hostile_connections_take_the_budgets_and_little_more(
     tmp_path: Path, with_tls: bool, beside_an_honest_one: bool
 ) -> None:
-    """It is over when the broker has neither read nor kept more for a while. In a soak an honest client needs what they
-    hold: it waits until some of them are cut off, and others come in their place."""
+    """The test ends when the broker has neither read nor allocated more for a while. In a soak an honest client needs
+    that memory: it waits until some of them are disconnected, and others connect in their place."""
     settings = {
         **(SECURED if with_tls else {}),
         "queued.max.request.bytes": str(REQUEST_BUDGET),

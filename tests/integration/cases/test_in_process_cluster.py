@@ -1,4 +1,4 @@
-"""Three brokers in one process, whose metadata is in memory: a cluster without ZooKeeper and without Java."""
+"""Three brokers in one process, with metadata in memory: a cluster without ZooKeeper and without Java."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from oncelog_testing.in_process import InProcessCluster, MemoryCluster
 T = TypeVar("T")
 
 UP_SECONDS, FIRST_SECONDS, NEXT_SECONDS = 0.1, 0.5, 1.0
-"""Until three brokers serve; until a record is on all of them, its topic made before; until one is when the leader's
-session has ended."""
+"""Until three brokers serve; until a record is on all of them, with an existing topic; until a record is acknowledged
+after the leader's session has ended."""
 TRIES = 6
-"""Figures that are too high are measured again: who waits too long does so each time, a busy machine has its moods."""
+"""Figures that are too high are measured again: a defect is slow each time, a busy machine is not."""
 
 
 async def timed(work: Awaitable[T]) -> tuple[float, T]:
-    """Seconds until it was done, and what came of it."""
+    """Seconds until it was done, and the result."""
     began = time.monotonic()
     result = await work
     return time.monotonic() - began, result

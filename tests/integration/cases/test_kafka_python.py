@@ -1,4 +1,4 @@
-"""kafka-python against a live broker, also pinned to what it speaks with old brokers."""
+"""kafka-python against a live broker, also pinned to the versions that it uses with old brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_versions_of_older_brokers(address: str, topic: str, version: tuple[
         assert client.offset_for_time(topic, base + 95, 1) == 10
         assert client.offsets(topic, 1) == (0, 20)
         assert client.delete_records(topic, 5, 1) == 5
-        if version >= (1, 1):  # DescribeConfigs v0 is gone since Kafka 4
+        if version >= (1, 1):  # DescribeConfigs v0 was removed in Kafka 4
             assert client.configs(topic)["retention.ms"] == "3600000"
         if version != (3, 0):  # kafka-python misses a field that DescribeCluster v0 does not have
             assert len(client.brokers()) == BROKERS

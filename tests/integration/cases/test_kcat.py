@@ -1,4 +1,4 @@
-"""kcat, where it is installed: a command of librdkafka 2.0, so also a client that is years older than the others."""
+"""kcat, if it is installed: a command of librdkafka 2.0, so also a client that is years older than the others."""
 
 from __future__ import annotations
 

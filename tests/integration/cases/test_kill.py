@@ -1,8 +1,8 @@
 """`kill -9` in the middle of producing, again and again on the same data; and the orderly stop.
 
-The producer is raw and knows exactly what was acknowledged: no retries, no idempotence, several requests in flight.
-Each record carries its partition and a sequence number, and its timestamp is that number too, so that offsets, content
-and time index can be checked against each other.
+The producer is raw and knows exactly which records were acknowledged: no retries, no idempotence, several requests in
+flight. Each record carries its partition and a sequence number, and its timestamp is that number too, so that offsets,
+content and time index can be checked against each other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sent:
 
 @dataclass
 class PartitionHistory:
-    """All that was ever sent to one partition, in order."""
+    """All records that were ever sent to one partition, in order."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ class Producer:
         self.client.send(produce_request(history.topic, history.partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
 
     def send_part_of_a_frame(self) -> None:
-        """Its record never becomes whole for the broker."""
+        """The broker never gets the whole record."""
         history = self.rng.choice(self.histories)
         _, batch = history.next_batch(self.rng)
         data = frame(produce_request(history.topic, history.partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
@@ -103,7 +103,8 @@ class Producer:
         self.waiting.pop(0).offset = answer.base_offset
 
     def run_until(self, broker: BrokerProcess, acknowledgements: int) -> None:
-        """Kill the broker after so many answers, with requests in flight, and take what answers still arrive."""
+        """Kill the broker after so many responses, with requests in flight, and read the responses that still
+        arrive."""
         for _ in range(acknowledgements):
             while self.client.unanswered < IN_FLIGHT:
                 self.send()
@@ -117,7 +118,7 @@ class Producer:
             while self.waiting:
                 self.receive()
         except OSError:
-            pass  # as it must be: the rest was not acknowledged
+            pass  # as required: the others were not acknowledged
         self.client.socket.close()
 
 
@@ -169,7 +170,7 @@ def check_indexes(client: RawClient, history: PartitionHistory, stored: list[int
 
 
 def check_newest(client: RawClient, history: PartitionHistory) -> None:
-    """After each restart: the newest acknowledged batch is there, and the log ends behind it."""
+    """After each restart: the newest acknowledged batch is there, and the log ends after it."""
     if not history.acknowledged:
         return
     newest = history.acknowledged[-1]
@@ -208,7 +209,7 @@ def test_kills_lose_nothing(broker_factory: BrokerFactory, kills: int) -> None:
 
 
 def test_a_kill_while_it_recovers(broker_factory: BrokerFactory) -> None:
-    """Recovery itself may be killed, wherever it is: the next one finishes the work."""
+    """Recovery itself may be killed, at any point: the next one finishes the work."""
     rng = random.Random(SEED + 1)
     broker = broker_factory(SETTINGS).start()
     histories = create_topics(broker)

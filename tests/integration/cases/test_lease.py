@@ -21,13 +21,13 @@ from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperSt
 from oncelog_broker.runtime.clock import SystemClock
 
 SESSION_SECONDS = 1.5
-"""Six ticks of the ensemble: a session that nobody hears of ends a sixth of this too late at most."""
+"""Six ticks of the ensemble: the session of a silent client ends at most a sixth of this too late."""
 CLOCK = SystemClock()
 
 
 @contextmanager
 def witness_at(server: str, path: str) -> Iterator[queue.Queue[float]]:
-    """Says when the node was gone, by our clock: the time at which `server` tells of it."""
+    """Records when the node was gone, by our clock: the time at which `server` reports it."""
     gone: queue.Queue[float] = queue.Queue()
     client = KazooClient(server, timeout=30)
     client.start(30)
@@ -48,8 +48,8 @@ async def next_heartbeat(store: ZooKeeperStore) -> None:
 
 
 async def margin(ensemble: Ensemble, follower: int, leader: int, seconds: float) -> float | None:
-    """Kill the follower `seconds` after a heartbeat: by how much the node outlives the lease. None where the session
-    was in trouble before, on a machine that stood still."""
+    """Kill the follower `seconds` after a heartbeat: by how much the node outlives the lease. None if the session was
+    doubtful before, on a machine that was blocked."""
     path = f"/c7-{uuid.uuid4().hex}"
     store = await ZooKeeperStore.open(ensemble.server(follower).address, session_timeout=SESSION_SECONDS)
     try:
@@ -76,14 +76,14 @@ async def margin(ensemble: Ensemble, follower: int, leader: int, seconds: float)
 async def test_c7_the_lease_ends_before_the_session_when_the_follower_dies_that_answered(
     ensemble: Ensemble, times: int
 ) -> None:
-    """The ensemble's leader counts from a heartbeat that it has heard of, which may be an older one than ours."""
+    """The ensemble's leader counts from a heartbeat that it knows of, which may be older than ours."""
     moments = random.Random(7)
     margins: list[float] = []
     for _ in range(10 * times):
         leader = ensemble.leader
         assert leader is not None
         follower = next(each for each in (1, 2, 3) if each != leader)
-        # At once the first time, then anywhere up to the next heartbeat.
+        # At once the first time, then at any time up to the next heartbeat.
         seconds = moments.uniform(0, HEARTBEAT_SHARE * SESSION_SECONDS) if margins else 0
         found = await margin(ensemble, follower, leader, seconds)
         margins += [] if found is None else [found]

@@ -1,4 +1,4 @@
-"""What ends is freed by its reference counts alone: what is frozen no collection looks at (`runtime/garbage.py`)."""
+"""Ended objects are freed by reference counts alone: no collection visits frozen objects (`runtime/garbage.py`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"x", [])])
 
 
 def alive() -> Counter[str]:
-    """How many there are of each kind."""
+    """The number of objects of each kind."""
     found = (type(each) for each in gc.get_objects())
     return Counter(
         kind.__name__ for kind in found if kind.__name__ in KINDS and str(kind.__module__).startswith("oncelog_")
@@ -46,7 +46,7 @@ def no_collections() -> Iterator[None]:
 
 
 def work(port: int) -> None:
-    """Connections, topics and their logs, a transaction; all of it ends but the transactional id."""
+    """Connections, topics and their logs, a transaction; all of it ends except the transactional id."""
     with RawClient(port, 30.0) as client:
         transactions = RawTransactions(client, "tx")
         transactions.take_over()
@@ -92,15 +92,15 @@ class Here:
 async def test_requests_of_every_api_need_no_collection(
     broker: Broker, tmp_path: Path, no_collections: None, cases_of_each_time: int
 ) -> None:
-    """Neither those that are refused nor those that cannot be read: an error that is kept with its traceback holds all
-    that was at hand where it was raised."""
+    """Neither refused nor unreadable requests: an error that is stored with its traceback keeps all local variables of
+    its frames alive."""
     here = Here(broker.advertised[0].port, tmp_path / "log")
     here.log.touch()
     world = World()
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    # What is made at the first use, too.
+    # Also objects that are created at the first use.
     await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)

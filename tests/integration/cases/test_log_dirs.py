@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in the data directories, by our client and by `oncelog log-dirs`."""
+"""DescribeLogDirs: the contents of the data directories, by our client and by `oncelog log-dirs`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_what_lost_records_stays_offline_and_the_rest_is_served(broker_factory: 
             assert produce(client, "segment") is ErrorCode.KAFKA_STORAGE_ERROR
             assert produce(client, "whole") is ErrorCode.NONE
         for said in (
-            "directory-0 is missing, but the checkpoints say that there were records up to offset 10",
+            "directory-0 is missing, but the checkpoints show that it had records up to offset 10",
             "00000000000000000000.log is empty: its records, from offset 0 to before",
         ):
             eventually(lambda said=said: said in broker.log.read_text(), said)

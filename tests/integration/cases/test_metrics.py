@@ -1,4 +1,4 @@
-"""What a live broker tells over HTTP of what clients do to it, and whether it says rightly that it is ready."""
+"""The HTTP metrics of a live broker about its clients' requests, and the correctness of its readiness."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SESSION_MS = "2000"
 
 
 class Told:
-    """What a broker tells at one moment."""
+    """The metrics of a broker at one moment."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +61,7 @@ SCRAPER_ACCEPTS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
 )
-"""What Prometheus says that it reads, and a Collector, which has its code."""
+"""The Accept header of Prometheus, and of a Collector, which uses its code."""
 
 
 def http_of(broker: BrokerProcess) -> str:
@@ -86,7 +86,7 @@ def metrics_of(broker: BrokerProcess) -> Told:
 
 
 def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> Told:
-    """A text may be a moment old, and know nothing of a new topic: wait for what is to be told."""
+    """A text may be a moment old, and not have a new topic yet: wait for the expected metrics."""
     found: list[Told] = []
 
     def look() -> bool:
@@ -102,7 +102,7 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"http.listener": "0", "quota.window.num": "101"}  # what is told of the latest seconds is told for long
+    settings = {"http.listener": "0", "quota.window.num": "101"}  # metrics of the latest seconds stay for long
     broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", settings)
     broker.start()
     yield broker
@@ -210,7 +210,7 @@ def test_each_metric_is_told_as_it_is_declared(telling: BrokerProcess, topic: st
 
 
 def set_quotas(client: RawClient, **quotas: float) -> None:
-    """Of each user."""
+    """Set the quotas of each user."""
     entry = AlterClientQuotasRequest.EntryData
     whom = entry.EntityData(entity_type="user", entity_name=None)
     ops = [entry.OpData(key=key, value=value, remove=False) for key, value in quotas.items()]
@@ -240,7 +240,7 @@ def test_who_uses_a_quota_and_has_to_wait_is_told(telling: BrokerProcess, topic:
         throttle_ms = client.receive().throttle_time_ms
     assert throttle_ms > 0
     with RawClient(telling.port) as client:
-        set_quotas(client, producer_byte_rate=1e9)  # whoever waits now need not wait for long
+        set_quotas(client, producer_byte_rate=1e9)  # waiting requests need not wait for long now
     of_all = {"user": "ANONYMOUS", "client_id": ""}
     found = until(
         telling, lambda told: told("kafka_server_produce_throttle_time", **of_all) > 0, "somebody was told to wait"
@@ -265,7 +265,7 @@ def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str) -
 
 
 def test_a_collector_of_opentelemetry_finds_what_it_is_told_to_ask_for(telling: BrokerProcess, topic: str) -> None:
-    """deploy/otel-collector.yaml: what it asks for is answered, in a format that it reads, each sample once."""
+    """deploy/otel-collector.yaml: its scrape is answered, in a format that it reads, each sample once."""
     text = (DEPLOY / "otel-collector.yaml").read_text()
     config = yaml.safe_load(text.replace("${env:ONCELOG_HTTP}", http_of(telling).removeprefix("http://")))
     (job,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
@@ -313,7 +313,7 @@ def test_http_clients_that_do_not_behave_keep_nobody_from_anything(telling: Brok
                     (b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" * 50)[number % 2]
                 )
             except ConnectionError:
-                pass  # it has made room for another one
+                pass  # it was closed for another one
         assert read(f"{http_of(telling)}/health/live")[0] == 200
         make_traffic(telling, topic)
     finally:

@@ -1,8 +1,8 @@
 """Members of different libraries in one group, each in a process of its own, killed and stopped.
 
-What each says on its standard output is read in the order of arrival; two pipes are read one after the other, so where
-a partition changes hands the words of the two members may swap. Hence the rules here are about what was read by whom in
-the end; that no two members own a partition at once is checked where order is certain (test_consumer_groups).
+The standard output of each member is read in the order of arrival; two pipes are read one after the other, so when a
+partition changes hands the lines of the two members may swap. Hence these tests check only who read which record in the
+end; that no two members own a partition at once is checked where order is certain (test_consumer_groups).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog import Admin, NewTopic, TopicPartition
 
 PARTITIONS = 6
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""The short one is for who is killed: nobody else is missed because the machine was busy."""
+"""The short one is for members that are killed: no other member may time out on a busy machine."""
 IMPORTS = {
     "kafka-python": ("kafka",),
     "aiokafka": ("aiokafka",),
@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class MemberProcess:
-    """`owned` and `read` follow what it says."""
+    """`owned` and `read` follow its output."""
 
     def __init__(self, library: str) -> None:
         self.library = library
@@ -120,7 +120,7 @@ class MixedGroup:
         await until(is_shared, f"shared as {sizes}: {[(member.library, member.owned) for member in self.members]}")
 
     async def all_read(self, written: int) -> list[str]:
-        """Wait until every record was read by somebody; the values, in any order."""
+        """Wait until every record was read by some member; returns the values, in any order."""
 
         def values() -> list[str]:
             return [value for member in self.members for _, _, value in member.read]
@@ -175,7 +175,7 @@ async def test_two_libraries_share_the_work(address: str, topic: str, strategy: 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_killed_member_is_replaced(address: str, topic: str, strategy: str) -> None:
-    """kill -9: its session ends, and the others read on from what it had committed; nothing is left out."""
+    """kill -9: its session ends, and the others continue from its committed offsets; no record is skipped."""
     async with mixed_group(address, topic, strategy) as (group, writer):
         writer.start()
         await group.join("oncelog")

@@ -44,7 +44,7 @@ READS = {
     ("reassign", "list"): [],
     ("ping",): [],
 }
-"""Commands that look, with the arguments that make them print what is there."""
+"""Commands that only read, with the arguments that make them print something."""
 NAMED = {("groups", "list"), ("groups", "describe"), ("txns", "list"), ("txns", "describe"), ("top",), ("explain",),
          ("quotas", "list")}  # fmt: skip
 """The commands that print HOSTILE."""
@@ -62,14 +62,14 @@ CHANGES = {
     ("configs", "set"): ["--topic", HOSTILE, "retention.ms=1"],
     ("configs", "delete"): ["--topic", HOSTILE, "retention.ms"],
 }
-"""What repeats a name in what it says, or is refused and names it."""
+"""Commands that repeat a name in their output, or are refused and name it."""
 ELSEWHERE = {
     ("leaders", "elect"), ("acls", "list"), ("acls", "add"), ("acls", "remove"), ("users", "set"), ("users", "remove"),
     ("quotas", "set"), ("quotas", "remove"), ("reassign", "generate"), ("reassign", "execute"), ("reassign", "verify"),
     ("reassign", "cancel"), ("produce",), ("bench", "produce"), ("bench", "consume"), ("bench", "transactions"),
     ("completion",),
 }  # fmt: skip
-"""They print nothing that a client chose but what all print by `show_rows`, `tell` and `Failure`."""
+"""They print names chosen by clients only by `show_rows`, `tell` and `Failure`, like all commands."""
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -88,14 +88,14 @@ def steers(text: str) -> list[str]:
 
 
 async def oncelog(broker: BrokerProcess, *arguments: str) -> Result:
-    """What a pipe gets: in this process, as there are so many."""
+    """The output for a pipe: run in this process, as there are so many."""
     result = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--bootstrap-server", broker.address])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
 
 
 def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
-    """What a terminal gets of a command."""
+    """The output of a command on a terminal."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "ONCELOG_BOOTSTRAP_SERVER": broker.address, "COLUMNS": "400", "TERM": "xterm"}
     process = subprocess.Popen([COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
@@ -114,7 +114,7 @@ def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
 
 @asynccontextmanager
 async def named(broker: BrokerProcess, topic: str) -> AsyncIterator[None]:
-    """A client, a group, its metadata, a transaction and a quota, all of that name."""
+    """A client, a group, its metadata, a transaction and a quota, all with that name."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(broker.address))
         await admin.create_topics([NewTopic(topic, num_partitions=1)])

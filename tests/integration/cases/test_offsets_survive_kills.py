@@ -1,6 +1,6 @@
 """Committed offsets under `kill -9` of the broker, again and again on the same data: none moves back.
 
-The committer is raw and knows exactly what was acknowledged: several commits in flight, no retries.
+The committer is raw and knows exactly which commits were acknowledged: several in flight, no retries.
 """
 
 from __future__ import annotations

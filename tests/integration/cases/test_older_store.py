@@ -1,5 +1,5 @@
-"""A broker alone whose metadata store is older than its logs, or holds what it cannot read: it starts, says so, and
-nothing that was acknowledged is lost."""
+"""A single broker whose metadata store is older than its logs, or has unreadable nodes: it starts, reports it, and no
+acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PLACE = TopicPartition(TOPIC, 0)
 
 
 async def send(address: str, *values: bytes) -> None:
-    """Each by a producer of its own, as whoever writes a record in each run."""
+    """Send each record with a new producer."""
     for value in values:
         async with Producer(address) as producer:
             await producer.send_and_wait(TOPIC, value)
 
 
 async def read(address: str, count: int, group: str | None = None) -> list[bytes]:
-    """So many records, from where the group has committed, and they are committed; or from the beginning."""
+    """Read so many records, from the group's committed offset, and commit them; or from the beginning."""
     found: list[bytes] = []
     async with Consumer(address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         if group is None:
@@ -47,7 +47,7 @@ async def read(address: str, count: int, group: str | None = None) -> list[bytes
 def test_s75_s77_e43_e44_a_store_that_is_older_than_the_logs_gives_out_no_id_and_no_epoch_again(
     broker_factory: BrokerFactory, tmp_path: Path, way: str
 ) -> None:
-    """As the broker itself advises for a `metadata.db` that is damaged."""
+    """As the broker itself recommends for a damaged `metadata.db`."""
     with broker_factory() as broker:
         store, backup = broker.data / "metadata.db", tmp_path / "backup"
         with RawClient(broker.port) as client:
@@ -98,7 +98,7 @@ def test_s76_e45_settings_that_cannot_be_read_keep_no_broker_from_starting_and_n
             client.create_topic("other")
         asyncio.run(send(broker.address, b"1", b"2", b"3"))
         assert broker.stop() == 0
-        broker.settings |= settings  # what would hold without the topic's own
+        broker.settings |= settings  # the value without the topic's own
         put(broker.data / "metadata.db", f"/config/topics/{TOPIC}", {"retention.ms": "7 days"})
         put(broker.data / "metadata.db", "/config/topics/other", None)
         put(broker.data / "metadata.db", "/config/brokers/<default>", {"num.io.threads": "x", "message.max.bytes": "x"})

@@ -1,5 +1,5 @@
-"""Transactions of our own client where things go wrong, V1 and V2. What needs no broker of its own runs against Apache
-Kafka too (tests/interop)."""
+"""Transactions of our own client where things go wrong, V1 and V2. Tests that need no broker of their own run against
+Apache Kafka, too (tests/interop)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ async def create(address: str, topic: str, partitions: int = PARTITIONS, **confi
 
 
 async def committed(address: str, topic: str, producer: Producer, partitions: int = PARTITIONS) -> list[list[bytes]]:
-    """What a read_committed consumer finds in each partition. Writes an end mark to each, in a transaction."""
+    """The records that a read_committed consumer finds in each partition. Writes an end mark to each, in a
+    transaction."""
     async with producer.transaction():
         for partition in range(partitions):
             await producer.send(topic, END, partition=partition)
@@ -59,7 +60,7 @@ async def committed(address: str, topic: str, producer: Producer, partitions: in
 
 @pytest.fixture(params=[1, V2], ids=["V1", "V2"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """What the client takes the cluster's `transaction.version` for."""
+    """The cluster's `transaction.version`, as the client sees it."""
     if request.param < V2:
         monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
     return int(request.param)
@@ -111,7 +112,8 @@ async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: st
 async def test_e1_a_commit_whose_answer_is_lost(
     producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before V2 the epoch goes up after it: the first try, were it to arrive again, must not end the next one."""
+    """Before V2 the epoch goes up after it: if the first attempt arrived again, it must not end the next
+    transaction."""
     await create(address, topic)
     start, lost = BrokerConnection.start, list[int]()
 
@@ -174,7 +176,7 @@ async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer
 async def test_s42_a_transaction_that_took_too_long_is_aborted_and_the_next_one_goes_on(
     broker_factory: BrokerFactory, topic: str, level: int, notices_by: str
 ) -> None:
-    """KIP-588: nobody else has taken over, so this producer goes on. Before V2 it has to notice by a write: the
+    """KIP-588: no other producer has taken over, so this one continues. Before V2 it has to notice by a write: the
     coordinator's answers do not tell it from a producer that was replaced."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     await create(broker.address, topic)
@@ -195,7 +197,7 @@ async def test_s42_a_transaction_that_took_too_long_is_aborted_and_the_next_one_
 
 
 async def until_aborted(admin: Admin, partition: TopicPartition) -> None:
-    """Until a marker comes after the one record."""
+    """Wait until a marker follows the one record."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await admin.list_offsets({partition: LATEST_TIMESTAMP}))[partition].offset < 2:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
@@ -258,7 +260,8 @@ async def test_s45_what_the_state_does_not_allow(producing: Producer, address: s
 async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
     address: str, level: int, topic: str
 ) -> None:
-    """Each record fills a batch, and the next one goes elsewhere: also that partition is part of the transaction."""
+    """Each record fills a batch, and the next one goes to another partition: that partition is also part of the
+    transaction."""
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 100, "retry_backoff_ms": 10}
     async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
@@ -271,7 +274,7 @@ async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
 
 
 async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(address: str, level: int, topic: str) -> None:
-    """It fails, and what comes after it does not."""
+    """It fails, and later records do not."""
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
     async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
@@ -296,7 +299,7 @@ async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(addres
 async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_ended(
     broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing more is needed of it then: the producer goes on when there is a broker again."""
+    """The broker has nothing left to do then: the producer continues when a broker is up again."""
     broker = broker_factory().start()
     await create(broker.address, topic)
     start, killed = BrokerConnection.start, list[str]()
@@ -324,7 +327,7 @@ async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_e
 async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit is on its way then, and counts: what it has committed is not processed again."""
+    """The commit is in progress then, and counts: its input is not processed again."""
     source = topic + "-in"
     await create(address, topic)
     await create(address, source, 1)
@@ -416,7 +419,7 @@ async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
 async def test_s37_offsets_that_arrive_in_the_next_transaction(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A try that was not answered comes late: it must not set back what the next transaction commits."""
+    """An unanswered attempt arrives late: it must not reset the offsets that the next transaction commits."""
     await create(address, topic)
     source = TopicPartition(topic, 0)
     start, late = BrokerConnection.start, list[tuple[Any, ...]]()
@@ -488,7 +491,7 @@ async def test_s38_a_producer_is_closed_in_time_though_its_commit_is_not_answere
 async def test_s38_what_could_not_be_sent_is_missed_at_the_commit(
     producing: Producer, address: str, topic: str
 ) -> None:
-    """Also when nobody has listened to `send`."""
+    """Even if no caller has awaited `send`."""
     await create(address, topic)
     for wrong in ({"topic": "not a topic"}, {"topic": topic, "partition": PARTITIONS}):
         producing.begin_transaction()
@@ -535,7 +538,7 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_who_is_told_of_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
-    """Its producer is closed by then. Whoever asks again, or for the other end, is told what became of it."""
+    """Its producer is closed by then. A repeated request, or one for the other end, gets the actual outcome."""
     await create(address, topic)
     async with Producer(address, transactional_id=new_id()) as producer:
         producer.begin_transaction()

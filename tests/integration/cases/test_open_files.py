@@ -42,7 +42,7 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
     with broker, ExitStack() as opened, RawClient(broker.port) as client:
         client.create_topic("orders")
         flood = [opened.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(CONNECTIONS)]
-        # While they are all there: segments are rolled, topics made.
+        # While all are open: segments are rolled, topics created.
         assert {produce(client) for _ in range(60)} == {ErrorCode.NONE}
         client.create_topic("another", partitions=3)
         refused = sum(map(is_refused, flood))

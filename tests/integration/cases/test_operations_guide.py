@@ -1,4 +1,4 @@
-"""docs/guides/operations.md works: each recipe, run as it stands there."""
+"""docs/guides/operations.md works: each recipe, run exactly as written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED_MENTION = re.compile(r"start\.accept=[a-z-]+:[0-9a-f]+")
 
 
 class Operator:
-    """Somebody at a shell, with a local cluster, and sometimes a broker in another terminal."""
+    """An operator at a shell, with a local cluster, and sometimes a broker in another terminal."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

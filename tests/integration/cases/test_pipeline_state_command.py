@@ -1,4 +1,4 @@
-"""`oncelog pipeline state` against a live broker: what a refused start names, done by hand."""
+"""`oncelog pipeline state` against a live broker: the commands that a refused start names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_what_was_decided_is_shown_and_reset(sink: Sink, address: str) -> 
     await sink.commit(again, await sink.tasks(again, range(2)))
     await sink.replay(replace(again, number=2))
     assert await sink.seen() == batches(0, 1, 2)
-    assert "there is no state of query unknown" in oncelog(address, "show", "unknown", code=1).stderr
+    assert "no state of query unknown found" in oncelog(address, "show", "unknown", code=1).stderr
 
 
 async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a broker makes belongs to its owner, whatever the umask is (S96)."""
+"""All files of a broker are private to its owner, whatever the umask is (S96)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_s96_a_broker_s_files_are_its_owner_s(tmp_path: Path, umask: int, 
         },
         command=with_umask(tmp_path, umask),
     )
-    for number in range(2):  # a second start writes what a first one does not
+    for number in range(2):  # a second start writes files that a first one does not
         broker.start()
         try:
             async with Producer(broker.address, transactional_id="t", transaction_timeout_ms=60_000) as producer:

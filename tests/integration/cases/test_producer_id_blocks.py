@@ -1,5 +1,5 @@
-"""No producer id twice, whatever the connections to ZooKeeper do, its servers, and processes that take each other's
-place: S1-S4 where the outcome of a write is unknown."""
+"""No producer id is given out twice, whatever happens to the connections to ZooKeeper, its servers, and processes that
+replace each other: S1-S4 if the outcome of a write is unknown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BROKER_IDS = pytest.mark.parametrize("broker_ids", [(1, 2, 3), (1, 1, 1)], ids=[
 
 @contextmanager
 def takers(connect: str, broker_ids: Sequence[int], blocks: int, cuts: float) -> Iterator[list[subprocess.Popen[str]]]:
-    """One process for each id, each behind a proxy of its own that cuts it off now and then."""
+    """One process for each id, each behind a proxy of its own that cuts it off from time to time."""
     with ExitStack() as stack:
         started = []
         for number, broker_id in enumerate(broker_ids):
@@ -122,8 +122,8 @@ def test_s1_no_block_twice_where_servers_and_takers_stop_as_well(
 async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
     zookeeper: str, direction: Direction, moment: Moment, rounds: int
 ) -> None:
-    """The first is stopped in the middle of its write, another with its broker id takes a block, and it goes on: the
-    node now says just what it wanted to write."""
+    """The first is stopped in the middle of its write, another with its broker id takes a block, and the first
+    continues: the node now has exactly the value that it wanted to write."""
     with CuttingProxy(zookeeper) as proxy:
         paused_store = await ZooKeeperStore.open(proxy.connect_string, session_timeout=30)
         successor_store = await ZooKeeperStore.open(zookeeper, session_timeout=30)

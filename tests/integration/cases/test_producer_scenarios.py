@@ -68,7 +68,7 @@ def test_s5_an_empty_transactional_id_is_none(raw: RawClient) -> None:
 
 
 def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFactory, topic: str) -> None:
-    """Here nobody has asked for one yet, so nobody is."""
+    """Here no client has asked for a coordinator yet, so the broker is none."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
@@ -116,8 +116,8 @@ def test_e29_no_block_of_ids_is_no_reason_to_give_up(
 def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-9666: the coordinator's log is under its min.insync.replicas for a while; every retry of InitProducerId
-    took an epoch, until there were none left."""
+    """KAFKA-9666: the coordinator's log is below its min.insync.replicas for a while; every retry of InitProducerId
+    took an epoch, until none were left."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -155,7 +155,7 @@ def plant(directory: Path, metadata: TransactionMetadata) -> None:
 def test_s35_e14_the_epochs_of_a_producer_id_run_out(
     broker_factory: BrokerFactory, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5283: the last epochs of an id, then another id; no epoch is used twice, and what is late stays out."""
+    """KAFKA-5283: the last epochs of an id, then another id; no epoch is used twice, and late requests are refused."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -185,7 +185,7 @@ def test_s35_e14_the_epochs_of_a_producer_id_run_out(
 
 
 def test_s35_s42_a_timeout_at_the_last_epoch(broker_factory: BrokerFactory, topic: str) -> None:
-    """The producer goes on under another producer id, and whoever timed out with it is aborted too."""
+    """The producer continues with another producer id, and the timed-out transaction is aborted, too."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic, partitions=2)
@@ -250,8 +250,8 @@ def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> No
 
 
 def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient, topic: str) -> None:
-    """KAFKA-7190: its state is not tied to its records. UNKNOWN_PRODUCER_ID made producers start over, again and
-    again, and what was under way came twice."""
+    """KAFKA-7190: its state is not tied to its records. UNKNOWN_PRODUCER_ID made producers restart, repeatedly, and
+    in-flight batches were duplicated."""
     raw.create_topic(topic)
     producer = new_producer_id(raw)
     for sequence in range(3):
@@ -268,7 +268,7 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient,
 
 
 def test_e16_a_producer_that_was_silent_for_too_long_goes_on(broker_factory: BrokerFactory, topic: str) -> None:
-    """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is taken for what it is."""
+    """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is accepted."""
     settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
@@ -305,8 +305,8 @@ PartitionLog.append_as_leader = fails_now_and_then
 
 
 def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabotage: Sabotage, topic: str) -> None:
-    """redpanda#5355, KAFKA-14034: at UNKNOWN_SERVER_ERROR an idempotent producer takes new sequences, and what was
-    written comes again. A lost connection it tries again as it is."""
+    """redpanda#5355, KAFKA-14034: at UNKNOWN_SERVER_ERROR an idempotent producer takes new sequences, and written
+    batches are duplicated. A lost connection it tries again as it is."""
     sabotage(FAILING_APPEND)
     broker = broker_factory().start()
     client = RawClient(broker.port)
@@ -331,7 +331,7 @@ def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabot
 
 
 def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: str) -> None:
-    """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults is answered with the first of them, and
+    """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults gets the first of these errors, and
     changes nothing."""
     pid = new_producer_id(raw).producer_id
     wrong_in_all = sequenced(pid, 7)
@@ -352,8 +352,8 @@ def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: 
 
 
 def test_s67_a_sequence_changed_on_its_way(raw: RawClient, topic: str) -> None:
-    """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, it is right as it was meant, and a
-    producer that begins anew, with the next epoch or another id, begins at 0."""
+    """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, the original is accepted, and a
+    producer that restarts, with the next epoch or another id, begins at 0."""
     raw.create_topic(topic)
     pid = new_producer_id(raw).producer_id
     assert send(raw, topic, sequenced(pid, 0)).base_offset == 0

@@ -1,4 +1,4 @@
-"""Idempotent and transactional batches against a live broker: what the wire says, over lost connections, restarts."""
+"""Idempotent and transactional batches against a live broker: raw requests, over lost connections, restarts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 def send(
     client: RawClient, topic: str, *batches: bytes | bytearray, transactional_id: str | None = None, version: int = 9
 ) -> list[Answer]:
-    """One request per batch, all in flight; the answers."""
+    """Send one request per batch, all in flight; returns the responses."""
     for batch in batches:
         request = produce_request(topic, 0, batch)
         request.transactional_id = transactional_id
@@ -60,7 +60,7 @@ def values(client: RawClient, topic: str) -> list[bytes | None]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """It asks no coordinator about the transactions that these tests make up."""
+    """A broker that asks no coordinator about the transactions that these tests invent."""
     settings = {"log.segment.bytes": "1048576", **NO_COORDINATOR}
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as process:
         yield process
@@ -281,8 +281,8 @@ async def produce_with_oncelog(address: str, topic: str, records: list[Record]) 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose topic `finished` holds committed, aborted and open transactions, mixed with plain records: made
-    in its stopped directory, as there is no coordinator to ask."""
+    """A broker whose topic `finished` has committed, aborted and open transactions, mixed with plain records: written
+    into its stopped directory, as there is no coordinator."""
     data = tmp_path_factory.mktemp("finished") / "data"
     broker = BrokerProcess(data, {"log.segment.bytes": "1500"}).start()
     with RawClient(broker.port) as client:
@@ -320,7 +320,7 @@ OPEN = [b"1/28", b"1/29"]
 @pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
 def test_s52_s53_read_committed_of_other_libraries(finished: BrokerProcess, library: type[ForeignClient]) -> None:
     client = library(finished.address)
-    # The transaction of producer 1 that is still open begins with its record 28, and ends what can be read.
+    # The open transaction of producer 1 begins with its record 28, which is the end of the readable part.
     wanted = {*PLAIN[:28], *COMMITTED[:28]}
     received = client.consume("finished", len(wanted), isolation="read_committed")
     assert {record.value for record in received} == wanted

@@ -88,7 +88,7 @@ def test_a_history_that_is_wrong(oncelog_history, oncelog_topic):
 
 
 def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a variable that would stop a broker, or change it, does neither to one of a test."""
+    """And an environment variable that would stop a broker, or change it, does not affect one of a test."""
     monkeypatch.setenv("ONCELOG_PORT", "tcp://10.0.0.1:9092")
     monkeypatch.setenv("ONCELOG_NUM_PARTITON", "3")
     done = pytest_in(project, MISTAKEN, *WITHOUT)
@@ -100,7 +100,7 @@ def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, m
 
 
 def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Path) -> None:
-    """And a test that fails shows what the broker said meanwhile, and not what it said before."""
+    """And a failed test shows the broker's log lines during the test, not earlier ones."""
     done = pytest_in(project, PLAIN + FAILING, *WITHOUT)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
     assert "2 failed" in done.stdout
@@ -166,7 +166,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 """
 
 
-@pytest.mark.soak  # as it is used by our own tests, too
+@pytest.mark.soak  # as our own tests use it, too
 def test_it_goes_with_coroutines_and_each_worker_of_xdist_has_a_broker_of_its_own(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr
@@ -300,6 +300,6 @@ def test_next(oncelog_in_process_cluster, oncelog_topic):
 
 
 def test_three_brokers_in_the_process_of_pytest_need_no_zookeeper(project: Path) -> None:
-    """And what a test has done to them is undone when it ends."""
+    """And the effects of a test on them are undone when it ends."""
     done = pytest_in(project, IN_PROCESS, "-p", "no:cacheprovider")
     assert "2 passed" in done.stdout, done.stdout + done.stderr

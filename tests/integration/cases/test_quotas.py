@@ -1,7 +1,7 @@
-"""Quotas on a live broker: what was used in how long, by counts and by what the broker says; and who is not concerned.
+"""Quotas on a live broker: the amount in a time, by counts and by the broker's responses; and clients without a quota.
 
-A quota's window is two seconds here, so that what may be made up for is used up soon. Of time a test asks only that so
-much went by: a busy machine adds to that.
+A quota's window is two seconds here, so that the burst allowance is used up soon. A test only requires a minimum of
+elapsed time: a busy machine adds to it.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def test_librdkafka_is_told_and_keeps_the_rate(broker: BrokerProcess, topic: str
     )
     told: list[int] = []
     began, written = time.monotonic(), 0
-    while not told:  # on a busy machine 25 may be written so slowly that nobody is told to wait
+    while not told:  # on a busy machine 25 may be written so slowly that no client is throttled
         assert time.monotonic() < began + TIMEOUT_SECONDS
         for _ in range(25):
             producer.produce(topic, RECORD, on_delivery=lambda error, _: delivered.append(error))
@@ -275,7 +275,7 @@ def test_librdkafka_is_told_and_keeps_the_rate(broker: BrokerProcess, topic: str
 async def test_users_have_quotas_of_their_own_and_our_client_waits(
     tmp_path: Any, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the broker tells our clients is noted; alice has a quota, the administrator beside her has none."""
+    """The broker's answers to our clients are noted; alice has a quota, the administrator has none."""
     told: dict[str, list[float]] = {"alice": [], "admin": []}
     throttle = BrokerConnection._throttle
 
@@ -292,7 +292,7 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
         await alter(address, QuotaEntity(USER), admin, producer_byte_rate=RATE, consumer_byte_rate=RATE)
 
         async def write(settings: dict[str, Any], is_enough: Callable[[int], bool]) -> float:
-            """How much longer it took than the quota asks for, less than 0 if it was faster."""
+            """How much longer it took than the quota requires, less than 0 if it was faster."""
             async with Producer(address, **settings, batch_size=1) as producer:
                 began, written = time.monotonic(), 0
                 while not is_enough(written):
@@ -302,7 +302,7 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
 
         async with asyncio.timeout(2 * TIMEOUT_SECONDS):
             seconds, _ = await asyncio.gather(
-                # On a busy machine even sixteen may be written so slowly that nobody is told to wait.
+                # On a busy machine even sixteen may be written so slowly that no client is throttled.
                 write(alice, lambda written: written >= 16 and bool(told["alice"])),
                 write(admin, lambda written: written >= 16),
             )
@@ -343,7 +343,7 @@ def test_the_command_sets_lists_and_removes(broker: BrokerProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["remove"], "say whose"),
+        (["remove"], "name the entity"),
         (["set", "--user", "a", "--ip", "::1", "--request-percentage", "1"], "quotas of its own"),
         (["set", "--user", "a", "--user-default", "--request-percentage", "1"], "exclude each other"),
         (["set", "--user", "a"], "say which quota"),
@@ -401,7 +401,7 @@ def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess
 
 
 def test_nothing_is_done_for_a_connection_that_is_turned_away(broker: BrokerProcess) -> None:
-    """It would get no answer: its client would not know what was done."""
+    """It would get no response: its client would not know the outcome."""
     address = "127.0.0.9"
     wanted = CreateTopicsRequest.CreatableTopic(
         name="turned-away", num_partitions=1, replication_factor=1, assignments=[], configs=[]

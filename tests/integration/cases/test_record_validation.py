@@ -1,4 +1,4 @@
-"""What is wrong inside a batch, told to real clients record by record; and nobody waits while the broker looks."""
+"""Errors inside a batch, reported to real clients record by record; and no other client waits for the check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     for number in range(10):
         key = None if number in (2, 7) else b"key"
         producer.produce(topic, value=b"%d" % number, key=key, on_delivery=delivered)
-    assert producer.flush(30) == 0  # which lets nobody linger: all ten are one batch, however slow the machine
+    assert producer.flush(30) == 0  # which lets no batch linger: all ten are one batch, however slow the machine
     others = KafkaError._INVALID_DIFFERENT_RECORD
     expected = {number: KafkaError.INVALID_RECORD if number in (2, 7) else others for number in range(10)}
     assert told == expected
@@ -69,7 +69,8 @@ def test_garbage_with_a_right_checksum_is_refused(broker: BrokerProcess, topic: 
 
 
 def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: str) -> None:
-    """A producer with acks=0 may close as soon as it has sent all: also what is walked at that time is appended."""
+    """A producer with acks=0 may close as soon as it has sent all records: a batch that is being checked at that time
+    is still appended."""
     batch = build_batch([Record(0, 0, b"k", b"", [])] * 300_000, compression=Compression.ZSTD)
     with RawClient(broker.port) as other:
         other.create_topic(topic, **{"cleanup.policy": "compact"})
@@ -79,7 +80,7 @@ def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: st
 
 
 def test_acks_0_does_not_stay_to_hear_of_what_is_before_it(broker: BrokerProcess, topic: str) -> None:
-    """It closes while its records stand behind a fetch that waits for others: they are appended, the fetch is over."""
+    """It closes while its records wait behind a fetch that waits for others: they are appended, the fetch ends."""
     batch = build_batch([Record(0, 0, b"k", b"", [])])
     empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
     waits = FetchRequest(

@@ -1,4 +1,4 @@
-"""What a command refuses, it refuses for the reason that there is."""
+"""A command that refuses names the actual reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warm_commands import run_oncelog_text
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 
 QUICK_SECONDS = 20.0
-"""Below default.api.timeout.ms, for which a client waits for a broker that is not there."""
+"""Less than default.api.timeout.ms, for which a client waits for an unreachable broker."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def made(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("topics describe NOPE", "NOPE: there is no such topic"),
+        ("topics describe NOPE", "NOPE: unknown topic"),
         ("topics create TOPIC", "already exists"),
         (
             "topics create NOPE --replication-factor 3",
@@ -37,20 +37,20 @@ async def made(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
         ("groups describe NOPE", "GROUP_ID_NOT_FOUND: NOPE: Group NOPE not found"),
         ("groups delete --yes NOPE", "GROUP_ID_NOT_FOUND"),
         ("groups reset NOPE --to earliest", "GROUP_ID_NOT_FOUND: NOPE: Group NOPE not found"),
-        ("groups reset g --topic NOPE --to earliest", "NOPE: there is no such topic"),
+        ("groups reset g --topic NOPE --to earliest", "NOPE: unknown topic"),
         ("groups reset g --topic TOPIC:9 --to earliest", "TOPIC has the partitions 0 to 1, not 9"),
         ("groups reset g --topic TOPIC --to 0 --to-file /nowhere/plan", "/nowhere/plan"),
         ("txns describe NOPE", "TRANSACTIONAL_ID_NOT_FOUND"),
         ("txns fence NOPE", "TRANSACTIONAL_ID_NOT_FOUND"),
         ("txns abort TOPIC:0 --start-offset 0", "no open transaction begins at offset 0"),
-        ("txns find-hanging --broker-id 9", "there is no broker 9: the brokers are 1"),
-        ("txns list --state Nonsense", "there is no such state of a transaction: Nonsense"),
-        ("configs describe --broker 9", "there is no broker 9: the brokers are 1"),
-        ("configs set --broker 9 num.partitions=3", "there is no broker 9: the brokers are 1"),
-        ("configs delete --broker 9 num.partitions", "there is no broker 9: the brokers are 1"),
+        ("txns find-hanging --broker-id 9", "unknown broker 9: the brokers are 1"),
+        ("txns list --state Nonsense", "unknown transaction state: Nonsense"),
+        ("configs describe --broker 9", "unknown broker 9: the brokers are 1"),
+        ("configs set --broker 9 num.partitions=3", "unknown broker 9: the brokers are 1"),
+        ("configs delete --broker 9 num.partitions", "unknown broker 9: the brokers are 1"),
         ("configs set --topic TOPIC a=b", "Unknown configuration a"),
-        ("configs describe --topic TOPIC nokey", "topic TOPIC: there is no setting 'nokey'"),
-        ("log-dirs --broker 9", "there is no broker 9: the brokers are 1"),
+        ("configs describe --topic TOPIC nokey", "topic TOPIC: unknown setting 'nokey'"),
+        ("log-dirs --broker 9", "unknown broker 9: the brokers are 1"),
         ("reassign generate --to 9 TOPIC", "no such brokers live: 9"),
         ("reassign generate --current /nowhere/plan TOPIC", "/nowhere/plan: No such file or directory"),
         ("users remove NOPE", "a user credential that does not exist: NOPE"),
@@ -59,9 +59,9 @@ async def made(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
             "SECURITY_DISABLED: allow User:x from * read on literal topic 'TOPIC': No Authorizer is configured",
         ),
         ("consume TOPIC:5", "TOPIC has the partitions 0 to 1, not 5"),
-        ("consume NOPE", "NOPE: there is no such topic"),
-        ("explain NOPE", "NOPE: there is no such topic"),
-        ("leaders elect NOPE", "NOPE: there is no such topic"),
+        ("consume NOPE", "NOPE: unknown topic"),
+        ("explain NOPE", "NOPE: unknown topic"),
+        ("leaders elect NOPE", "NOPE: unknown topic"),
     ],
 )
 async def test_the_reason_is_the_real_one(broker: BrokerProcess, made: str, command: str, reason: str) -> None:
@@ -81,7 +81,7 @@ def test_a_topic_that_is_not_there_is_the_reason_why_nothing_is_written(
     done = run_oncelog_text("produce", "nope", "-D", "max.block.ms=4000", "-b", broker.address, stdin="x\n")
     assert done.returncode == 1
     assert (
-        "topic 'nope': no metadata within 4 s: there is no such topic, and brokers have not created it" in done.stderr
+        "topic 'nope': no metadata within 4 s: the topic does not exist, and brokers have not created it" in done.stderr
     )
 
 
@@ -107,4 +107,7 @@ async def test_that_a_transaction_will_move_a_group_is_said_when_it_is_reset(bro
             "groups", "reset", group, "--topic", made, "--to", "earliest", "--execute", "-b", broker.address
         )
     assert done.returncode == 0, done.stderr
-    assert f"an open transaction holds offsets of {group} ({made}:0), and moves it there if it commits" in done.stderr
+    assert (
+        f"an open transaction has pending offsets of {group} ({made}:0), which replace these if it commits"
+        in done.stderr
+    )

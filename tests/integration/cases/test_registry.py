@@ -1,4 +1,4 @@
-"""The schema registry as users meet it: serializers of confluent-kafka, the REST interface, several registries."""
+"""The schema registry as users see it: serializers of confluent-kafka, the REST interface, several registries."""
 
 from __future__ import annotations
 
@@ -306,8 +306,8 @@ def test_two_references_of_one_name_are_refused(http: httpx.Client) -> None:
 
 
 def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """Each id is of one schema and each version of a subject of one, though both decide at the same time and one of
-    them is killed; the topic tells a third one the same."""
+    """Each id belongs to one schema and each version of a subject to one, though both decide at the same time and one
+    of them is killed; a third one reads the same from the topic."""
     given: dict[str, set[int]] = {}
 
     def register(url: str, number: int) -> None:
@@ -338,7 +338,7 @@ def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Re
 
 
 def test_what_was_answered_outlives_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """A registry that is killed leaves the transaction of its last write open or committed, and the others go on."""
+    """A registry that is killed leaves the transaction of its last write open or committed, and the others continue."""
     other = Registry(broker.address, tmp_path / "killed").start()
     first = httpx.post(f"{other.url}/subjects/kept/versions", json=avro('"int"'), timeout=CALL_SECONDS).json()["id"]
     writing = threading.Thread(target=_write_until_gone, args=(other.url,))

@@ -1,4 +1,4 @@
-"""What one small batch of the exactly-once sink asks of a cluster, counted: each request is a wait of a micro-batch."""
+"""The requests of one small batch of the exactly-once sink, counted: each request delays a micro-batch."""
 
 from __future__ import annotations
 

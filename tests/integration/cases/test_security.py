@@ -1,4 +1,5 @@
-"""TLS and SASL as clients of four libraries meet them: who gets in, who does not, and what a stranger may send."""
+"""TLS and SASL with four client libraries: which clients are accepted, which are not, and the requests that a stranger
+may send."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ IMPATIENT: dict[str, dict[str, Any]] = {
     "aiokafka": {},
     "kafka-python": {"bootstrap_timeout_ms": 3_000},
 }
-"""So that a client that tries again and again gives up."""
+"""So that a client that retries gives up."""
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_certificates_change_without_a_restart(secured: SecuredBroker) -> None:
     eventually(lambda: common_name() == "renewed", "the new certificate is shown")
 
 
-# --- what a stranger may send
+# --- requests of a stranger
 
 
 def raw(secured: SecuredBroker, listener: str = "SASL_PLAINTEXT") -> RawClient:
@@ -268,7 +269,7 @@ def test_more_behind_what_is_no_request_is_not_looked_at(secured: SecuredBroker,
         socket.create_connection(("127.0.0.1", secured.port("SSL")), TIMEOUT_SECONDS) as plain,
         secured.client_context().wrap_socket(plain, server_hostname="localhost") as client,
         suppress(OSError),
-    ):  # it may be cut off before all is sent
+    ):  # it may be disconnected before everything is sent
         client.sendall(junk)
         assert client.recv(1) == b""
 
@@ -286,7 +287,7 @@ def test_secrets_are_not_described(secured: SecuredBroker) -> None:
     assert not any(PASSWORD in str(entry) or ADMIN_PASSWORD in str(entry) for entry in configs.values())
 
 
-# --- TLS carries what TCP carries
+# --- TLS behaves like TCP
 
 
 def test_a_large_answer_arrives_whole(secured: SecuredBroker, topic: str) -> None:
@@ -327,7 +328,7 @@ def test_who_waits_for_no_answer_and_leaves_has_sent_everything(secured: Secured
 
 
 def test_a_client_that_sends_no_more_gets_its_answers(secured: SecuredBroker) -> None:
-    """TLS 1.3 closes one direction at a time, as TCP does."""
+    """TLS 1.3 closes one direction at a time, like TCP."""
     from raw_client import frame
 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -392,7 +393,7 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
             assert offsets == list(range(1, len(offsets) + 1))
             return connection.is_open
 
-    # A busy machine may stand still for what is left of a short session when the client logs in again.
+    # A busy machine may be blocked for the rest of a short session when the client logs in again.
     for session_ms in (1500, 10_000):
         settings = {"connections.max.reauth.ms": str(session_ms), "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
         directory = tmp_path / str(session_ms)
@@ -404,7 +405,7 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
 
 
 def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path: Path) -> None:
-    """At the start, and later: one answer that is no HTTP once ended the following for ever."""
+    """At the start, and later: a response that was not HTTP once ended the updates for ever."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         answers = [b"nonsense\r\n\r\n"]
         broker = SecuredBroker(

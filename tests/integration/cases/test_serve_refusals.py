@@ -1,4 +1,5 @@
-"""What `oncelog serve` refuses to start with: exit code 1 and one line that says what to do, never a traceback."""
+"""The reasons for which `oncelog serve` refuses to start: exit code 1 and one line that says what to do, never a
+traceback."""
 
 import socket
 import subprocess
@@ -12,7 +13,7 @@ FREE_PORT = "listeners=PLAINTEXT://127.0.0.1:0"
 
 
 def refusal(data: Path, *settings: str) -> str:
-    """What is said on standard error, beyond `oncelog: cannot start: `."""
+    """The message on standard error, after `oncelog: cannot start: `."""
     command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(data)]
     for setting in settings:
         command += ["--set", setting]
@@ -29,7 +30,7 @@ def test_a_port_that_is_taken(tmp_path):
         port = taken.getsockname()[1]
         reason = refusal(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}")
     assert reason == (
-        f"cannot listen on 127.0.0.1:{port}: address already in use. Is another broker running there?"
+        f"cannot listen on 127.0.0.1:{port}: address already in use. Is another broker using that port?"
         " Set `listeners` to another port (0 takes any free one)."
     )
 

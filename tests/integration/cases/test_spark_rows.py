@@ -29,7 +29,7 @@ Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
 
 
 def row_of(number: int) -> Row:
-    """Nulls, empty fields, tombstones, large and small ones, no header and several, times that go back."""
+    """Nulls, empty fields, tombstones, large and small ones, no header and several, decreasing timestamps."""
     key = None if number % 17 == 0 else b"k%d" % number * (number % 30)
     value = None if number % 11 == 0 else b"%d," % number * (number % 97 if number % 100 else 9000)
     headers: list[tuple[str, bytes | None]] = [("h", b"%d" % number), ("h", None), ("é", b"")][: number % 4]

@@ -1,6 +1,7 @@
-"""The sink's steps against a live broker, V1 and V2, each of them killed where it hurts, without Spark.
+"""The sink's steps against a live broker, V1 and V2, each of them killed at critical points, without Spark.
 
-Whatever died, and whoever goes on: a read_committed reader finds each row once, and nothing holds it back.
+Whatever process died, and whichever continues: a read_committed reader finds each row once, and no transaction blocks
+it.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 V2 = 2
 TIMEOUT_MS = 10 * SECONDS * 1000
-"""Of the tasks' transactions."""
+"""The timeout of the tasks' transactions."""
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @pytest.fixture(params=[pytest.param(1, marks=pytest.mark.soak), V2], ids=["V1", "V2"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """What the client takes the cluster's `transaction.version` for, here and in the processes that are killed."""
+    """The cluster's `transaction.version`, as the client sees it, here and in the processes that are killed."""
     if request.param < V2:
         monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
         monkeypatch.setenv(V1, "1")
@@ -53,7 +54,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 class Sink:
-    """What a query does, as a test tells it: batch after batch, run after run."""
+    """Plays a query for a test: batch after batch, run after run."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.address, self.topic = address, topic
@@ -65,7 +66,7 @@ class Sink:
             await admin.create_topics([NewTopic(self.topic, PARTITIONS)])
 
     def new_run(self, number: int) -> Batch:
-        """What a driver that has just started does first: the batch that it finds in Spark's log."""
+        """The first action of a driver that has just started: the batch that it finds in Spark's log."""
         self.runs += 1
         return Batch(self.query, f"{self.runs:08d}-run", number)
 
@@ -96,7 +97,7 @@ class Sink:
             return await StateTopic(admin, self.address).read(self.query)
 
     async def seen(self) -> Counter[bytes]:
-        """What a read_committed reader finds; nothing is open, so it comes to the end."""
+        """The rows that a read_committed reader finds; no transaction is open, so it reaches the end."""
         partitions = [TopicPartition(self.topic, index) for index in range(PARTITIONS)]
         found: Counter[bytes] = Counter()
         async with Admin(self.address) as admin:
@@ -124,7 +125,7 @@ async def sink(level: int, address: str, topic: str) -> Sink:
 
 
 async def test_a_commit_that_dies_under_v1(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state alone says there what became of a transaction; `make soak` has all of these tests under V1."""
+    """Under V1 only the state shows the outcome of a transaction; `make soak` runs all of these tests under V1."""
     monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
     monkeypatch.setenv(V1, "1")
     sink = Sink(address, topic)
@@ -173,7 +174,7 @@ POINTS = ["decision", "decided", "one ended", "all ended"]
     ],
 )
 async def test_k4_to_k7_k10_to_k13_the_commit_dies(sink: Sink, point: str, is_aborted: bool) -> None:
-    """Spark calls abort, or its driver is gone, too; then the query is started again."""
+    """Spark calls abort, or its driver has died, too; then the query is started again."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), point)
@@ -199,7 +200,7 @@ async def test_k9_the_driver_dies_while_tasks_write(sink: Sink) -> None:
 
 @pytest.mark.parametrize("lost", [pytest.param({0, 1, 2}, marks=pytest.mark.soak), {1}])
 async def test_k14_decided_and_timed_out_is_repaired(sink: Sink, lost: set[int]) -> None:
-    """Whether the timeout takes a transaction or `oncelog txns fence` is the same to everybody."""
+    """A timeout and `oncelog txns fence` have the same effect on a transaction."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decided")
@@ -244,7 +245,7 @@ async def test_k15_timed_out_before_the_decision(sink: Sink) -> None:
 
 
 async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a transaction is open is for the brokers to say, whose clocks abort it."""
+    """The age of a transaction is decided by the brokers, whose clocks abort it."""
     ahead_ms = now_ms() + WEEK_MS
     monkeypatch.setattr("oncelog_pipeline.sink.cluster.now_ms", lambda: ahead_ms)
     await sink.replay(sink.new_run(0))
@@ -254,7 +255,7 @@ async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: py
 async def test_a_transaction_with_too_little_time_left_is_not_counted_open(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the brokers' clocks; where those cannot list by age (before Kafka 3.8), by our own."""
+    """By the brokers' clocks; if those cannot list by age (before Kafka 3.8), by our own."""
     (message,) = await sink.tasks(sink.new_run(0), [0])
     assert message.written is not None
     transaction = message.written.transaction
@@ -284,7 +285,7 @@ async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:
     for step in (sink.commit(old, messages), sink.task(old, 0, attempt=1)):
         with pytest.raises(TakenOver):
             await step
-    await sink.abort(old, messages)  # leaves alone what the newer one does
+    await sink.abort(old, messages)  # does not touch the newer one's transactions
     await sink.commit(new, written)
     assert await sink.seen() == batches(0)
 

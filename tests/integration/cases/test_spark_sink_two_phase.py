@@ -56,7 +56,7 @@ def wait_out(broker: BrokerProcess, topic: str) -> None:
 
 
 async def still_open(sink: Sink, messages: list[TaskMessage]) -> list[bool]:
-    """Of each task, whether its transaction is open and without a timeout."""
+    """For each task, whether its transaction is open and without a timeout."""
     ids = [message.written.transaction.transactional_id for message in messages if message.written is not None]
     async with Admin(sink.address) as admin:
         described = await admin.transactions.describe(ids)

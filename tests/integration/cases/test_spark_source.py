@@ -36,7 +36,7 @@ def values(batches: list[ColumnBatch]) -> list[bytes | None]:
 
 
 async def test_columns_are_the_records(address: str, topic: str) -> None:
-    """Keys, headers, tombstones, timestamps: what `poll` says of them."""
+    """Keys, headers, tombstones, timestamps: the same as `poll` returns."""
     partition = await create(address, topic)
     async with Producer(address) as producer:
         for number in range(50):
@@ -77,14 +77,14 @@ async def test_polls_of_records_and_of_columns_go_on_from_one_another(address: s
 
 
 async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: str) -> None:
-    """Aborted records, markers, an end in the middle of a batch; cut anyhow, everything is read once."""
+    """Aborted records, markers, an end in the middle of a batch; however the range is cut, everything is read once."""
     await create(address, topic)
     async with Producer(address, transactional_id=uuid.uuid4().hex) as producer:
         for commits in (True, False, True, False):
             producer.begin_transaction()
             for number in range(10):
                 await producer.send(topic, b"%d %d" % (commits, number))
-            await producer.flush()  # an abort would drop what is not sent
+            await producer.flush()  # an abort would drop unsent records
             await (producer.commit_transaction() if commits else producer.abort_transaction())
     end = 44
     everything = [b"1 %d" % number for number in range(10)] * 2

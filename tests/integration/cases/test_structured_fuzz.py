@@ -1,4 +1,4 @@
-"""Requests of every API at every version, with one thing about each that nobody expects. `make fuzz` sends more."""
+"""Requests of every API at every version, each with one unexpected field or value. `make fuzz` sends more."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_request_is_answered_wrongly(broker_factory: BrokerFactory) -> None:
 
 
 def the_large(cases: Iterable[Case]) -> Iterator[Case]:
-    """The first few of each API. What is small holds nobody up."""
+    """The first few of each API. Small requests delay no other client."""
     seen: Counter[ApiKey] = Counter()
     for case in cases:
         seen[case.key] += len(case.frame) >= LARGE_BYTES
@@ -110,8 +110,8 @@ def the_large(cases: Iterable[Case]) -> Iterator[Case]:
 def test_no_request_hurts_anybody(
     broker_factory: BrokerFactory, undisturbed_directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> None:
-    """A client beside them does not wait long, and the broker keeps little; measured with those that are long work, in
-    a soak with all."""
+    """A client next to them does not wait long, and the broker keeps little memory; measured with long ones here, in a
+    soak with all."""
     for number in range(MEASUREMENTS):
         excesses = excesses_beside_odd_requests(broker_factory, undisturbed_directory / str(number), pick)
         if not excesses:
@@ -122,7 +122,7 @@ def test_no_request_hurts_anybody(
 def excesses_beside_odd_requests(
     broker_factory: BrokerFactory, directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> list[str]:
-    """What a client waited too long, or the broker kept too much: the machine may have done something else."""
+    """Excessive waits of a client, or memory of the broker: the machine may have been busy."""
     broker = broker_factory(SETTINGS, directory).start()
     with HonestProber(broker) as prober:
         world = World()

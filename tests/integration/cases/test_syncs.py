@@ -1,4 +1,4 @@
-"""fsync takes as long as the disk likes, so the thread that serves clients never waits for one."""
+"""fsync may take arbitrarily long, so the thread that serves clients never waits for it."""
 
 from __future__ import annotations
 

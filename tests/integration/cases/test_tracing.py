@@ -1,5 +1,5 @@
-"""A trace goes through a live broker: from our producer by a record's headers to whoever reads it, also in libraries of
-others, and on to what is made of it in a transaction."""
+"""A trace through a live broker: from our producer in a record's headers to its readers, also in foreign libraries, and
+on to the records that they produce in a transaction."""
 
 from __future__ import annotations
 

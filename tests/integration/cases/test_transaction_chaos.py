@@ -1,7 +1,7 @@
-"""Transactions of several producers in any order, with copies of their requests coming late and the broker killed: in
-the end each partition shows what was committed, in order, once, and nothing holds its readers back.
+"""Transactions of several producers in any order, with late copies of their requests and kills of the broker: in the
+end each partition shows the committed records, in order, once, and no transaction blocks its readers.
 
-What V1 cannot tell apart (E1) is left out: its ends and offsets are repeated only when their epoch is over.
+Cases that V1 cannot distinguish (E1) are excluded: its ends and offsets are repeated only when their epoch is over.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
 
 class Actor:
-    """A transactional producer, what it has written in its open transaction, and what it has committed."""
+    """A transactional producer, the records of its open transaction, and its committed records."""
 
     def __init__(self, world: World, name: str, *, is_v2: bool) -> None:
         self.world = world
@@ -141,7 +141,7 @@ class World:
         self.network.socket.close()
 
     def send_late(self, frame: Frame) -> None:
-        """A copy, whose answer nobody reads until later."""
+        """A copy, whose response is read later."""
         self.network.send(frame.request, frame.key, frame.version)
 
     def settle_network(self) -> None:
@@ -201,7 +201,7 @@ def test_e1_e2_e20_any_order_of_requests_and_their_copies(broker_factory: Broker
 
 
 def check(seen: list[bytes | None], committed: list[bytes]) -> None:
-    """Each value once, and those of each producer in the order in which it wrote them."""
+    """Each value once, and the values of each producer in the order of its writes."""
     assert sorted(value or b"" for value in seen) == sorted(committed)
     by_producer: dict[bytes, list[int]] = {}
     for value in seen:

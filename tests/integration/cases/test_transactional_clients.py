@@ -1,4 +1,5 @@
-"""Transactions of librdkafka, kafka-python, aiokafka and our client: each writes, each reads just what is committed."""
+"""Transactions of librdkafka, kafka-python, aiokafka and our client: each writes, each reads exactly the committed
+records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions against a live broker, request by request: what is late, said twice, or by one who is fenced."""
+"""Transactions against a live broker, request by request: late, repeated, or by a fenced producer."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
 
 
 def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient, topic: str) -> None:
-    """The marker is written before anything else is read. Of many, those that take longer than a slice are not: that is
-    a matter of time, of which tests/unit/broker/coordinator/transaction/test_coordinator.py has the clock."""
+    """The marker is written before anything else is read. For many offsets, the ones beyond a slice are not pending:
+    that depends on time, and tests/unit/broker/coordinator/transaction/test_coordinator.py has a clock for it."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -118,8 +118,8 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
 def test_s37_a_first_offset_that_is_pending_is_told_where_all_topics_are_asked_for(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
-    """Found by a seed of the simulation: it was left out, and whoever asked after the commit was answered that the
-    group had no offset, until the marker was written."""
+    """Found by a seed of the simulation: it was omitted, and a request after the commit was answered that the group had
+    no offset, until the marker was written."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=True)
     txn.find_group(group)
@@ -147,7 +147,7 @@ def test_t21_producer_id_and_epoch_go_together(raw: RawClient, topic: str, shown
     assert RawTransactions(raw, topic).init(shown=shown) == ErrorCode.INVALID_REQUEST
 
 
-# --- what comes late
+# --- late requests
 
 
 @BOTH
@@ -178,7 +178,7 @@ def test_s13_a_partition_that_was_not_added_is_refused(
 
 
 def test_s13_a_batch_that_was_refused_comes_before_the_next(raw: RawClient, topic: str) -> None:
-    """KAFKA-14561: the partition knows nothing of the producer yet, and would take any sequence."""
+    """KAFKA-14561: the partition does not know the producer yet, and would accept any sequence."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -196,7 +196,7 @@ def test_s13_the_check_can_be_switched_off(broker_factory: BrokerFactory, topic:
         txn = RawTransactions(client, topic)
         txn.take_over()
         assert txn.produce(topic) == ErrorCode.NONE
-        assert not is_stable(client, topic)  # and nobody will end this: E32
+        assert not is_stable(client, topic)  # and no client will end this: E32
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
             markers=[
@@ -249,7 +249,8 @@ def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> N
 
 
 def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
-    """But for the first EndTxn of all: what was decoded in slices is answered a turn of the loop later."""
+    """Except the first EndTxn of all: a request that was decoded in slices is answered an iteration of the loop
+    later."""
     broker = broker_factory().start("marker-sent@2 = crash")
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -370,7 +371,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
         eventually(lambda: is_stable(client, topic), "the transaction is aborted")
         assert content(client, topic) == ["data", "abort"]
         assert txn.produce(topic) == ErrorCode.INVALID_PRODUCER_EPOCH
-        # Under V2 this looks like the answer to its own abort, lost: a commit is refused, an abort lets it go on.
+        # Under V2 this looks like the lost response to its own abort: a commit is refused, an abort lets it continue.
         assert txn.end() == (ErrorCode.INVALID_TXN_STATE if is_v2 else ErrorCode.PRODUCER_FENCED)
         assert txn.end(False) == (ErrorCode.NONE if is_v2 else ErrorCode.PRODUCER_FENCED)
         txn.take_over()
@@ -462,7 +463,7 @@ def test_s36_all_partitions_or_none(raw: RawClient, topic: str) -> None:
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version: int) -> None:
-    """Or a marker would be written there in the end, into what coordinators live by."""
+    """Otherwise a marker would be written to it in the end, into the coordinators' own state."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()

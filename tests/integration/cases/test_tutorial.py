@@ -1,4 +1,4 @@
-"""docs/tutorial.md works: a reader who does what it says, in that order, sees what it shows."""
+"""docs/tutorial.md works: a reader who follows it in order sees the output that it shows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 300
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""What a shell ends with that was replaced by what was killed, or waited for it."""
+"""The exit code of a shell whose killed command replaced it, or for which it waited."""
 
 
 class Reader:
-    """Somebody at a shell, with a broker in another terminal. Its port stays over a kill."""
+    """A reader at a shell, with a broker in another terminal. Its port stays over a kill."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class Reader:
     def does(self, block: Block) -> None:
         match block:
             case Block("sh", "install", text):
-                assert re.search(r"^pip install '.*\[broker\]'$", text, re.MULTILINE)  # what this environment has
+                assert re.search(r"^pip install '.*\[broker\]'$", text, re.MULTILINE)  # installed in this environment
             case Block("sh", "broker", text):
                 self.serve = text.strip()
                 self.start()
@@ -100,8 +100,8 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    # Fifteen processes start one after another. On a machine that others use up each of them waits for its turn; every
-    # wait here ends by itself, so the watchdog that ends the whole process has nothing to watch.
+    # Fifteen processes start one after another. On a busy machine each of them waits for its turn; every wait here has
+    # its own limit, so the watchdog of the whole process is off.
     faulthandler.cancel_dump_traceback_later()
     somebody = Reader(tmp_path)
     yield somebody

@@ -59,7 +59,7 @@ def init(client: RawClient, transactional_id: str, **fields: object) -> InitProd
 
 
 def kept(client: RawClient, transactional_id: str) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """The new owner, and the pair of the records of what was kept."""
+    """The new owner, and the producer id and epoch of the kept records."""
     answer = init(client, transactional_id, enable2_pc=True, keep_prepared_txn=True)
     assert answer.error_code == ErrorCode.NONE, answer
     return (
@@ -69,7 +69,7 @@ def kept(client: RawClient, transactional_id: str) -> tuple[ProducerIdAndEpoch, 
 
 
 async def prepared_one(address: str, name: str, *values: bytes) -> PreparedTransaction:
-    """The transaction of a producer that is gone, as after kill -9: nothing of it says goodbye."""
+    """The transaction of a producer that is gone, as after kill -9: it closes nothing."""
     async with Producer(address, transactional_id=name, two_phase_commit=True) as producer:
         producer.begin_transaction()
         for value in values or (b"v",):
@@ -84,7 +84,7 @@ async def complete(address: str, name: str, stored: PreparedTransaction | None) 
         return await producer.complete_transaction(stored)
 
 
-# --- what is offered
+# --- support in ApiVersions
 
 
 def highest_init(client: RawClient) -> int:
@@ -97,7 +97,7 @@ def test_s120_it_is_offered_with_the_setting_alone(
 ) -> None:
     assert (highest_init(raw), highest_init(client)) == (5, 6)
     with pytest.raises((EOFError, ConnectionError)):
-        init(raw, topic)  # as any version that a broker does not know
+        init(raw, topic)  # like any version that a broker does not support
 
     async def ask() -> None:
         async with Producer(broker.address, transactional_id=topic, two_phase_commit=True):
@@ -152,7 +152,7 @@ def test_s121_the_timeout_of_what_an_admin_keeps_does_not_count(
     assert committed_values(client, topic) == [b"v"]
 
 
-# --- whoever takes over ends it
+# --- the new owner ends the transaction
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
@@ -175,7 +175,7 @@ def test_s120_the_last_owner_ends_it_and_all_before_are_fenced(client: RawClient
     assert txn.end(commits, asking=owners[-1]) == ErrorCode.NONE
     assert txn.producer == owners[-1]._replace(epoch=owners[-1].epoch + 1)
     eventually(lambda: is_stable(client, topic), "the markers are written")
-    txn.write(topic)  # the partition takes what the last owner writes next
+    txn.write(topic)  # the partition accepts the last owner's next records
     assert txn.end() == ErrorCode.NONE
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit" if commits else "abort", "data", "commit"]
@@ -259,7 +259,7 @@ def test_s121_commands_show_it_and_ask_before_they_end_it(
     }
     assert all(each["duration_ms"] >= 0 for each in listed)
     for command, name in (("commit", names[0]), ("fence", names[1])):
-        assert "There is nobody to ask: use --yes" in oncelog(command, name, code=1).stderr
+        assert "Standard input is not a terminal: use --yes" in oncelog(command, name, code=1).stderr
     assert [content(client, name) for name in names] == [["data"], ["data"]]
     assert oncelog("commit", names[0], "--yes").stderr == f"committed {names[0]}\n"
     assert oncelog("fence", names[1], "--yes").stderr == f"fenced {names[1]}\n"

@@ -99,7 +99,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert "INVALID_TXN_STATE" in refused.stderr
     assert last_stable_offset(raw, topic) == 2
     done = oncelog(unguarded, *command.split()[1:])
-    assert f"its last stable offset is {last_stable_offset(raw, topic)} now" in done.stderr
+    assert f"its last stable offset is now {last_stable_offset(raw, topic)}" in done.stderr
     assert is_stable(raw, topic)
     assert as_json(unguarded, "txns", "find-hanging", topic) == []
     assert as_json(unguarded, "explain", topic)[0]["pinned_by"] is None
@@ -108,7 +108,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert [(each.offset, each.value) for each in committed][1:] == [(3, b"behind")]
     assert committed[0].offset == 0
 
-    txn.write(topic)  # and the producer may go on
+    txn.write(topic)  # and the producer may continue
     assert txn.end() == ErrorCode.NONE
 
 
@@ -149,7 +149,7 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
 
 
 async def test_e32_transactions_that_come_and_go_are_never_taken_for_hanging(broker: BrokerProcess, topic: str) -> None:
-    """Searched while transactions end all the time: what one look sees half is not reported."""
+    """Searched while transactions end all the time: an inconsistent reading is not reported."""
     with RawClient(broker.port) as client:
         client.create_topic(topic, 3)
     is_done = threading.Event()
@@ -197,7 +197,7 @@ def test_s42_an_open_transaction_is_explained_while_its_producer_lives(broker: B
     words = oncelog(broker, "explain", topic, "--output", "table").stdout
     assert f"for the transaction of transactional id {topic!r}" in words
     assert f"Client       {CLIENT_ID} at 127.0.0.1" in words
-    assert f"{topic}-1: nothing is held back up to the end, offset 0." in words
+    assert f"{topic}-1: no record is held back up to the end, offset 0." in words
 
     (described,) = as_json(broker, "txns", "describe", topic)
     assert (described["state"], described["timeout_ms"]) == ("Ongoing", TIMEOUT_MS)
@@ -216,7 +216,7 @@ def test_s42_an_open_transaction_is_explained_while_its_producer_lives(broker: B
     with RawClient(broker.port) as client:
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
     words = oncelog(broker, "explain", topic, "--output", "table").stdout
-    assert words == f"{topic}: nothing is held back in 2 of its partitions.\n"
+    assert words == f"{topic}: no record is held back in 2 of its partitions.\n"
 
 
 def test_a_fenced_producer_holds_nothing_back(broker: BrokerProcess, topic: str) -> None:
@@ -288,13 +288,13 @@ def test_transactions_and_producers_are_listed(broker: BrokerProcess, topic: str
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["explain", "nosuch"], 1, "UNKNOWN_TOPIC_OR_PARTITION: nosuch: there is no such topic"),
+        (["explain", "nosuch"], 1, "UNKNOWN_TOPIC_OR_PARTITION: nosuch: unknown topic"),
         (["txns", "describe", "nosuch"], 1, "TRANSACTIONAL_ID_NOT_FOUND: nosuch"),
-        (["txns", "abort", "nosuch:0", "--start-offset", "0"], 1, "there is no such topic"),
-        (["txns", "list", "--state", "Nonsense"], 1, "there is no such state of a transaction: Nonsense"),
+        (["txns", "abort", "nosuch:0", "--start-offset", "0"], 1, "unknown topic"),
+        (["txns", "list", "--state", "Nonsense"], 1, "unknown transaction state: Nonsense"),
         (["txns", "list", "--transactional-id-pattern", "("], 1, "INVALID_REGULAR_EXPRESSION"),
-        (["txns", "find-hanging", "--broker-id", "9"], 2, "there is no broker 9: the brokers are 1"),
-        (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "there is no broker 9"),
+        (["txns", "find-hanging", "--broker-id", "9"], 2, "unknown broker 9: the brokers are 1"),
+        (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "unknown broker 9"),
     ],
 )
 def test_what_is_not_there_is_named(broker: BrokerProcess, arguments: list[str], code: int, message: str) -> None:

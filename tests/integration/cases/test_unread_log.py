@@ -1,4 +1,4 @@
-"""A parent process that keeps the broker's standard error and does not read it stops nobody."""
+"""A parent process that does not read the broker's standard error blocks no client."""
 
 from __future__ import annotations
 

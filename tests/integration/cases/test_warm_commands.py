@@ -1,4 +1,5 @@
-"""The process that forks brokers for tests: who was cut off while he waited for one leaves nothing to others."""
+"""The process that forks brokers for tests: a test that is interrupted while it waits for one does not affect later
+ones."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def test_what_python_reads_at_its_start_cannot_be_given_to_what_is_forked(variab
 
 
 def test_what_is_sabotaged_is_not_forked_though_it_is_the_first(tmp_path: Path) -> None:
-    """Else what this test does to its brokers would be done to those of all later ones."""
+    """Otherwise the changes of this test to its brokers would affect the brokers of all later ones."""
     (tmp_path / "sitecustomize.py").write_text("")
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": str(tmp_path)})
 

@@ -1,5 +1,5 @@
-"""A live broker whose metadata is in ZooKeeper: sessions that end, an ensemble that goes away, processes that take each
-other's place."""
+"""A live broker with metadata in ZooKeeper: sessions that end, an ensemble that goes away, processes that replace each
+other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ATTEMPTS = 10
 
 @pytest.fixture
 def look(zookeeper: str) -> Iterator[KazooClient]:
-    """Another client of the ensemble, for what it holds."""
+    """Another client of the ensemble, for its contents."""
     client = KazooClient(zookeeper, timeout=30)
     client.start(60)
     yield client
@@ -52,7 +52,7 @@ def record(text: str) -> bytes:
 
 
 def produced(client: RawClient, topic: str, text: str) -> tuple[ErrorCode, int]:
-    """What a Produce of one record is answered: the error, and the offset."""
+    """The response to a Produce of one record: the error, and the offset."""
     answer = client.call(produce_request(topic, 0, record(text)), ApiKey.PRODUCE, PRODUCE_VERSION)
     (partition,) = answer.responses[0].partition_responses
     return ErrorCode(partition.error_code), partition.base_offset
@@ -102,7 +102,7 @@ def test_what_it_registers_and_leaves_for_its_successor(
 def test_after_kill_9_the_next_process_takes_over_at_once(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """The session that nobody has ended would have stood for a minute."""
+    """The old session would have lasted for a minute."""
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -129,7 +129,7 @@ def test_a_broker_id_that_is_taken_is_refused(broker_factory: BrokerFactory, zoo
 
 
 def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFactory) -> None:
-    """By default it has as long for that as a session lasts."""
+    """By default it waits for that as long as a session lasts."""
     broker = broker_factory(on_zookeeper("127.0.0.1:1", "500"))
     del broker.settings["zookeeper.connection.timeout.ms"]
     assert "no answer of ZooKeeper at 127.0.0.1:1 in 0.5 s" in refusal_of(broker)
@@ -138,7 +138,7 @@ def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFa
 def test_a_member_of_a_cluster_does_not_start_alone(
     broker_factory: BrokerFactory, zookeeper: str, tmp_path: Path
 ) -> None:
-    """Its records would part from those of the cluster, and nobody would be told."""
+    """Its records would diverge from those of the cluster, and no client would notice."""
     data = tmp_path / "member"
     with broker_factory(on_zookeeper(zookeeper, SHORT_SESSION), data):
         pass
@@ -160,13 +160,13 @@ def accepted_by(refusal: str) -> str:
 def refusal_of(broker: BrokerProcess) -> str:
     with pytest.raises(AssertionError, match="the broker ended") as refused:
         broker.start()
-    broker.kill()  # it has ended; its pipe has not
+    broker.kill()  # the process has ended, its pipe has not
     return str(refused.value)
 
 
 @pytest.mark.usefixtures("in_a_file")
 def test_a_broker_alone_knows_nothing_of_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
-    """It would pay for the import at every start."""
+    """Otherwise it would pay for the import at every start."""
     sabotage("import sys; sys.modules['kazoo'] = None")
     assert "embedded metadata" in broker_factory().start().start_line
 
@@ -201,12 +201,12 @@ def test_a_session_that_ends_is_followed_by_another_registration(
 def test_s74_a_zookeeper_that_comes_back_empty_is_not_founded_anew_by_who_runs(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """The broker serves nothing, and says why: its records would part from those of its cluster."""
+    """The broker serves nothing, and says why: its records would diverge from those of its cluster."""
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
-        os.kill(broker.pid, signal.SIGSTOP)  # it hears of no deletion: the nodes are gone when it comes back
+        os.kill(broker.pid, signal.SIGSTOP)  # it sees no deletion: the nodes are gone when it is back
         for name in look.get_children("/"):
             look.delete(f"/{name}", recursive=True)
         end_session(broker, zookeeper)
@@ -220,8 +220,8 @@ def test_s74_a_zookeeper_that_comes_back_empty_is_not_founded_anew_by_who_runs(
 
 
 def end_session(broker: BrokerProcess, connect: str) -> None:
-    """Behind the broker's back, with what it leaves for its successor. It stands still meanwhile: else it takes its
-    session back before that is ended, again and again."""
+    """End the session without the broker's knowledge, with the key that it leaves for its successor. It is paused
+    meanwhile: otherwise it would resume its session before that is ended, repeatedly."""
     left = json.loads((broker.data / ".oncelog-session").read_text())
     key = (int(left["session"], 16), bytes.fromhex(left["password"]))
     client = KazooClient(connect, timeout=30, client_id=key)
@@ -288,7 +288,7 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
 
 
 def logged(broker: BrokerProcess) -> str:
-    """All that it has logged until now: a thread of its own writes the lines, after a while."""
+    """All its log lines until now: a thread of its own writes the lines, with a delay."""
     with socket.create_connection(("127.0.0.1", broker.port)) as connection:
         last = f"client=127.0.0.1:{connection.getsockname()[1]}"
         connection.sendall(b"\xff" * 4)

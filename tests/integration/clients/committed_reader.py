@@ -1,6 +1,6 @@
-"""What a read_committed consumer is shown, found out with raw fetches and a filter that is not our client's.
+"""The records that a read_committed consumer sees, computed with raw fetches and a filter that is not our client's.
 
-`Watch` reads on while a scenario goes on, so that what was visible for a moment only is found too.
+`Watch` reads on during a scenario, so that records that are visible only for a moment are found, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class CommittedReader:
-    """One partition from offset 0 on. Invariant: `values` are those of all visible records below `offset`."""
+    """One partition from offset 0 on. Invariant: `values` are the values of all visible records below `offset`."""
 
     def __init__(self, topic: str, partition: int = 0) -> None:
         self.topic = topic
@@ -32,7 +32,7 @@ class CommittedReader:
         self.values: list[bytes | None] = []
 
     def read(self, client: RawClient, *, max_wait_ms: int = 0, max_bytes: int = 1 << 16) -> bool:
-        """One fetch; whether it brought something."""
+        """One fetch; returns whether it brought records."""
         fetched = fetch_committed(client, self.topic, self.partition, self.offset, max_wait_ms, max_bytes)
         start = self.offset
         for batch in visible(fetched):
@@ -61,7 +61,7 @@ def fetch_committed(
 
 
 def visible(fetched: PartitionData) -> Iterator[RecordBatch]:
-    """The batches that hold what was committed, or was in no transaction."""
+    """The committed and non-transactional batches."""
     coming = sorted((found.first_offset, found.producer_id) for found in fetched.aborted_transactions or [])
     aborting: set[int] = set()
     for batch in batches(fetched.records or b""):
@@ -76,7 +76,7 @@ def visible(fetched: PartitionData) -> Iterator[RecordBatch]:
 
 
 def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[bytes | None]:
-    """All that is visible now."""
+    """All values that are visible now."""
     reader = CommittedReader(topic, partition)
     while reader.read(client):
         pass
@@ -84,7 +84,8 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
 
 
 class Watch:
-    """Reads partitions of a topic all the time, over broker restarts too. `values` waits for what is stable now."""
+    """Reads partitions of a topic all the time, over broker restarts too. `values` waits until everything present is
+    stable."""
 
     def __init__(self, port: int, topic: str, *partitions: int) -> None:
         self._port = port

@@ -1,6 +1,6 @@
-"""What the tests ask of a Kafka client that nobody here wrote: one interface over librdkafka, aiokafka, kafka-python.
+"""The interface of the tests to foreign Kafka clients: one for librdkafka, aiokafka, kafka-python.
 
-The contract in `client_contract.py` and the cross-client matrix speak to this interface only, so that each of them is
+The contract in `client_contract.py` and the cross-client matrix use only this interface, so that each of them is
 written once. Adapters hold no logic of their own: they translate arguments, results and errors.
 """
 
@@ -16,12 +16,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 45.0
-"""For any one call of a client: far more than any call takes, so that a broker which does not answer fails a test."""
+"""The limit of one call of a client: far more than any call takes, so that a broker which does not answer fails a
+test."""
 LOOK_SECONDS = 0.005
 FETCH_WAIT_MS = 50
 """How long a fetch at the end of the log waits: clients that read ahead sit it out when they are closed."""
 BROKERS = int(os.environ.pop("ONCELOG_TEST_BROKERS", "1"))
-"""That the clients meet: one, or three that keep three replicas of everything. Popped: brokers would take it for a
+"""The number of brokers: one, or three that keep three replicas of each partition. Popped: brokers would take it for a
 setting."""
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
@@ -31,7 +32,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a producer is given. `timestamp_ms` None: the client's clock."""
+    """A record for a producer. `timestamp_ms` None: the client's clock."""
 
     value: bytes | None
     key: bytes | None = None
@@ -49,7 +50,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a consumer got."""
+    """A record that a consumer got."""
 
     partition: int
     offset: int
@@ -77,7 +78,7 @@ class Refused(Exception):
 
 
 class ForeignClient(ABC):
-    """One client library, with connections as short-lived as the calls. `close` ends what is kept (admin clients)."""
+    """One client library; connections last only for a call. `close` ends long-lived clients (admin clients)."""
 
     name: str
     compressions: Sequence[str | None] = COMPRESSIONS
@@ -105,7 +106,7 @@ class ForeignClient(ABC):
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = 0, isolation: str = "read_uncommitted"
     ) -> list[Received]:
-        """Exactly `count` records from `offset` on. Raises Refused, or AssertionError where fewer came in time."""
+        """Exactly `count` records from `offset` on. Raises Refused, or AssertionError if fewer came in time."""
 
     @abstractmethod
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
@@ -138,7 +139,7 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def partition_count(self, topic: str) -> int:
-        """Raises Refused where there is no such topic; must not create it."""
+        """Raises Refused if the topic does not exist; must not create it."""
 
     @abstractmethod
     def create_partitions(self, topic: str, total: int) -> None: ...
@@ -148,7 +149,7 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """The old AlterConfigs: what is not named goes back to its default."""
+        """The old AlterConfigs: omitted settings return to their defaults."""
 
     @abstractmethod
     def delete_records(self, topic: str, before_offset: int, partition: int = 0) -> int:

@@ -15,7 +15,7 @@ POLL_MS = 50
 
 QUICK = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 30_000,  # nobody is missed because the machine was busy
+    "session_timeout_ms": 30_000,  # no member may time out because the machine was busy
     "heartbeat_interval_ms": 50,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,
@@ -26,7 +26,7 @@ QUICK = {
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Wait for `condition`. Raises AssertionError when it does not come true."""
+    """Wait for `condition`. Raises AssertionError when it does not become true."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not condition():  # noqa: ASYNC110 - it may come true by anything
@@ -36,7 +36,8 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 class Ledger:
-    """Who owns what, and who read what. Every rule that a group has is asserted as things happen."""
+    """Records the owners of partitions, and the readers of records. Every rule that a group has is asserted as things
+    happen."""
 
     def __init__(self) -> None:
         self.owner: dict[TopicPartition, str] = {}
@@ -128,7 +129,7 @@ class Member(RebalanceListener):
         return self.consumer.assignment()
 
     async def stop_polling(self) -> None:
-        """Raises what polling has raised."""
+        """Raises the error of the polling thread."""
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()

@@ -66,7 +66,7 @@ class KafkaPython(ForeignClient):
             ]
             producer.flush(TIMEOUT_SECONDS)
             sent = [future.get(TIMEOUT_SECONDS) for future in futures]
-        # Without an answer there is no offset; the client then counts from 0.
+        # Without a response the offset is unknown; the client then counts from 0.
         return [Placed(metadata.partition, metadata.offset if acks else -1) for metadata in sent]
 
     def consumer(self, **settings: Any) -> KafkaConsumer:
@@ -150,7 +150,7 @@ class KafkaPython(ForeignClient):
         return {name: entry["value"] for name, entry in described["topic"][topic].items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str], *, incremental: bool = False) -> None:
-        """kafka-python's old AlterConfigs sends the other overrides along, so that both ways keep them."""
+        """kafka-python's old AlterConfigs also sends the other overrides, so both ways keep them."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
         with _refusals():
             answer = self.admin.alter_configs([resource], incremental=incremental)

@@ -28,7 +28,7 @@ NOT_THERE_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-"""What a topic that was just created may be answered with by a broker that learns of it a moment later."""
+"""Possible errors for a new topic, from a broker that learns of it a moment later."""
 
 
 class Librdkafka(ForeignClient):
@@ -122,7 +122,7 @@ class Librdkafka(ForeignClient):
         )
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
-        """Asks again where there is no leader yet, which librdkafka leaves to its caller."""
+        """Asks again while there is no leader yet, which librdkafka leaves to its caller."""
         asked = TopicPartition(topic, partition)
 
         def ask() -> Any:

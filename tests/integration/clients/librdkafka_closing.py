@@ -1,4 +1,4 @@
-"""Closes consumers of librdkafka, which now and then never returns from it."""
+"""Closes consumers of librdkafka, whose close occasionally never returns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LEFT_BEHIND: list[object] = []
 
 
 def close_or_leave(consumer: confluent_kafka.Consumer) -> None:
-    """librdkafka 2.10 and later waits for ever for a broker that it knew and that has left the metadata for a moment:
-    such a consumer is left as it is."""
+    """librdkafka 2.10 and later waits for ever for a known broker that has left the metadata for a moment: such a
+    consumer is abandoned."""
     closing = threading.Thread(target=consumer.close, daemon=True, name="closing of a consumer")
     closing.start()
     closing.join(CLOSE_SECONDS)

@@ -40,7 +40,8 @@ def frame(request: Any, key: ApiKey, version: int, correlation_id: int = 0, clie
 
 
 class RawClient:
-    """One connection. Answers come in the order of the requests. Raises OSError once the connection is gone."""
+    """One raw connection to a broker. Responses come in the order of the requests. Raises OSError once the connection
+    is gone."""
 
     def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
@@ -83,7 +84,7 @@ class RawClient:
         return bytes(self._read(size))
 
     def is_readable(self) -> bool:
-        """Whether some of an answer is there already."""
+        """Whether some bytes of a response have arrived."""
         answers = select.poll()  # select() takes no descriptor above 1023
         answers.register(self.socket, select.POLLIN)
         return bool(answers.poll(0))
@@ -113,7 +114,7 @@ class RawClient:
         assert answer.topics[0].error_code == 0, answer.topics[0]
 
     def alter_topic(self, name: str, **configs: str) -> None:
-        """Set configuration keys, with underscores in place of dots; the others stay."""
+        """Set configuration keys, with underscores in place of dots; other keys are not changed."""
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         changes = [
             resource.AlterableConfig(name=key.replace("_", "."), config_operation=ConfigOperation.SET, value=value)
@@ -140,7 +141,7 @@ class RawClient:
         return found.offset, found.timestamp
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 16) -> list[RecordBatch]:
-        """The batches from the one that holds `offset` on; none at the end of the log."""
+        """The batches from the one that contains `offset` on; none at the end of the log."""
         asked = FetchRequest.FetchTopic
         wanted = asked.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(

@@ -1,4 +1,4 @@
-"""A transactional producer request by request, so that tests can say things late, twice, or with an old epoch."""
+"""A transactional producer request by request, so that tests can send requests late, twice, or with an old epoch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 class RawTransactions:
     """One transactional id over one connection. `is_v2`: as a client that works by transactions V2.
 
-    `producer` is what to write as. Each call returns the error code, or raises AssertionError from `begin` and `must`.
+    `producer` is the identity to write with. Each call returns the error code, or raises AssertionError from `begin`
+    and `must`.
     """
 
     def __init__(self, client: RawClient, transactional_id: str, *, is_v2: bool = False) -> None:
@@ -47,7 +48,7 @@ class RawTransactions:
         self.find_coordinator()
 
     def find_group(self, group_id: str) -> None:
-        """Have the group coordinated: the first who asks for a coordinator has its topic made."""
+        """Have the group coordinated: the first look-up of a coordinator creates its topic."""
         request = FindCoordinatorRequest(key=group_id)
         eventually(
             lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "the group has a coordinator"
@@ -104,7 +105,7 @@ class RawTransactions:
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> int:
-        """One record."""
+        """Send one record."""
         number = self.sequences.get((topic, partition), 0) if sequence is None else sequence
         request = self.produce_request(topic, partition, number, asking, value, key)
         answer = self.client.call(request, ApiKey.PRODUCE, version or self.produce_version)
@@ -122,7 +123,7 @@ class RawTransactions:
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> ProduceRequest:
-        """One record with this sequence; its value tells producer id and sequence unless it is given."""
+        """Send one record with this sequence; its value shows producer id and sequence unless it is given."""
         pid, epoch = asking or self.producer
         batch = make_batch(
             b"%d/%d" % (pid, sequence) if value is None else value,
@@ -220,7 +221,7 @@ def is_stable(client: RawClient, topic: str, partition: int = 0) -> bool:
 
 
 def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
-    """What the log holds: "data", "commit", "abort"."""
+    """The contents of the log: "data", "commit", "abort"."""
     found, offset = [], 0
     while batches := client.fetch(topic, partition, offset):
         for batch in batches:
@@ -250,7 +251,7 @@ def committed_offset(
 
 
 def new_producer_id(client: RawClient, version: int = 4) -> ProducerIdAndEpoch:
-    """Of an idempotent producer without transactions."""
+    """The id of an idempotent producer without transactions."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
     answer = client.call(request, ApiKey.INIT_PRODUCER_ID, version)
     assert answer.error_code == 0, answer

@@ -1,6 +1,6 @@
-"""Transactional producers of our own library and of those that nobody here wrote, behind one interface.
+"""Transactional producers of our own library and of foreign ones, behind one interface.
 
-`Fenced` is what each of them makes of a newer producer with the same transactional id.
+`Fenced` is the error of each of them for a newer producer with the same transactional id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Fenced(Exception):
 
 
 class TransactionalProducer(ABC):
-    """A producer that has initialised its transactions. `close` must not wait for what is open."""
+    """A producer that has initialised its transactions. `close` must not wait for open transactions."""
 
     def __init__(self, address: str, transactional_id: str) -> None:
         self.address = address
@@ -43,7 +43,7 @@ class TransactionalProducer(ABC):
 
     @abstractmethod
     def send_offset(self, topic: str, offset: int, group: str) -> None:
-        """Of partition 0, for a group without members. Raises Fenced."""
+        """Send an offset of partition 0, for a group without members. Raises Fenced."""
 
     @abstractmethod
     def commit(self) -> None:

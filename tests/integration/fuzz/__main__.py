@@ -18,12 +18,12 @@ from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
 
 MAX_GROWTH_MB = 64
-"""What a broker keeps, however many requests there were: topics, groups, producers and quotas that they made, modules
-that it had not needed before, and the memory that its allocator does not give back. Some 50 MB."""
+"""The memory that a broker keeps, however many requests came: their topics, groups, producers and quotas, newly
+imported modules, and memory that its allocator does not return. Some 50 MB."""
 
 
 def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
-    """The longest wait beside each API, in ms, and the case."""
+    """The longest wait during each API, in ms, and the case."""
     apis: set[str] = set()
     for sample in sorted(waits.samples, key=lambda sample: -sample.net):
         words = outcome.case_during(sample.started, sample.started + sample.wall)

@@ -1,4 +1,4 @@
-"""One request after the other, all from a seed and from what the broker answers."""
+"""One request after the other, all from a seed and the broker's responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_CHARACTERS = 400
 @dataclass(frozen=True)
 class Case:
     """`is_awaited`: the broker owes an answer soon, or the end of the connection. `plain` is the request before the
-    twist, in words."""
+    twist, as text."""
 
     number: int
     key: ApiKey

@@ -1,4 +1,5 @@
-"""Record batches: good ones, and such as no client writes. What is not about the checksum has a right one."""
+"""Record batches: valid ones, and ones that no client writes. Unless a case is about the checksum, the checksum is
+right."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def good(rng: random.Random, producer_id: int = -1, producer_epoch: int = -1, tr
 
 
 def odd(rng: random.Random) -> bytes | None:
-    """One of KINDS."""
+    """A batch of one of KINDS."""
     return rng.choice(KINDS)(rng)
 
 

@@ -90,11 +90,11 @@ QUOTAS: dict[str, Choice] = {
     "key": _one_of("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate"),
     "value": _one_of(1e9),
 }
-"""So much that nobody is throttled: whoever has to wait is no evidence of a broker that holds anybody up."""
+"""Quotas so large that no client is throttled: a throttled client would not show whether the broker delays others."""
 
 
 class Plausible:
-    """One request at a time. It speaks of one producer and one group member throughout, as a client would."""
+    """Makes one request at a time. It uses one producer and one group member throughout, as a client would."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world

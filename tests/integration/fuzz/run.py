@@ -1,6 +1,7 @@
-"""Sends the cases to a broker, and notes what must not be.
+"""Sends the cases to a broker, and records violations.
 
-Behind each request goes an ApiVersions request: by its answer, or by the end of the connection, the request is over.
+After each request an ApiVersions request is sent: its response, or the end of the connection, shows that the request is
+over.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """What a run saw. `sent` are the cases: when each began (as time.monotonic_ns), its size, and itself in words."""
+    """The result of a run. `sent` are the cases: the start time of each (as time.monotonic_ns), its size, and its
+    description."""
 
     cases: int = 0
     answered: Counter[str] = field(default_factory=Counter)
@@ -115,7 +117,7 @@ class Fuzzer:
         try:
             connection.sendall(case.frame + SENTINEL)
             if not case.is_awaited:
-                time.sleep(LINGER_SECONDS)  # so that it is often met at work
+                time.sleep(LINGER_SECONDS)  # so that it often finds the broker at work
                 connection.close()
                 return
             self._read_answers(connection, case)
@@ -148,7 +150,7 @@ class Fuzzer:
         self.outcome.defects.append(f"two answers: {case}")
 
     def _check(self, data: bytes, case: Case) -> None:
-        """It must be an answer of that API at that version."""
+        """The response must be one of that API at that version."""
         position = 5 if response_header_version(case.key, case.version) else 4
         try:
             answer = codec(response_type(case.key), case.version).decode(data, position)
@@ -159,7 +161,7 @@ class Fuzzer:
         self.world.learn(case.key, case.request, answer)
 
     def read_log(self, words: str) -> None:
-        """Look for tracebacks after the case of these `words`, or a later one: the broker logs in another thread."""
+        """Look for tracebacks after the case with these `words`, or a later one: the broker logs in another thread."""
         size = os.path.getsize(self.broker.log)
         if size == self._log_size:
             return

@@ -1,7 +1,8 @@
-"""The one thing about a request that nobody expects, done to a request made from its declaration.
+"""Makes one unexpected change to a request built from its declaration.
 
-A twist takes the request and its places, changes one of them, and says what it did; None where the request has no place
-for it. Nothing here knows an API: what must not grow too large, or wait too long, is named by field in `guards`.
+A twist takes the request and its places, changes one of them, and returns a description; None if the request has no
+place for it. These functions do not depend on an API: fields that must not grow too large, or wait too long, are named
+in `guards`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ MAX_ARRAY_BYTES = 4 << 20
 MARK = b"<the number of the element>"
 SAID_COUNTS = (-1, -2, -(2**31), 2**31 - 1, 2**24, 100_000, 7)
 WAITING = ("max_wait_ms", "rebalance_timeout_ms")
-"""Fields by which a client itself asks for a late answer: where they are large, none is waited for."""
+"""Fields by which a client itself asks for a late response: if they are large, the response is not awaited."""
 LARGE_WAIT_MS = 1000
 MAX_PARTITIONS = 20
-"""A topic may well have ten thousand, but making them is not what is tested here."""
+"""A topic may have ten thousand, but their creation is not tested here."""
 
 
 @dataclass
@@ -111,7 +112,7 @@ class Twisted:
                 self._walk(nested)
 
     def place(self, *kinds: str) -> Place | None:
-        """Any one of these kinds; an array with elements, or a leaf that has a value."""
+        """Any place of these kinds; an array with elements, or a leaf that has a value."""
         found = [place for place in self.places if place.field.type_name in kinds]
         return self.rng.choice(found) if found else None
 
@@ -140,7 +141,7 @@ def extreme(twisted: Twisted) -> str | None:
 
 
 def guarded(twisted: Twisted, place: Place, value: Any) -> Any:
-    """What has a price that is the client's own wish is not asked for, or not waited for."""
+    """Expensive fields that a client chooses itself are not requested, or not awaited."""
     name = place.field.name
     if name in WAITING and isinstance(value, int) and value > LARGE_WAIT_MS:
         twisted.is_awaited = False
@@ -184,14 +185,15 @@ def numbered(twisted: Twisted) -> str | None:
 
 
 def _count_for(twisted: Twisted, place: Place, element: Any) -> int:
-    """As many as make no frame that is refused for its size alone."""
+    """As many as fit into a frame that is not refused for its size alone."""
     twisted.is_grown = True
     size = len(twisted.encoder.element(place.field, element))
     return min(twisted.rng.choice(COUNTS), MAX_ARRAY_BYTES // max(1, size))
 
 
 def _numbered(twisted: Twisted, place: Place, count: int) -> Raw:
-    """Encoded once, but for the number: in the element itself, or in its first field that can hold one."""
+    """Encode the element once, except for the number: in the element itself, or in its first field that can have
+    one."""
     encoder, element, declared = twisted.encoder, place.value[0], place.field.element
     assert declared is not None
     before = after = b""
@@ -227,7 +229,7 @@ def _validate_only(twisted: Twisted) -> None:
 
 
 def duplicated(twisted: Twisted) -> str | None:
-    """One element twice, as it is or with another value beside its name."""
+    """One element twice, unchanged or with another value next to its name."""
     place = twisted.array()
     if place is None:
         return None
@@ -262,7 +264,7 @@ def false_count(twisted: Twisted) -> str | None:
 
 
 def unknown_tags(twisted: Twisted) -> str | None:
-    """Tagged fields that nobody knows: few or many, in order or not, twice, or longer than they are."""
+    """Unknown tagged fields: few or many, in order or not, twice, or longer than they are."""
     if not twisted.is_flexible:
         return None
     rng = twisted.rng

@@ -1,4 +1,4 @@
-"""What the requests speak of: names that exist, identities that were given, and what the broker told since."""
+"""The names and identities that requests use: existing names, assigned ids, and values from the broker's responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_PRODUCE_VERSION = 3
 
 @dataclass
 class World:
-    """`made` are the topics that requests make and delete; the others stay."""
+    """`made` are the topics that requests create and delete; the others remain."""
 
     topics: tuple[str, ...] = ("fuzz-plain", "fuzz-plain", "fuzz-compacted", "__consumer_offsets", "fuzz-missing")
     made: tuple[str, ...] = tuple(f"fuzz-made-{number}" for number in range(8))
@@ -34,7 +34,7 @@ class World:
     served: dict[int, VersionRange] = field(default_factory=dict)
 
     def prepare(self, port: int) -> None:
-        """Make the topics, find the coordinators, ask what is served."""
+        """Create the topics, find the coordinators, ask for the served APIs."""
         with RawClient(port) as client:
             client.create_topic("fuzz-plain", 3)
             client.create_topic(
@@ -59,17 +59,17 @@ class World:
         ]
 
     def identity(self, rng: random.Random) -> tuple[str, int, int]:
-        """A transactional id, with its producer id and epoch as they were last heard of."""
+        """A transactional id, with its last known producer id and epoch."""
         name = rng.choice(self.transactional_ids)
         return (name, *self.producers.get(name, (-1, -1)))
 
     def member(self, rng: random.Random) -> tuple[str, str, int]:
-        """A group, with a member and a generation as they were last heard of."""
+        """A group, with its last known member and generation."""
         group = rng.choice(self.groups)
         return (group, *self.members.get(group, ("", -1)))
 
     def learn(self, key: ApiKey, request: Any, answer: Any) -> None:
-        """From an answer: so that requests to come get further."""
+        """Learn from a response, so that later requests get further."""
         if key == ApiKey.INIT_PRODUCER_ID and answer.error_code == 0:
             if request.transactional_id in self.transactional_ids:
                 self.producers[request.transactional_id] = (answer.producer_id, answer.producer_epoch)

@@ -1,4 +1,4 @@
-"""What a hostile client is."""
+"""The definition of a hostile client."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hostile.scene import Scene
 
 @dataclass(frozen=True)
 class HostileClient:
-    """`strike(scene, prepared, size)` does the deed and returns a few words about what came of it.
+    """`strike(scene, prepared, size)` does the attack and returns a few words about its result.
 
-    `prepare(scene, size)` is what goes before, not measured. `size` is how much of it `make hostile` does, `small` how
-    much `make test` does, None where even a little takes long. `peak_mb` and `left_mb` are how much more memory than
-    before the broker may hold meanwhile, and once the client has gone; `open_files` its limit of descriptors.
+    `prepare(scene, size)` runs before, and is not measured. `size` is the amount for `make hostile`, `small` the amount
+    for `make test`, None if even a little takes long. `peak_mb` and `left_mb` are how much more memory than before the
+    broker may have during the attack, and once the client has gone; `open_files` its limit of descriptors.
     """
 
     name: str

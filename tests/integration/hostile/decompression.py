@@ -21,7 +21,7 @@ AT_ONCE = 8
 
 
 def packed(records: bytes, count: int) -> bytes:
-    """A zstd batch that says it holds so many records."""
+    """A zstd batch that claims to have so many records."""
     data = bytes(cramjam.zstd.compress(records, 3))
     batch = bytearray(HEADER_SIZE) + data
     length = len(batch) - LOG_OVERHEAD
@@ -37,7 +37,7 @@ def _same_record(count: int) -> bytes:
 
 
 def _numbered_records(count: int) -> bytes:
-    """As a client writes them."""
+    """The records as a client writes them."""
     return packed(b"".join(encode_record(delta, 0, b"", None) for delta in range(count)), count)
 
 

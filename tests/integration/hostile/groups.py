@@ -1,4 +1,4 @@
-"""Groups broken by a member, and what becomes of others' timers."""
+"""Groups broken by a member, and the effect on the timers of other groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Strangers who never get in: TLS handshakes begun and left, passwords guessed, and much sent before the login."""
+"""Strangers who never log in: TLS handshakes begun and abandoned, passwords guessed, and many bytes sent before the
+login."""
 
 from __future__ import annotations
 
@@ -74,14 +75,14 @@ def _client_hello() -> bytes:
 
 
 def _handshakes(scene: Scene, _: None, size: int) -> str:
-    """As fast as they can be begun, and never ended. Whoever comes meanwhile, in earnest, gets in."""
+    """As fast as they can be begun, and never finished. An honest client meanwhile gets in."""
     hello, port = _client_hello(), _port(scene, 1)
     waits: dict[str, list[float]] = {THEIR_ADDRESS: [], HONEST_ADDRESS: []}
     with ThreadPoolExecutor(BEGINNERS) as pool:
         beginning = [pool.submit(_begin_and_leave, scene, port, hello, size // BEGINNERS) for _ in range(BEGINNERS)]
         while not all(each.done() for each in beginning) or len(waits[HONEST_ADDRESS]) < HONEST_HANDSHAKES:
             waits[HONEST_ADDRESS].append(_honest_handshake(scene, port, HONEST_ADDRESS))
-            with suppress(OSError):  # who shares an address with thousands shares its turns
+            with suppress(OSError):  # a client that shares an address with thousands shares its turns
                 waits[THEIR_ADDRESS].append(_honest_handshake(scene, port, THEIR_ADDRESS))
     scene.watch(WATCHED_SECONDS)
     others, theirs = waits[HONEST_ADDRESS], waits[THEIR_ADDRESS]
@@ -99,12 +100,12 @@ def _begin_and_leave(scene: Scene, port: int, hello: bytes, count: int) -> None:
         try:
             _opened(scene, socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)).sendall(hello)
         except OSError:
-            pass  # it was cut off already
+            pass  # it was already disconnected
 
 
 def _honest_handshake(scene: Scene, port: int, address: str) -> float:
-    """How many seconds it takes until the broker has answered a first request, but for those in which it, or we, had
-    no processor."""
+    """Seconds until the broker has answered a first request, except those in which the broker, or this client, had no
+    processor."""
     context = ssl.create_default_context(cadata=AUTHORITY.pem)
     broker, ours = scene.broker.pid, threading.get_native_id()
     threads, own = ThreadTimes(broker), ThreadTimes(os.getpid())
@@ -128,7 +129,7 @@ def _passwords(scene: Scene, _: None, size: int) -> str:
 
 
 def _scram(scene: Scene, _: None, size: int) -> str:
-    """Of names as long as they may be: each is hashed."""
+    """With names of maximal length: each is hashed."""
     begun = frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), ApiKey.SASL_HANDSHAKE, 1)
     name = b"n" * LONG_NAME
     begun += frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=%b,r=nonce" % name), ApiKey.SASL_AUTHENTICATE, 1)

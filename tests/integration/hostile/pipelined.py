@@ -1,4 +1,4 @@
-"""Many requests in one write, whose answers nobody reads."""
+"""Many requests in one write, whose responses are not read."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _some_records(scene: Scene, _: int) -> None:
 
 
 def _fetches(scene: Scene, _: None, size: int) -> str:
-    """Behind a large frame, which makes the broker's buffer for this connection a large one, and to a broker that is
-    not at work for a moment, so that it finds them all at once."""
+    """After a large frame, which makes the broker's buffer for this connection a large one, and to a broker that is
+    paused for a moment, so that it finds them all at once."""
     client = scene.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
     client.exchange(frame(produce_request("no-such-topic", 0, bytes(600_000)), ApiKey.PRODUCE, PRODUCE_VERSION))

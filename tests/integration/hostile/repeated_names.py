@@ -103,7 +103,7 @@ def _describe_transactions(scene: Scene, _: None, size: int) -> str:
 
 
 def _fetch_session(scene: Scene, _: None, size: int) -> str:
-    """An incremental session that is told of partitions of topics that do not exist."""
+    """An incremental session with partitions of topics that do not exist."""
     client = scene.client()
     topic = FetchRequest.FetchTopic
     session, epoch, error = 0, 0, 0

@@ -1,4 +1,4 @@
-"""One hostile client against one broker, with an honest client beside it."""
+"""One hostile client against one broker, with an honest client next to it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hostile.client import HostileClient
 from hostile.scene import Scene
 
 RELEASE_SECONDS = 5.0
-"""Within which memory is given back once the client has gone."""
+"""Seconds within which memory is returned once the client has gone."""
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the honest client measures: before the other comes, after it has gone, and in between, as a share of
-    the time for which it is watched."""
+    """The honest client's measuring times: before the hostile one comes, after it has gone, and in between, as a share
+    of the watched time."""
 
     quiet_seconds: float
     afterwards_seconds: float
@@ -31,12 +31,12 @@ class Pace:
 
 THOROUGH = Pace(1.0, 1.0, 1.0)
 BRIEF = Pace(0.2, 0.2, 0.3)
-"""What has been measured so, and is well, need not be measured again: what comes before only allows for more."""
+"""A good result of a brief measurement need not be repeated: the earlier phase only makes the limits more generous."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Memory in MB. `trouble` is what stopped the hostile client or its preparation, "" if nothing did."""
+    """Memory in MB. `trouble` is the error of the hostile client or its preparation, "" if there was none."""
 
     client: HostileClient
     seen: str
@@ -44,7 +44,7 @@ class Measured:
     quiet: Percentiles
     waits: Waits
     idle: Percentiles | None
-    """What an honest client of an idle broker waited at the same time, where that was measured."""
+    """The waits of an honest client of an idle broker at the same time, if measured."""
     memory: tuple[int, int, int]
     """Before, at the peak, after."""
     is_running: bool
@@ -54,8 +54,8 @@ class Measured:
 def run(
     client: HostileClient, directory: Path, size: int, *, pace: Pace = THOROUGH, beside_idle: bool = False
 ) -> Measured:
-    """Start a broker in `directory`, let the client strike, end the broker. `beside_idle`: measure at the same time
-    what an idle broker's client waits."""
+    """Start a broker in `directory`, let the client strike, end the broker. `beside_idle`: measure the waits of an idle
+    broker's client at the same time."""
     broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
     aside = idle_prober(directory) if beside_idle else nullcontext()
     with aside as idle, broker, Scene(broker, pace.watched) as scene, HonestProber(broker) as prober:
@@ -85,7 +85,7 @@ def run(
             "Traceback" in broker.log.read_text(),
         )
         if is_running:
-            broker.kill()  # it may be past stopping, and closing thousands of logs takes long
+            broker.kill()  # it may be unable to stop, and closing thousands of logs takes long
     return measured
 
 

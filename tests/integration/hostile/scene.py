@@ -1,4 +1,4 @@
-"""The broker that a hostile client meets, and what all of them need: connections, topics, time."""
+"""The broker that a hostile client attacks, and common helpers: connections, topics, time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Scene:
         return f"answer of {received:,} bytes after {time.monotonic() - started:.1f} s"
 
     def find_coordinator(self, name: str, kind: CoordinatorType) -> None:
-        """Wait until it is there."""
+        """Wait until the coordinator is available."""
         client = self.client()
         request = FindCoordinatorRequest(key=name, key_type=kind)
         eventually(lambda: client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator")
@@ -90,7 +90,7 @@ class Scene:
 
 
 def read_away(connection: socket.socket) -> int:
-    """The size of the next answer, which is not kept. Raises ConnectionError if there is none."""
+    """The size of the next answer, which is not kept. Raises ConnectionError if it has ended."""
     head = b""
     while len(head) < 4:
         head += _some(connection, 4 - len(head))

@@ -9,7 +9,7 @@ from hostile.scene import Scene, fetch_of_all
 PARTITIONS = 400
 WATCHED_SECONDS = 3.0
 MAPPED_MB = 50
-"""Of what is read: pages of mapped files count as the broker's memory until somebody else needs them."""
+"""Megabytes read from mapped files: their pages count as the broker's memory until others need them."""
 PEAK_MB, LEFT_MB = 64 + MAPPED_MB, 32 + MAPPED_MB
 
 
@@ -27,7 +27,7 @@ def _one_fetch_each(scene: Scene, _: None, size: int) -> str:
 
 
 def _one_fetch_each_with_tls(scene: Scene, _: None, size: int) -> str:
-    """What is encrypted is on the heap, whatever it was before."""
+    """Encrypted bytes are on the heap, even if the records are not."""
     data = fetch_of_all("big", PARTITIONS)
     for _number in range(size):
         shaken = with_tls(scene)

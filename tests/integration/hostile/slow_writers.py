@@ -1,4 +1,5 @@
-"""Connections that send a large frame a few bytes at a time and never end it; over TLS each few in a record apart."""
+"""Connections that send a large frame a few bytes at a time and never finish it; over TLS each few bytes in a separate
+record."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from oncelog_protocol.records.record import Record
 
 SAID_BYTES = 1 << 20
 ROUNDS = 40
-"""At most."""
+"""The most rounds."""
 PAUSE_SECONDS = 0.1
 WATCHED_SECONDS = 1.0
 
 
 def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) -> str:
-    """They all send their frames' beginning, and then a byte each, again and again."""
+    """All of them send the beginning of a frame, and then one byte each, repeatedly."""
     begun = SIZE.pack(SAID_BYTES) + frame(_request(100), ApiKey.PRODUCE, 9)[SIZE.size :]
     writers = [connect(scene) for _ in range(size)]
     for writer in writers:
@@ -45,7 +46,7 @@ def _with_tls(scene: Scene, _: None, size: int) -> str:
 
 
 def _one_byte_each(scene: Scene, _: None, size: int) -> str:
-    """A whole request, each byte of it a record that has to be decrypted: as fast as one client can make them."""
+    """A whole request, each byte of it in a record that must be decrypted: as fast as one client can send them."""
     data = frame(_request(size), ApiKey.PRODUCE, 9)
     shaken = with_tls(scene)
     for at in range(len(data)):

@@ -1,4 +1,4 @@
-"""Tagged fields that nobody knows: two bytes each."""
+"""Unknown tagged fields: two bytes each."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
             for _part in range(megabytes):
                 connection.sendall(bytes(1 << 20))
         except OSError:
-            pass  # what the broker does not wait for
+            pass  # data for which the broker does not wait
 
     threads = [threading.Thread(target=upload, daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:

@@ -1,5 +1,5 @@
-"""What must be true of a measurement. Waits count above those that there are without the hostile one, before it came
-and, where that was measured, at the same time: a disk may be slow, too."""
+"""The conditions that a measurement must fulfil. Only waits beyond those without the hostile client count, before it
+came and, if measured, at the same time: a disk may be slow, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS, most_of
 from hostile.run import Measured
 
 MIN_SAMPLES = 5
-"""Of fewer requests nothing follows: the honest client had no processor."""
+"""Fewer requests prove nothing: the honest client had no processor."""
 
 
 def problems(measured: Measured) -> list[str]:
@@ -18,7 +18,8 @@ def problems(measured: Measured) -> list[str]:
 
 
 def is_doubtful(measured: Measured) -> bool:
-    """Nothing is wrong but a figure. Whatever else the machine does only adds to those: measured again, it may go."""
+    """Nothing is wrong but a figure. Other load on the machine only adds to these: when measured again, they may
+    disappear."""
     return not list(_defects(measured)) and bool(list(_excesses(measured)))
 
 

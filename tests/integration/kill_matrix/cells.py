@@ -1,4 +1,4 @@
-"""The rows and columns of the matrix: where a fault strikes, and what it is."""
+"""The rows and columns of the matrix: the points at which a fault strikes, and the faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_protocol.api import ApiKey
 
 
 class Fault(StrEnum):
-    """What happens at the point, while the process that is there stands still."""
+    """The event at the point, while the process there is paused."""
 
     BROKER_KILLED = "broker killed"
     CLIENT_KILLED = "client killed"
@@ -62,7 +62,7 @@ REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "register-partitions": (
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.PRODUCE,  # these two register partitions by themselves under transactions V2
+        ApiKey.PRODUCE,  # these two register partitions themselves under transactions V2
         ApiKey.TXN_OFFSET_COMMIT,
     ),
     "drain": (ApiKey.PRODUCE,),

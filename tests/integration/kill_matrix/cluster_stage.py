@@ -1,6 +1,6 @@
 """The stage with three brokers on ZooKeeper, each behind a proxy, through which the others reach it, too.
 
-One replica of everything: who is killed comes back with what it had. What is done at a point is done by one of the
+One replica of each partition: a killed broker comes back with its records. The step of a point is done by one of the
 brokers, the coordinator or a leader; that one is struck.
 """
 
@@ -38,7 +38,7 @@ CLUSTER_SETTINGS = {
 
 
 class RoutedClient:
-    """As RawClient, for the calls that runs make: each goes to the broker that it is for."""
+    """Like RawClient, for the calls of runs: each goes to the right broker."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._clients = {node_id: RawClient(port) for node_id, port in ports.items()}
@@ -145,7 +145,7 @@ class ClusterStage(Stage):
                 await asyncio.to_thread(broker.start, self._asked_by[node_id].specification(FAIL_POINTS))
 
     def cut(self) -> None:
-        """All connections, those between brokers too."""
+        """Cut all connections, also those between brokers."""
         for proxy in self.proxies.values():
             proxy.cut()
 

@@ -11,7 +11,7 @@ NO_VERSION = 1 << 15
 
 @contextmanager
 def before_transactions_v2() -> Iterator[None]:
-    """For every producer that starts meanwhile. Raises AttributeError where the client decides it elsewhere: just to
-    assign the name would leave V2 on, and nobody would see it."""
+    """For every producer that starts in this block. Raises AttributeError if the client has moved that decision: just
+    assigning the name would leave V2 on, unnoticed."""
     with patch("oncelog.producer.transactions.TRANSACTIONS_V2", NO_VERSION):
         yield

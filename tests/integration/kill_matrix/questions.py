@@ -26,14 +26,14 @@ class Questions:
         self._asking: set[asyncio.Task[None]] = set()
 
     def specification(self, points: Collection[str]) -> str:
-        """What ONCELOG_FAIL_POINTS must be for a process that asks before and after each of `points`."""
+        """The value of ONCELOG_FAIL_POINTS for a process that asks before and after each of `points`."""
         return ";".join(f"{point} = {when} ask {self._path}" for point in points for when in ("before", "after"))
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._accept, self._path)
 
     async def close(self) -> None:
-        """To be called when all who ask have ended."""
+        """Call when all asking processes have ended."""
         self._server.close()
         await asyncio.gather(*self._asking)
 
@@ -43,7 +43,7 @@ class Questions:
 
         def ended(_: object) -> None:
             self._asking.discard(task)
-            writer.close()  # also where the run was over before the task began
+            writer.close()  # also if the run was over before the task began
 
         task.add_done_callback(ended)
 

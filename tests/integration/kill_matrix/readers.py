@@ -1,7 +1,7 @@
-"""What is in a topic in the end: as read_committed readers of two libraries see it, and all that was ever written.
+"""The final records of a topic: as read_committed readers of two libraries see them, and all records ever written.
 
-The end of each partition is a record of the test's own, outside transactions: a reader that gets there has seen all
-that is committed, and has met no transaction that is open for ever.
+At the end of each partition the test writes a record, outside transactions: a reader that gets it has seen all
+committed records, and found no transaction that is open for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_protocol.records.record import Record, read_records
 END = b"the end"
 FETCH_WAIT_MS = 20
 READ_SECONDS = 20.0
-"""A reader that is not at the end by then is held back by an open transaction."""
+"""A reader that is not at the end by then is blocked by an open transaction."""
 
 
 def write_values(client: RawClient, topic: str, partition: int, *values: bytes) -> None:
@@ -89,7 +89,7 @@ def outputs(values: list[bytes]) -> list[Output]:
 
 
 def all_written(client: RawClient, topic: str, partition: int) -> list[Output]:
-    """Also what was aborted."""
+    """Including aborted records."""
     values, offset = [], 0
     while batches := client.fetch(topic, partition, offset):
         for batch in batches:

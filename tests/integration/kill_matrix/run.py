@@ -1,4 +1,4 @@
-"""One cell of the matrix: a run with a fault, to its end, and what came of it."""
+"""One cell of the matrix: a run with a fault, to its end, and the result."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Run:
         problems, committed, aborted = [], set[str](), set[str]()
         try:
             async with asyncio.timeout(self._stage.run_seconds):
-                await self._stage.start_broker()  # if it has died of itself in the last run
+                await self._stage.start_broker()  # if it died by itself in the last run
                 await self._stage.with_client(self._prepare)
                 await self._work()
                 problems, committed, aborted = await self._look()
         except TimeoutError:
             problems.append(f"not at its end within {self._stage.run_seconds:.0f} s")
-        except Exception as error:  # one run that goes wrong is one wrong cell
+        except Exception as error:  # a failed run is one failed cell
             problems.append(str(error) or repr(error))
         finally:
             await self._clear()
@@ -117,7 +117,7 @@ class Run:
         raise AssertionError(f"the worker died {MAX_STARTS} times")
 
     async def _decide(self, hit: Hit, broker: BrokerProcess) -> str:
-        """Count the hits of the second transaction; when its moment has come, strike."""
+        """Count the hits of the second transaction; at the chosen one, strike."""
         if not self._is_armed:
             self._is_armed = hit == Hit("after", "complete-logged")
             return GO

@@ -1,4 +1,5 @@
-"""The broker, the proxy before it, and where all processes ask at their fail points. It serves many runs."""
+"""The broker, the proxy before it, and where all processes ask at their fail points. One stage is used for many
+runs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SETTINGS = {
 
 
 Decide = Callable[[Hit, BrokerProcess], Awaitable[str]]
-"""The answer to who is at a point, and the broker that is struck there."""
+"""Returns the answer for the process at a point, and the broker that is struck there."""
 
 
 async def _go(_: Hit, __: BrokerProcess) -> str:
@@ -38,7 +39,7 @@ class Stage:
     """`address` is the proxy's, which is where clients go; `decide` answers the processes at their points."""
 
     run_seconds = 30.0
-    """Far more than a run takes, with everything that has to be started again."""
+    """Far more than a run takes, including all restarts."""
 
     def __init__(self, directory: Path) -> None:
         self.questions = Questions(directory / "questions.sock", lambda hit: self.decide(hit, self.struck))
@@ -76,13 +77,13 @@ class Stage:
         return [line for log in (self.broker.log, self.log) for line in log.read_text().splitlines()[-LAST_LINES:]]
 
     def complaints(self) -> list[str]:
-        """What the broker has logged since it was asked last that no run may cause."""
+        """Unexpected log lines of the broker since the last call."""
         lines, self._read_of_log = self._new_lines(self.broker, self._read_of_log)
         return [f"the broker: {line}" for line in lines]
 
     @staticmethod
     def _new_lines(broker: BrokerProcess, begin: int) -> tuple[list[str], int]:
-        """What no run may cause, from `begin` of the log on; and how far that is read."""
+        """Unexpected lines, from position `begin` of the log on; and the position reached."""
         with broker.log.open() as log:
             log.seek(begin)
             lines = log.read().splitlines()
@@ -93,7 +94,7 @@ class Stage:
         self.proxy.cut()
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
-        """Talk to the broker, past the proxy; in a thread, since it asks us meanwhile."""
+        """Send requests directly to the broker, past the proxy; in a thread, since it asks us meanwhile."""
 
         def call() -> None:
             with RawClient(self.broker.port) as client:
@@ -102,7 +103,7 @@ class Stage:
         await asyncio.to_thread(call)
 
     def reset(self) -> None:
-        """No faults any more, whoever asks."""
+        """Remove all faults."""
         self.decide = _go
         self.proxy.forget_marks()
 

@@ -29,7 +29,7 @@ def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
 
 
 def _table(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """A row for each moment, a column for each fault. What went wrong stands below, by its number."""
+    """A row for each moment, a column for each fault. Failures are listed below, by number."""
     cells = {(cell.moment, cell.fault): outcome for cell, outcome in outcomes.items()}
     faults = [fault for fault in Fault if any(fault is found for _, found in cells)]
     yield "| | " + " | ".join(faults) + " |"

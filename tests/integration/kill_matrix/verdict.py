@@ -1,4 +1,4 @@
-"""What must be true in the end, whatever happened on the way. Pure."""
+"""The conditions that must be true in the end, whatever happened before. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kill_matrix.worker import Output
 
 
 def problems_of(seen: Iterable[Output], written: Iterable[Output], inputs: int) -> list[str]:
-    """Each input exactly once, and of each attempt all records or none; nothing that nobody wrote.
+    """Each input exactly once, and of each attempt all records or none; no record that nobody wrote.
 
-    `seen` is what a read_committed reader saw, `written` all that is in the log.
+    `seen` are the records that a read_committed reader saw, `written` all records in the log.
     """
     seen = list(seen)
     times = Counter(output.input for output in seen)

@@ -2,9 +2,9 @@
 
     python worker.py LIBRARY JOB      JOB: a `Job` as JSON
 
-It ends with 0 once all inputs are processed. A transaction that fails is aborted, and the consumer goes back to what is
-committed; when that fails too the process, or with aiokafka its clients, begin anew, which settles whatever the last
-transaction came to.
+It ends with 0 once all inputs are processed. A transaction that fails is aborted, and the consumer returns to the
+committed offsets; if that fails, too, the process, or with aiokafka its clients, are started again, which settles the
+last transaction.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ async def run_aiokafka(job: Job) -> None:
     }
     where = aiokafka.TopicPartition(job.source, 0)
     attempts = Attempts(job)
-    # It cannot ask for stable offsets (KIP-447): thrown out of its group while a decided transaction waits for a broker
-    # to come back, it would begin at what was committed before. Its process is never killed, so nobody waits for this.
+    # It cannot ask for stable offsets (KIP-447): removed from its group while a decided transaction waits for a broker
+    # to come back, it would begin at the older committed offset. Its process is never killed, so no other process waits
+    # for this.
     session_ms = 10_000
 
     async def pipe(producer: aiokafka.AIOKafkaProducer, consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -143,7 +144,8 @@ async def run_aiokafka(job: Job) -> None:
             fetch_max_wait_ms=POLL_MS,
         )
         try:
-            # The producer first: what the last one left open is settled before committed offsets are asked for.
+            # The producer first: the open transaction of the last one is settled before committed offsets are
+            # requested.
             await producer.start()
             await consumer.start()
             await pipe(producer, consumer)
@@ -180,11 +182,11 @@ async def run_oncelog(job: Job) -> None:
             await producer.send(job.target, value, partition=index % job.partitions)
             for index, value in enumerate(process([record.value for record in records]))
         ]
-        await asyncio.gather(*sent)  # or there were nothing to abort
+        await asyncio.gather(*sent)  # otherwise there would be nothing to abort
         attempts.next()
 
     async with (
-        # The producer first: what the last one left open is settled before committed offsets are asked for.
+        # The producer first: the open transaction of the last one is settled before committed offsets are requested.
         Producer(
             job.address,
             **common,
@@ -219,8 +221,8 @@ async def run_oncelog(job: Job) -> None:
 
 
 async def run_oncelog_v1(job: Job) -> None:
-    """As before a broker that has no transactions V2."""
-    from older_transactions import before_transactions_v2  # beside this file, which is run by its path
+    """Run like with a broker that has no transactions V2."""
+    from older_transactions import before_transactions_v2  # next to this file, which is run by its path
 
     with before_transactions_v2():
         await run_oncelog(job)

@@ -1,4 +1,4 @@
-"""The memory of a broker process, from /proc: what is resident now, and the most it was since it was last asked."""
+"""The memory of a broker process, from /proc: the present resident size, and its maximum since the last reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 
 class BrokerMemory:
-    """In MB. The kernel keeps the peak, so that none is missed between two looks."""
+    """In MB. The kernel keeps the peak, so that none is missed between two readings."""
 
     def __init__(self, pid: int) -> None:
         self._directory = Path(f"/proc/{pid}")

@@ -21,8 +21,8 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 INTERNAL_PARTITIONS: Final = 5
-"""Partitions of each internal topic, unless a test says otherwise. To make and to open the fifty that are the default
-is most of what a short broker costs."""
+"""Partitions of each internal topic, unless a test says otherwise. Creating and opening the default fifty is most of
+the cost of a short-lived broker."""
 ANY_PORT: Final = re.compile(rf"(?<=//{re.escape(LOOPBACK)}:)0\b")
 """In `listeners`."""
 DEFAULTS: Final = {
@@ -36,10 +36,11 @@ class BrokerProcess:
     """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
 
     new_chroot: ClassVar[Callable[[], str] | None] = None
-    """Where this is set, each broker keeps its metadata in ZooKeeper, unless it is told where: at what this returns."""
+    """If this is set, each broker without an explicit setting keeps its metadata in ZooKeeper, at the path that it
+    returns."""
 
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
-    """The brokers whose logs a failing test prints."""
+    """The brokers whose logs a failed test prints."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class BrokerProcess:
             for topic in ("offsets.topic", "transaction.state.log"):
                 self.settings.setdefault(f"{topic}.replication.factor", "1")
         if "zookeeper.connect" in self.settings:
-            # As long as a busy machine takes; by default it is the session timeout, which tests shorten.
+            # As long as a busy machine takes; the default is the session timeout, which tests shorten.
             self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.output: IO[str] | None = None
@@ -69,7 +70,7 @@ class BrokerProcess:
         self.port = 0
         """The port of the listener PLAINTEXT, or else of the first listener."""
         self._own_ports: list[OwnPort] = []
-        """Where others would give it any: after a kill it must come back where clients look for it."""
+        """Fixed ports: after a kill it must come back where clients look for it."""
         self.start_line = ""
         self.log = data.parent / f"{data.name}.log"
 
@@ -83,11 +84,11 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self, fail_points: str = "") -> BrokerProcess:
-        """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
+        """`fail_points`: the value of ONCELOG_FAIL_POINTS for this run."""
         self.settings["listeners"] = ANY_PORT.sub(lambda _: str(self._new_port()), self.settings["listeners"])
         self.process = self._started(fail_points)
         self.start_line = self._start_line()
-        # Not what the line says, which with advertised.listeners is where a proxy is.
+        # Not the address in the line, which with advertised.listeners is that of a proxy.
         addresses = dict(listener.split("://") for listener in self.settings["listeners"].split(","))
         address = addresses.get("PLAINTEXT") or next(iter(addresses.values()))
         self.port = int(address.rpartition(":")[2])
@@ -126,7 +127,7 @@ class BrokerProcess:
             return process
 
     def _chroot_of(self, data: Path) -> str:
-        """A data directory belongs to one cluster, also where a later process of the test has it."""
+        """A data directory belongs to one cluster, even if a later process of the test uses it."""
         assert self.new_chroot is not None
         where = data.parent / f"{data.name}.zookeeper"
         if not where.exists():
@@ -146,7 +147,7 @@ class BrokerProcess:
             while selector.select(max(0.0, deadline - time.monotonic())):
                 line = self.output.readline()
                 if not line:
-                    self._reap()  # nothing of it is left for a later test to fail by
+                    self._reap()  # later tests must not fail because of its remains
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
                     return line
@@ -164,7 +165,7 @@ class BrokerProcess:
         assert self._reap() == -signal.SIGKILL
 
     def wait_ended(self) -> int:
-        """Wait until it has ended by itself; the exit code."""
+        """Wait until it has ended by itself; returns the exit code."""
         return self._reap()
 
     def stop(self) -> int:
@@ -174,7 +175,7 @@ class BrokerProcess:
         return self._reap()
 
     def wait_stopped(self) -> int:
-        """The exit code of one that was told to stop."""
+        """The exit code of a process that was told to stop."""
         return self._reap()
 
     def _reap(self) -> int:

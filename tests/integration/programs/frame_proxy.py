@@ -33,7 +33,7 @@ class Request:
 
 
 class FrameProxy:
-    """Listens on `port` once it is started. Not for threads: all calls come from its own loop."""
+    """Listens on `port` once it is started. Not thread-safe: all calls come from its own loop."""
 
     def __init__(self, loses: Callable[[int], bool] = lambda _: False) -> None:
         """`loses(api key)` says of each answer whether it is lost."""
@@ -73,7 +73,8 @@ class FrameProxy:
             connection.abort()
 
     def lose_answer(self, apis: Iterable[ApiKey]) -> None:
-        """Lose the answer to the request in flight of one of `apis`, the first ones preferred, or else to the next."""
+        """Lose the response to the request in flight of one of `apis`, the first ones preferred, or else to the
+        next."""
         self._mark(tuple(apis), _Connection.lose_answer)
 
     def send_twice(self, apis: Iterable[ApiKey]) -> None:
@@ -151,7 +152,7 @@ class FrameProxy:
 
 
 class _Connection:
-    """One of a client, and the one to the broker that belongs to it."""
+    """One connection of a client, and the one to the broker that belongs to it."""
 
     def __init__(self, to_client: asyncio.StreamWriter, to_broker: asyncio.StreamWriter) -> None:
         self.to_client = to_client
@@ -175,7 +176,7 @@ class _Connection:
         request.is_answer_lost = True
 
     def answered(self, correlation_id: int) -> Request:
-        """The request that is answered. Answers come in order; those without one (acks=0) are passed over."""
+        """The request that is answered. Responses come in order; requests without one (acks=0) are skipped."""
         while True:
             request = self.in_flight.popleft()
             if request.correlation_id == correlation_id:

@@ -1,9 +1,10 @@
-"""A data directory with a little of everything, and what a broker says of it: made by one version, opened by others.
+"""A data directory with a little of everything, and a broker's description of it: written by one version, opened by
+others.
 
     PYTHONPATH=.:tests/integration python -m programs.frozen_directory NAME [--command /path/to/an/older/oncelog]
 
 writes `tests/data/NAME-clean.tar.xz` (the broker was stopped) and `NAME-killed.tar.xz` (kill -9), a few KB each. A
-release that is to be opened by all later ones leaves such a pair; they are never made again.
+release that must be readable for all later ones leaves such a pair; they are never written again.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from oncelog_protocol.records.compression import Compression
 
 DIRECTORY: Final = Path(__file__).parents[2] / "data"
 EXPECTED: Final = "expected.json"
-"""Beside the data directory in each archive."""
+"""Next to the data directory in each archive."""
 NEVER: Final = str(2**31 - 1)
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.backoff.ms": "100",
-    # It is opened years later, and is to be as it was.
+    # It is opened years later, and must be unchanged.
     "log.retention.ms": "-1",
     "offsets.retention.minutes": NEVER,
     "producer.id.expiration.ms": NEVER,
@@ -52,7 +53,7 @@ SETTINGS: Final = {
 PLAIN, IN_TRANSACTIONS, COMPACTED = "plain", "in-transactions", "compacted"
 TOPICS: Final = (PLAIN, IN_TRANSACTIONS, COMPACTED)
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""Transactional ids, and what has become of the last transaction of each."""
+"""Transactional ids, and the outcome of the last transaction of each."""
 GROUP, GROUP_OF_TRANSACTIONS = "workers", "transactional-workers"
 KEYS: Final = 2
 """Keys of the compacted topic."""
@@ -61,7 +62,7 @@ IDEMPOTENT_BATCHES: Final = 7
 
 
 def fill(client: RawClient) -> dict[str, Any]:
-    """Write everything; what only the writer can know."""
+    """Write everything; returns the facts that only the writer can know."""
     client.create_topic(PLAIN, retention_ms="-1", max_message_bytes="100000")
     client.create_topic(IN_TRANSACTIONS)
     client.create_topic(COMPACTED, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -85,7 +86,7 @@ def fill(client: RawClient) -> dict[str, Any]:
     for number in range(6):
         batch = make_batch(b"%d" % number, key=b"key-%d" % (number % KEYS), timestamp=NOW + 1000 * number)
         produce(client, COMPACTED, batch)
-    # The last one lies in the active segment, which is left alone.
+    # The last one is in the active segment, which is not compacted.
     eventually(lambda: len(batches_of(client, COMPACTED)) == KEYS + 1, "it is compacted")
     return {"idempotent": [idempotent, epoch], "highest": new_producer_id(client).producer_id}
 
@@ -117,7 +118,7 @@ def commit(client: RawClient, group: str, topic: str, offset: int) -> None:
 
 
 def inspect(client: RawClient) -> dict[str, Any]:
-    """What a broker says of the directory: as JSON, so that it can be kept."""
+    """A broker's description of the directory: as JSON, so that it can be stored."""
     found: dict[str, Any] = {topic: _topic(client, topic) for topic in TOPICS}
     for group in (GROUP, GROUP_OF_TRANSACTIONS):
         eventually(lambda: committed_offset(client, group, PLAIN)[0] == 0, "the group is loaded")  # noqa: B023
@@ -150,7 +151,7 @@ def batches_of(client: RawClient, topic: str) -> list[RecordBatch]:
 
 
 def _aborted(client: RawClient, topic: str) -> list[list[int]]:
-    """As an answer is of one segment, asked from each batch on."""
+    """A response covers one segment, so each batch is requested."""
     asked = FetchRequest.FetchTopic
     found = set()
     for batch in batches_of(client, topic):

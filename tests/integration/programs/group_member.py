@@ -22,8 +22,8 @@ from typing import Any
 HEARTBEAT_MS = 200
 POLL_SECONDS = 0.1
 KAFKA_PYTHON_POLL_SECONDS = 60.0
-"""Longer than any rebalance: where a poll of kafka-python 3.0.12 times out just as the group is joined again, the
-answer to SyncGroup is lost, and the consumer never reads nor sends heartbeats again. What ends it is `ToldToStop`."""
+"""Longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the group is joined again, the response
+to SyncGroup is lost, and the consumer never reads nor sends heartbeats again. `ToldToStop` ends it."""
 
 
 class ToldToStop(Exception):

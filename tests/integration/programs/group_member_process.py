@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own, to be killed: says what it reads on standard output.
+"""A member of a group in a process of its own, to be killed: prints the records that it reads.
 
     python group_member_process.py LIBRARY ADDRESS GROUP TOPIC STRATEGY SESSION_MS
 
@@ -17,7 +17,7 @@ from typing import Any
 POLL_SECONDS = 0.05
 KAFKA_PYTHON_POLL_SECONDS = 60.0
 """Longer than any rebalance: kafka-python 3.0.12 loses the answer to SyncGroup, and then hangs, where a poll times out
-just as the group is joined again. What ends it is `Over`."""
+just as the group is joined again. `Over` ends it."""
 HEARTBEAT_MS = 100
 
 

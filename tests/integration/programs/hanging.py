@@ -1,6 +1,7 @@
 """A transaction that hangs, and a broker on which one may.
 
-A Produce that comes when its transaction is over opens one that nobody ends (E2), where partitions are not verified.
+A Produce that arrives after the end of its transaction opens one that no client ends (E2), if partitions are not
+verified.
 """
 
 from __future__ import annotations

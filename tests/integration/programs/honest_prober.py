@@ -1,4 +1,4 @@
-"""An honest client beside a hostile one, and what it had to wait.
+"""An honest client next to a hostile one, and its waiting times.
 
     with HonestProber(broker) as prober:
         before = prober.now()
@@ -6,7 +6,7 @@
         waits = prober.stop().between(before, prober.now())
 
 A wait is measured twice: on the wall, and without the time that went by for want of a processor (`processor_times`).
-The second is what the broker does to its clients, on a machine that has other work as well; tests look at that one.
+The second is caused by the broker, on a machine that has other work as well; tests check that one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NS_PER_MS = 1_000_000
 
 MAX_P99_MS = 20.0
 MAX_WORST_MS = 100.0
-"""What an honest client may wait, net, whatever others do."""
+"""The longest net wait of an honest client, whatever other clients do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One request: times in ns; `net` is the wait without the time that went by for want of a processor."""
+    """One request: times in ns; `net` is the wait without the time in which no processor was available."""
 
     kind: str
     started: int
@@ -59,13 +59,13 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Waits:
-    """All that a prober measured in a while."""
+    """All measurements of a prober in a period."""
 
     samples: tuple[Sample, ...]
     failures: tuple[tuple[str, int, str], ...]
     left_out: float = 0.0
-    """Seconds at rest that others measure, too, and nobody waited for here: they count as requests that did not wait.
-    Of a short measurement one request in a hundred would otherwise be the worst."""
+    """Idle seconds that others measure, too, and in which no client waited: they count as requests that did not wait.
+    Otherwise a single request of a short measurement would be its worst percent."""
 
     def between(self, start: int, end: int) -> Waits:
         """The waits of requests that were under way at any time between `start` and `end` (as `HonestProber.now` tells
@@ -97,8 +97,8 @@ class Waits:
 
 
 def percentiles(waits: Iterable[int]) -> Percentiles:
-    """Percentiles of waits in ns. A request that waits keeps those from being sent that were due meanwhile: they are
-    counted as if they had been, or a broker that stands still for a second would have made just one client wait."""
+    """Percentiles of waits in ns. While a request waits, due ones are not sent: they are counted as if they had been,
+    otherwise a broker that is blocked for a second would have delayed only one client."""
     interval = int(INTERVAL_SECONDS * 1e9)
     all_waits = sorted(left for wait in waits for left in range(wait, 0, -interval))
     if not all_waits:
@@ -109,8 +109,8 @@ def percentiles(waits: Iterable[int]) -> Percentiles:
 
 
 def most_of(*beside: Percentiles | None) -> Percentiles:
-    """What is allowed for because others wait it, too. For what nobody has measured nothing is: a bound that is no
-    number would allow everything."""
+    """The allowance for waits that others have, too. Without a measurement there is none: a bound that is not a number
+    would allow everything."""
     measured = [each for each in beside if each is not None and not math.isnan(each.worst)]
     return Percentiles(*(max((astuple(each)[at] for each in measured), default=0.0) for at in range(3)))
 
@@ -141,7 +141,7 @@ def _end_all() -> None:
 
 
 class HonestProber:
-    """At work from `with` to `stop`."""
+    """It runs from `with` to `stop`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -171,7 +171,7 @@ class HonestProber:
         return time.monotonic_ns()
 
     def stop(self) -> Waits:
-        """Have it end and hear what it measured."""
+        """Stop it and return its measurements."""
         self._tell("stop")
         told = json.loads(self._line(PATIENCE_SECONDS + READY_SECONDS))
         self.has_told = True
@@ -195,8 +195,8 @@ class HonestProber:
 
 @contextmanager
 def idle_prober(directory: Path) -> Iterator[HonestProber]:
-    """An honest client of a broker that nobody else asks for anything: what the machine alone makes clients wait, its
-    disk, its memory and its other work, while something else is measured."""
+    """An honest client of an idle broker: the waits that the machine alone causes, its disk, its memory and its other
+    work, while something else is measured."""
     with BrokerProcess(directory / "idle") as broker, HonestProber(broker) as prober:
         yield prober
         broker.kill()

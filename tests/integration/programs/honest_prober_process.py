@@ -2,10 +2,10 @@
 
     python honest_prober_process.py
 
-It reads "PORT BROKER_PID", says "ready" once every kind of request was answered, goes on until it reads anything more,
-and then writes what it measured as one line of JSON. So it does for one broker after another, until its standard input
-ends: to start a process takes longer than many a measurement. A process of its own, so that nothing a test does can
-pass for a broker that is slow.
+It reads "PORT BROKER_PID", prints "ready" once every kind of request was answered, continues until it reads another
+line, and then prints its measurements as one line of JSON. So it does for one broker after another, until its standard
+input ends: to start a process takes longer than many a measurement. A process of its own, so that the test's own work
+cannot look like a slow broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from oncelog_protocol.records.record import Record, read_records
 
 STDIN = 0
 COMMAND_BYTES = 100
-"""More than any. Nobody sends one before the last was answered."""
+"""Longer than any command. Nobody sends one before the last was answered."""
 INTERVAL_SECONDS = 0.005
 PATIENCE_SECONDS = 60.0
 """A request that takes longer has failed; so has one whose connection ends. A busy machine may need half of that."""
@@ -40,7 +40,7 @@ RARELY = 24
 """One tick in so many is a connection of its own, another one a frame that is not small."""
 TOPIC = "honest-prober"
 LARGE_BYTES = 32_000
-"""More than what a broker takes from anybody without reckoning it up."""
+"""More than a broker accepts without counting it in its memory budget."""
 
 
 class Prober:
@@ -64,7 +64,7 @@ class Prober:
         }
 
     def probe(self, kind: str) -> None:
-        """One request, measured. Samples are (kind, started, wall time, what of it the broker made), in ns."""
+        """One request, measured. Samples are (kind, started, wall time, the part caused by the broker), in ns."""
         broker, own, stolen = self.broker.now(), self.own.now(), stolen_ns()
         started = time.monotonic_ns()
         try:
@@ -102,7 +102,7 @@ class Prober:
     def _fetch(self) -> None:
         offset, value = self.produced
         batches = self._client("fetch").fetch(TOPIC, 0, offset)
-        # There are more where the answer to a later Produce was lost.
+        # There are more if the response to a later Produce was lost.
         assert [record.value for batch in batches[:1] for record in read_records(batch)] == [value]
 
     def _connect(self) -> None:
@@ -139,7 +139,7 @@ def measure(prober: Prober) -> None:
     while not select.select([STDIN], [], [], max(0.0, due - time.monotonic()))[0]:
         prober.probe(kind_of(tick))
         tick += 1
-        # What was missed is not made up for in a burst: `honest_prober` reckons with it.
+        # Missed ticks are not made up for in a burst: `honest_prober` accounts for them.
         due = max(due + INTERVAL_SECONDS, time.monotonic())
 
 

@@ -1,6 +1,6 @@
 """A proxy in front of a broker that loses answers: the request arrives, and instead of its answer the connection ends.
 
-That is the case that idempotence is for: the producer cannot know whether its records were written.
+Idempotence exists for this case: the producer cannot know whether its records were written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a wait was made of: work, want of a processor, sleep. From Linux's /proc; where there is none, all is zero."""
+"""The parts of a wait: work, lack of a processor, sleep. Read from Linux's /proc; without it, all values are zero."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Times(NamedTuple):
 
 
 def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int:
-    """The part of a wait of `wall` ns that its broker made, however many other processes there were.
+    """The part of a wait of `wall` ns that the broker caused, however many other processes ran.
 
-    `prober` and `loop` are what the waiting thread and the broker's loop had of the processors meanwhile, `others` how
-    long the broker's other threads were ready and had none, or a hypervisor had the processors. Such a thread may hold
-    the interpreter's lock, for which the loop then sleeps: so that time counts against sleep, and never excuses a loop
-    that runs. What is stolen from a loop that runs is not in the time that it ran.
+    `prober` and `loop` are the processor times of the waiting thread and of the broker's loop, `others` how long the
+    broker's other threads were ready and had no processor, or a hypervisor had taken it. Such a thread may hold the
+    interpreter's lock, for which the loop then sleeps: so that time counts against sleep, and never excuses a loop that
+    runs. Time stolen from a running loop is not in its processor time.
     """
     waited = max(0, wall - prober.ran - prober.queued - loop.queued)
     asleep = max(0, waited - loop.ran)
@@ -37,7 +37,7 @@ class ThreadTimes:
         self._files: dict[str, int] = {}
 
     def now(self) -> dict[int, Times]:
-        """By thread. Empty once the process is gone."""
+        """By thread. Empty once the process has ended."""
         try:
             threads = os.listdir(f"/proc/{self._pid}/task")
         except OSError:
@@ -57,11 +57,11 @@ class ThreadTimes:
             ran, queued, _ = os.pread(self._files[thread], 80, 0).split()
             return Times(int(ran), int(queued))
         except (OSError, ValueError):
-            return None  # it has just ended
+            return None  # the process has just ended
 
 
 def stolen_ns() -> int:
-    """How long a hypervisor has kept this machine's processors from running what they had, in ns, since the start."""
+    """How long a hypervisor has kept this machine's processors from running, in ns, since the start."""
     try:
         with open("/proc/stat", "rb") as file:
             return int(file.readline().split()[8]) * NS_PER_TICK
@@ -70,7 +70,7 @@ def stolen_ns() -> int:
 
 
 def passed(before: Mapping[int, Times], after: Mapping[int, Times]) -> dict[int, Times]:
-    """By thread; of one that came meanwhile all, of one that went nothing."""
+    """By thread; for a new thread all its time, for an ended one nothing."""
     none = Times()
     return {
         thread: Times(times.ran - before.get(thread, none).ran, times.queued - before.get(thread, none).queued)

@@ -28,7 +28,7 @@ TIMEOUT_MS: Final = int(TIMEOUT_SECONDS * 1000)
 
 
 class SecuredBroker:
-    """With an authority, which has signed the broker's certificate, and a key that signs tokens."""
+    """A broker with an authority, which has signed its certificate, and a key that signs tokens."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None, log_level: str = "info") -> None:
         self.authority = Certificate.authority()
@@ -167,7 +167,7 @@ def librdkafka(address: str, topic: str, settings: dict[str, Any]) -> bytes:
         producer.flush()
         raise NotLetIn(refusals[0])
     if placed and isinstance(placed[0], KafkaError):
-        raise NotLetIn(placed[0])  # with TLS 1.3 a client hears of it after its handshake, as of a lost connection
+        raise NotLetIn(placed[0])  # with TLS 1.3 a client sees it after its handshake, like a lost connection
     del common["message.timeout.ms"]
     consumer = Consumer({**common, "group.id": topic, "enable.auto.commit": False})
     with closing(consumer):
@@ -245,7 +245,7 @@ def kafka_python(address: str, topic: str, settings: dict[str, Any]) -> bytes:
 def _collect_its_connection() -> None:
     """kafka-python that gives up in its constructor leaves the connection that it was making to the garbage collector.
 
-    Collected later, that socket would be blamed on whatever test runs in that moment.
+    Collected later, that socket would be reported in whatever test runs at that moment.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -79,7 +79,7 @@ class DyingOwner:
 
 
 class DyingCluster(KafkaCluster):
-    """The real one, but for the point where this process ends."""
+    """The real cluster, except for the point where this process ends."""
 
     point = "nowhere"
 
@@ -101,7 +101,7 @@ def _die_at(point: str, wanted: str) -> None:
 
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
-    """Raises what the step raises."""
+    """Raises the errors of the step."""
     timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
     cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
     cluster.point = point

@@ -1,15 +1,14 @@
-"""`oncelog`, and programs of the tests, forked from a process that has imported everything: half a second of CPU less
+"""`oncelog`, and programs of the tests, forked from a process that has imported everything: saves half a second of CPU
 for each start.
 
-The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is forked
-is the same program with the same arguments: only the imports are there already. One that is to differ in what Python or
-the C library reads when it begins (a changed PYTHONPATH with other imports, another release, a time zone) is started as
-users start it. One that is measured may be forked: what its clients wait, and how much more memory than before it
-takes, is the same. What all share is the seed of hashes, and so the order of a set of names; those of a soak, into
-which a `sitecustomize` puts faults, have each their own.
+The tests start some thousand of them, and most of the cost of a start is importing modules. The forked program is the
+same with the same arguments: only the imports are already done. A program that must differ in something that Python or
+the C library reads at its start (a changed PYTHONPATH with other imports, another release, a time zone) is started as
+users start it. A measured program may be forked: its clients' waits, and its additional memory, are the same. All share
+the seed of hashes, and so the order of a set of names; in a soak, where `sitecustomize` adds faults, each has its own.
 
-There are two such processes, each started when it is first needed: one whose fail points are left out, as they are
-for users, and one for programs that are given ONCELOG_FAIL_POINTS.
+There are two such processes, each started at first use: one without fail points, as for users, and one for programs
+with ONCELOG_FAIL_POINTS.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 
 COMMAND: Final = str(Path(sys.executable).parent / "oncelog")
 IS_POSSIBLE: Final = sys.platform == "linux"
-"""Elsewhere a process that forks after its imports is not what one may rely on."""
+"""On other systems a process that forks after its imports is not reliable."""
 MODULES: Final = (
     "uvloop", "kazoo.client", "oncelog.cli.main", "oncelog.admin", "oncelog_broker.command", "oncelog_broker.broker",
     "oncelog_broker.config.load", "oncelog_broker.metadata.stores.embedded",
@@ -50,9 +49,9 @@ MESSAGE_BYTES: Final = 128 * 1024
 FAIL_POINTS: Final = "ONCELOG_FAIL_POINTS"
 STRICT: Final = {"PYTHONWARNINGS": "error"}
 READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
-"""What variables begin with that say nothing any more to a process that has begun."""
+"""Prefixes of variables that have no effect on a running process."""
 CUSTOMIZATION: Final = ("sitecustomize.py", "usercustomize.py")
-"""What Python runs before anything else, whatever is in it by then."""
+"""The module that Python runs before anything else, whatever it contains by then."""
 TIMEOUT_SECONDS: Final = 120.0
 
 
@@ -60,12 +59,12 @@ CLIENT: Final = ("oncelog.producer", "oncelog.consumer", "oncelog.admin", "oncel
 
 
 class Program(NamedTuple):
-    """What is run, as on Python's command line; `oncelog` where `target` is empty."""
+    """The program to run, as on Python's command line; `oncelog` if `target` is empty."""
 
     target: tuple[str, ...] = ()
     """A path, or -m and a module."""
     imports: tuple[str, ...] = MODULES
-    """What it is to find imported."""
+    """The modules to import beforehand."""
 
     @property
     def command(self) -> list[str]:
@@ -82,11 +81,11 @@ class WarmCommands:
         self._lock = threading.Lock()
         self._controls: dict[bool, socket.socket] = {}
         self._read_at_start = read_at_start(os.environ)
-        """Before any test changed it, as one may that is the first to start anything."""
+        """Read before any test changed it, as the first test that starts a program may do."""
         self._asked = 0
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
-        """Whether a program with this environment begins as the others do."""
+        """Whether a program with this environment starts like the others."""
         if not IS_POSSIBLE or is_customized(environment):
             return False
         return read_at_start(environment) == self._read_at_start
@@ -127,7 +126,7 @@ class WarmCommands:
                     pass_fds=[theirs.fileno()],
                 )
             atexit.register(process.wait)
-            atexit.register(ours.close)  # which ends it, with all that it has forked
+            atexit.register(ours.close)  # which ends it, with all processes that it has forked
             self._controls[has_fail_points] = ours
         return self._controls[has_fail_points]
 
@@ -144,7 +143,8 @@ def is_customized(environment: Mapping[str, str]) -> bool:
 
 
 def _answer(control: socket.socket, asked: int) -> int:
-    """The process that was asked for. A test that is cut off leaves an answer behind: nobody else's process it is."""
+    """The process that was asked for. An interrupted test leaves an unread answer: it must not be assigned to another
+    process."""
     while True:
         number, pid = map(int, control.recv(64).split())
         if number == asked:
@@ -159,7 +159,7 @@ warm: Final = WarmCommands()
 def run_oncelog(
     *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end. `environment`: besides ours."""
+    """Run a command to its end. `environment`: in addition to ours."""
     whole = {**os.environ, **STRICT, **(environment or {})}
     if not warm.can_start(whole):
         return subprocess.run(
@@ -199,8 +199,8 @@ class Child:
         mixes: bool = False,
         log: IO[Any] | None = None,
     ) -> None:
-        """`environment`: besides ours. Its standard input and output are pipes to us, its standard error is ours; or
-        it `mixes` that into its output; or `log` gets all that it says."""
+        """`environment`: in addition to ours. Its standard input and output are pipes to us, its standard error is
+        ours; or it `mixes` that into its output; or `log` gets all that it says."""
         whole = {**os.environ, **(environment or {})}
         if log is None:
             its_input, stdin = os.pipe()
@@ -246,7 +246,7 @@ class Child:
             transport.close()
 
     async def ended(self) -> int:
-        """The exit code, once there is one; the event loop goes on meanwhile."""
+        """The exit code, once there is one; the event loop continues meanwhile."""
         if isinstance(self.process, WarmProcess):
             return await self.process.ended()
         return await asyncio.to_thread(self.process.wait)
@@ -259,7 +259,7 @@ class Child:
 
 
 class WarmProcess:
-    """What of subprocess.Popen a test asks."""
+    """The part of subprocess.Popen that tests use."""
 
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
@@ -278,7 +278,7 @@ class WarmProcess:
         return code
 
     async def ended(self) -> int:
-        """The same, while the event loop goes on."""
+        """The same, while the event loop continues."""
         if self.poll() is not None:
             return self.wait(0)
         if self._waiting is None or self._waiting.get_loop().is_closed():
@@ -310,7 +310,7 @@ class WarmProcess:
         told = os.read(self._status, 16)
         waiting = self._waiting
         if waiting is not None and waiting.get_loop().is_closed():
-            waiting = None  # who waited has given up
+            waiting = None  # the waiting test has given up
         if waiting is not None:
             waiting.get_loop().remove_reader(self._status)
         os.close(self._status)
@@ -324,7 +324,7 @@ class WarmProcess:
 
 
 def serve(control: socket.socket, *, is_armed: bool) -> None:
-    """Fork what is asked for, and tell how each ended, until nobody can ask any more."""
+    """Fork the requested programs, and report how each ended, until no request can come any more."""
     if is_armed:
         importlib.import_module("oncelog.fail_points.point").arm()
     import_all(MODULES)
@@ -367,14 +367,14 @@ def serve(control: socket.socket, *, is_armed: bool) -> None:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """What is ours without a warning; other people's libraries warn of what they please."""
+    """Our modules must import without a warning; foreign libraries may warn."""
     if new := [module for module in modules if module not in sys.modules]:
         with warnings.catch_warnings():
             for module in new:
                 warnings.simplefilter("error" if module in MODULES else "ignore")
                 importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # or the first collection of each child would copy all of it
+        gc.freeze()  # otherwise the first collection of each child would copy all of it
 
 
 def tell_ends(ends: dict[int, int]) -> None:

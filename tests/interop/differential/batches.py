@@ -1,4 +1,4 @@
-"""The record batches that scenarios send: sound ones, and sound ones with one thing wrong."""
+"""The record batches that scenarios send: valid ones, and valid ones with one error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Producer:
     transactional_id: str | None = None
 
     def at(self, *, id: int = 0, epoch: int = 0) -> Producer:
-        """Another one, so much further on."""
+        """The same batch with a later sequence."""
         return Producer(self.id + id, self.epoch + epoch, self.transactional_id)
 
 
@@ -80,14 +80,14 @@ def batch(
 
 
 def sealed(data: bytes | bytearray) -> bytes:
-    """With the right CRC."""
+    """Set the right CRC."""
     whole = bytearray(data)
     whole[CRC_AT : CRC_AT + 4] = batch_crc(whole).to_bytes(4, "big")
     return bytes(whole)
 
 
 def patched(data: bytes, field: tuple[int, str], value: int) -> bytes:
-    """With another value in a field, and the right CRC."""
+    """Set another value in a field, and the right CRC."""
     whole = bytearray(data)
     position, how = field
     pack_into(how, whole, position, value)
@@ -95,7 +95,7 @@ def patched(data: bytes, field: tuple[int, str], value: int) -> bytes:
 
 
 def flipped(data: bytes, position: int) -> bytes:
-    """With the bits of one byte turned over; the CRC stays."""
+    """Flip the bits of one byte; the CRC stays."""
     whole = bytearray(data)
     whole[position] ^= 0xFF
     return bytes(whole)

@@ -173,7 +173,7 @@ def describe_producers(side: Side, topic: str, *partitions: int, label: str = ""
 
 
 def await_transaction(side: Side, transactional_id: str, state: str) -> None:
-    """Raises ScenarioBroken if it does not come to that within `PATIENCE_SECONDS`."""
+    """Raises ScenarioBroken if that state is not reached within `PATIENCE_SECONDS`."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         answer = side.get(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [side.own(transactional_id)]})
@@ -195,7 +195,7 @@ def await_markers(side: Side, topic: str, partition: int = 0) -> None:
 
 
 def await_stable_end(side: Side, topic: str, offset: int, partition: int = 0) -> None:
-    """Wait until the last stable offset of a partition has come to `offset`. Raises ScenarioBroken."""
+    """Wait until the last stable offset of a partition has reached `offset`. Raises ScenarioBroken."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while list_offsets_quietly(side, topic, partition, READ_COMMITTED) < offset:
         if time.monotonic() > deadline:

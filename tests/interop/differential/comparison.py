@@ -1,7 +1,7 @@
 """Where the transcripts of two brokers differ.
 
-Elements of arrays are paired by what names them, not by position. Where the error code of an element differs, that is
-the difference: the rest of the element follows from it.
+Elements of arrays are paired by their names, not by position. Where the error code of an element differs, that is the
+difference: the rest of the element follows from it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERROR_CODES: Final = ("error_code", "partition_error_code")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` is the way into the answer: "topics.orders.partitions.0.error_code"; empty for the whole of it."""
+    """`field` is the path in the response: "topics.orders.partitions.0.error_code"; empty for the whole response."""
 
     scenario: str
     step: Step

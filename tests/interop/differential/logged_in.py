@@ -1,4 +1,4 @@
-"""A side where everybody must log in: two users with rights that a scenario knows."""
+"""A side on which every client must log in: two users with known rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: Final = {
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
     "super.users": "User:ANONYMOUS",
 }
-"""Who comes by the listener PLAINTEXT may do everything; alice what these say:"""
+"""A client of the listener PLAINTEXT may do everything; alice only what these settings allow:"""
 ALLOWED: Final = (
     (ResourceType.GROUP, ALLOWED_GROUP, AclOperation.READ),
     (ResourceType.GROUP, ALLOWED_GROUP, AclOperation.DELETE),
@@ -34,7 +34,7 @@ ALLOWED: Final = (
 
 
 def prepare(port: int) -> None:
-    """By the listener where everybody may do everything."""
+    """Prepare through the listener on which everything is allowed."""
     with RawClient(port) as client:
         for name in (SECRET.topic, "to-look-at"):
             topic = CreateTopicsRequest.CreatableTopic(

@@ -1,4 +1,4 @@
-"""A request from plain data: dicts for structs, and what is left out is empty or has Kafka's default."""
+"""Builds a request from plain data: dicts for structs; omitted fields are empty or have Kafka's default."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers as plain data that two brokers can agree on.
 
-What a broker makes up (producer ids, topic ids, member ids, sessions) becomes a symbol, numbered in the order in which
-it is first seen; its port, its cluster id and times that are now become words. Batches become what their headers say.
+Values that a broker generates (producer ids, topic ids, member ids, sessions) become symbols, numbered in the order of
+their appearance; its port, its cluster id and present times become words. Batches become the contents of their headers.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ PLACES = frozenset({"cluster_id", "log_dir"})
 """Fields whose value differs in every broker."""
 ROOM = frozenset({"total_bytes", "usable_bytes"})
 UNORDERED = frozenset({"partitions"})
-"""Arrays of numbers in whatever order a hash table gives."""
+"""Arrays of numbers in the arbitrary order of a hash table."""
 UNORDERED_BY = {"credential_infos": "mechanism"}
-"""The same of structures, and the field by which they are put in order."""
+"""The same for structures, and the field by which they are sorted."""
 OF_EVERYBODY = {"replica_election_results": "topic"}
-"""Arrays about all topics that there are, where the request named none: of those that other scenarios have left here or
-there nothing is said."""
+"""Arrays of all topics, if the request named none: topics of other scenarios are removed."""
 CUT_BATCH = "a cut batch"
 
 
 class Symbols:
-    """The names of what one broker made up, within one scenario."""
+    """The names of the values that one broker generated, within one scenario."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Any], str] = {}

@@ -1,4 +1,4 @@
-"""What a known difference is: a row of docs/differences.md, and the places where it is allowed to show itself."""
+"""A known difference: a row of docs/differences.md, and the places where it may appear."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NOWHERE: Final = ""
 class Known:
     """A difference that stays. Patterns are those of fnmatch; a bare field name means that field anywhere in an answer.
 
-    `scenario` says where it may show itself, and `seen_in` (by default the same) where it must: a difference that is
-    gone has no place here. In a random walk it shows itself now and then, so there `seen_in` is NOWHERE. `relation` is
-    what must be true of Kafka's value and ours; `setting` ("key=value") makes our broker answer as Kafka does.
+    `scenario` says where it may appear, and `seen_in` (by default the same) where it must: a difference that has
+    disappeared must be removed. In a random walk it appears only sometimes, so there `seen_in` is NOWHERE. `relation`
+    is the required relation of Kafka's value to ours; `setting` ("key=value") makes our broker answer like Kafka.
     """
 
     row: str
@@ -70,7 +70,8 @@ class Known:
 
 
 def shares_an_area(scenario: str, known: Iterable[Known]) -> bool:
-    """Whether one of the entries is of a scenario of the same area: what a setting changes may show in any of them."""
+    """Whether one of the entries belongs to a scenario of the same area: the effect of a setting may appear in any of
+    them."""
     return scenario.partition(".")[0] in {entry.scenario.partition(".")[0] for entry in known}
 
 

@@ -27,7 +27,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of a scenario showed. `answers` counts those that were compared."""
+    """The result of a run of a scenario. `answers` counts the compared ones."""
 
     differences: tuple[Difference, ...]
     answers: int
@@ -52,7 +52,7 @@ def play(one: Scenario, kafka_port: int, our_port: int, run: str, kind: type[Sid
     """The scenario on both brokers at the same time. `run` is part of all names, so that brokers may be used again.
     `kind` of sides.
 
-    Raises ScenarioBroken where a side could not prepare what it was about, with the traceback of that side.
+    Raises ScenarioBroken if a side could not prepare its state, with the traceback of that side.
     """
     prefix = f"{run}-{one.name.replace('.', '-').replace('_', '-')}-"
     sides = [kind("Apache Kafka", kafka_port, prefix), kind("oncelog", our_port, prefix)]

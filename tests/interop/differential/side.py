@@ -1,4 +1,4 @@
-"""One of the two brokers as a scenario sees it: requests go in, and what came back is kept as a transcript."""
+"""One of the two brokers in a scenario: requests go in, and the responses are stored as a transcript."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that a broker gives for a moment after a topic, a group or a transaction came or went. When it does is a
-matter of its pace, not of what it answers, so they are asked again."""
+"""Errors that a broker gives for a moment after a topic, a group or a transaction came or went. Their timing depends on
+the broker's speed, not on its answers, so these requests are repeated."""
 PASSING_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 20.0
@@ -42,7 +42,7 @@ UNREADABLE: Final = "an answer that cannot be decoded"
 
 
 class ScenarioBroken(Exception):
-    """What a scenario prepares did not come about, so that nothing can be compared."""
+    """The state that a scenario prepares was not reached, so nothing can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Side:
         until: Callable[[Any], bool] | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> Any:
-        """The answer, noted for the comparison; None where there was none.
+        """The response, noted for the comparison; None if there was none.
 
         Errors in `retried`, and answers of which `until` is not true, are asked again for a while.
         """
@@ -112,7 +112,7 @@ class Side:
         return response
 
     def get(self, api: ApiKey, version: int, values: Plain | None = None, **options: Any) -> Any:
-        """As `ask`, of what the scenario only needs: not compared. Raises ScenarioBroken."""
+        """Like `ask`, for a response that the scenario only needs: not compared. Raises ScenarioBroken."""
         options = {"connection": "main", "client_id": "differential", "retried": PASSING, "until": None} | options
         response, problem = self._settled_answer(api, version, values or {}, patience=PATIENCE_SECONDS, **options)
         if response is None:

@@ -41,9 +41,9 @@ class Driver:
         self._said: list[dict[str, Any]] = []
         """In this life."""
         self._sessions: list[int] = []
-        """Of all lives: by these their leftover processes are found."""
+        """The sessions of all lives, by which their leftover processes are found."""
         self._listener: threading.Thread | None = None
-        """Of this life."""
+        """The listener of this life."""
         self._is_over = False
         self.started_at = 0.0
 

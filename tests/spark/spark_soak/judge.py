@@ -1,7 +1,7 @@
 """Compares the windows in the target topic with the records in the source topic.
 
-What must be there is taken from the source topic as a `read_committed` reader finds it, not from what the writer
-believes: a transaction whose outcome the writer never learned is right either way.
+The expected result is computed from the source topic as a `read_committed` reader finds it, not from the writer's
+knowledge: a transaction whose outcome the writer never learned is right either way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Verdict:
     lost: int
     """Windows that are missing."""
     twice: int
-    """Windows that are there again."""
+    """Windows that are duplicated."""
     wrong: int
-    """Windows with another content than they must have, and windows that must not be there."""
+    """Windows with wrong content, and windows that must not exist."""
     rows_lost: int
     rows_twice: int
     source_lost: int
-    """Orders that the writer was told are committed, and that are not in the source."""
+    """Orders that the writer knows as committed, and that are not in the source."""
     source_wrong: int
-    """Orders in the source that are there twice, or that were aborted."""
+    """Orders in the source that are duplicated, or that were aborted."""
     examples: tuple[str, ...] = ()
 
     @property

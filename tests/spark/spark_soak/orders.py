@@ -1,4 +1,4 @@
-"""The records that are written, and the windows that must come of them.
+"""The records that are written, and the windows that must result from them.
 
 An order has a number of its own, a customer, an event time and an amount. Event time is made up: each round of orders
 is one second later than the one before, so what the watermark lets through does not depend on the clock of a machine.
@@ -16,7 +16,8 @@ BASE_MS: Final = 1_700_000_100_000
 ROUND_MS: Final = 1_000
 WINDOW_MS: Final = 30_000
 DELAY_MS: Final = 120_000
-"""Of the watermark: 120 rounds, half a minute of the writer. No order is later than that, unless it is meant to be."""
+"""The delay of the watermark: 120 rounds, half a minute of the writer. No order is later than that, unless it is meant
+to be."""
 DAY_MS: Final = 86_400_000
 CLOSING_MS: Final = BASE_MS + 30 * DAY_MS
 """The event time of the last orders, which close all windows before them."""

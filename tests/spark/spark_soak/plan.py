@@ -1,4 +1,4 @@
-"""Who dies, and when: a function of the seed."""
+"""Which process dies, and when: a function of the seed."""
 
 from __future__ import annotations
 

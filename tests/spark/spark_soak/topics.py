@@ -1,4 +1,4 @@
-"""Writes and reads topics with librdkafka: nothing of what judges a run is ours."""
+"""Writes and reads topics with librdkafka: the judge of a run uses no code of ours."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class OrderWriter(threading.Thread):
 
 
 def committed_values(addresses: str, topic: str) -> list[bytes]:
-    """All that a read_committed consumer finds. Raises TimeoutError, KafkaException."""
+    """All records that a read_committed consumer finds. Raises TimeoutError, KafkaException."""
     consumer = Consumer(
         {
             "bootstrap.servers": addresses,

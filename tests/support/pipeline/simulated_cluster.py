@@ -36,7 +36,7 @@ class Fenced(Exception):
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Whoever else wants to may take any number of steps now."""
+    """Other processes may take any number of steps now."""
     yield
 
 
@@ -50,7 +50,7 @@ class Held:
     rows: list[Row] = field(default_factory=list)
     marker: Marker | None = None
     owner_epoch: int | None = None
-    """Of the driver that has kept the open transaction: it has no timeout any more."""
+    """The driver that has kept the open transaction, which has no timeout any more."""
 
 
 def row_digest(row: Row) -> Digest:
@@ -158,7 +158,7 @@ class SimulatedCluster:
         """Transactional ids whose transaction times out just before its end."""
         self.targets: dict[str, str] = {}
         self.age_seconds = 0.0
-        """Of all states."""
+        """The age of all states, in seconds."""
         self.same_id_aborts = 0
         """How often a task's producer has aborted what another one with its id had open."""
 

@@ -48,7 +48,7 @@ class Chaos(NamedTuple):
     repeat_stage: int = 4
     time_out: int = 0
     set_back: int = 0
-    """Of a thousand starts: from a checkpoint that is older by some batches."""
+    """How many of a thousand starts use a checkpoint that is older by some batches."""
 
 
 CHAOS = Chaos()

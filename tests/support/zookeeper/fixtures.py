@@ -111,7 +111,7 @@ class SecuredZooKeeper(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of a broker that uses all of it."""
+        """Settings of a broker that uses all of it."""
         return {
             "zookeeper.connect": self.connect,
             "zookeeper.ssl.client.enable": "true",

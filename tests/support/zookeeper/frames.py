@@ -18,7 +18,7 @@ class Direction(Enum):
 
 
 class Op(IntEnum):
-    """Of ZooKeeper's ZooDefs.OpCode."""
+    """The codes of ZooKeeper's ZooDefs.OpCode."""
 
     NOTIFICATION = 0
     CREATE = 1

@@ -76,7 +76,7 @@ BUDGETS: Final = {
     "transaction of 1 partition": Calls(576, 432),
     "transaction of 10 partitions": Calls(1504, 1456),
 }
-"""Of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
+"""Calls of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
 
 
 class StoppedClock(SystemClock):
@@ -233,7 +233,7 @@ def fetch(
     topic: str = TOPIC,
     follower: int | None = None,
 ) -> FetchRequest:
-    """Of so many partitions, all from the same offset on. `session`: id and epoch."""
+    """A Fetch of so many partitions, all from the same offset on. `session`: id and epoch."""
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index,

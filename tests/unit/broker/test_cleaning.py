@@ -180,7 +180,7 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
 
 
 class OneFails(RealDisk):
-    """Of the data directories, one cannot be written; or a checkpoint cannot."""
+    """One of the data directories cannot be written, or a checkpoint cannot."""
 
     __slots__ = ("failing",)
 

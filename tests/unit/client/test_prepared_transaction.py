@@ -25,7 +25,7 @@ from oncelog_protocol.messages.produce import ProduceRequest
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """Of a producer that is closed again."""
+    """A transaction prepared by a producer that is closed again."""
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)

@@ -106,7 +106,7 @@ def test_what_hangs_comes_first_and_then_the_oldest() -> None:
 
 
 class Transactions:
-    """Of `bills`, which has no leader, nothing can be told; beside the error stands what an inner call had found."""
+    """`bills` has no leader, so nothing is known about it; the page shows the error, and earlier results."""
 
     def __init__(self) -> None:
         self.asked: list[list[TopicPartition]] = []

@@ -26,5 +26,5 @@ def test_what_a_service_never_does_is_found_out() -> None:
     async def idle(servers: str) -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(AssertionError, match="service-1 has not come to its end"):
+    with pytest.raises(AssertionError, match="service-1 has not ended"):
         check_service(Service(idle, ORDERS, INVOICES, order_of, inputs=3), seeds=(1,), faults=())

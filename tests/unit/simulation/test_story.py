@@ -36,7 +36,7 @@ def test_a_failing_seed_is_told() -> None:
     assert "      2.000 s after their start: kill -9 of a broker (broker-2) for 1.5 s" in lines
     life = next(line for line in lines if line.startswith("  writer-1/1/7:"))
     assert "sent by writer-1/1 to lines-1 at 1.500 s" in life
-    assert "acknowledged at 1.750 s with offset 12; not there in the end" in life
+    assert "acknowledged at 1.750 s with offset 12; missing at the end" in life
     assert sum("cannot fetch" in line for line in lines) == 3
     assert "... 6 times more, until 3.250 s" in told
     assert lines[-1].endswith("replay 42")

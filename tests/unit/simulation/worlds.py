@@ -7,6 +7,7 @@ from typing import Any
 
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.guard import guarded
+from oncelog_simulation.loop import collect_remains
 from oncelog_simulation.process import Process
 from oncelog_simulation.surroundings import Surroundings
 
@@ -30,4 +31,5 @@ def play(scene: Callable[[SmallWorld], Coroutine[Any, Any, Any]], seed: int = 1)
             world.loop.run_until_complete(scene(world))
         finally:
             world.end()
+            collect_remains()
     return world

@@ -1,4 +1,4 @@
-"""Of the plugin, what needs no broker."""
+"""Parts of the plugin that need no broker."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Consumer groups: who is in a group, who reads what, how far each group has read.
+"""Consumer groups: their members, the assignments of partitions, and the committed offsets.
 
-`config` its settings. Of the classic protocol: `states` the table of legal transitions, `step` the context of one
-operation, `classic_group` one group with its members, `joining` and `membership` what requests and timers do to it,
-`subscription` what members say they read. Of the consumer protocol (KIP-848): `consumer` its groups, `assigning` the
-assignors that the broker runs, `assignments` who is to have and who has which partitions, `topic_view` the topics as
-groups see them, `consumer_records` what is logged.
-`offsets` committed offsets, `commits` which may be committed, `transactional_offsets` those that wait for the end of a
-transaction, `held_bytes` how much members may say, `records` what is logged, `machine` all groups of one partition,
-`coordinator` the rim. All but `coordinator` is pure: requests, records and timers come in, `Effects` go out.
+`config` its settings. The classic protocol: `states` is the table of legal transitions, `step` the context of one
+operation, `classic_group` one group with its members, `joining` and `membership` handle requests and timers,
+`subscription` parses the subscriptions of members. The consumer protocol (KIP-848): `consumer` has its groups,
+`assigning` the assignors that the broker runs, `assignments` target and current assignments, `topic_view` the topics as
+groups see them, `consumer_records` the logged records. Both protocols: `offsets` has committed offsets, `commits` the
+checks of a commit, `transactional_offsets` the offsets of open transactions, `held_bytes` the bounds on members'
+metadata, `records` the logged records, `machine` all groups of one partition, `coordinator` the connection to the rest
+of the broker. All modules but `coordinator` are pure: requests, records and timers come in, `Effects` go out.
 """

@@ -1,8 +1,8 @@
-"""Who is to have which partitions, and who has them: values without I/O, and their forms on the wire and in the log.
+"""Target and current assignments: values without I/O, and their forms on the wire and in the log.
 
-A target says what a member is to have: topic id -> partitions. What a member has also says since which epoch
-(KIP-1251): topic id -> partition -> the epoch in which the member was given the partition. Both are values: nobody
-changes them."""
+A target is the assignment that a member is to reach: topic id -> partitions. A current assignment also has an epoch for
+each partition (KIP-1251): topic id -> partition -> the epoch in which the member was given the partition. Both are
+immutable by convention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 Target = Mapping[bytes, frozenset[int]]
 Current = Mapping[bytes, Mapping[int, int]]
 Owned = Mapping[bytes, Collection[int]]
-"""What a member says that it owns: topic id -> partitions."""
+"""The partitions that a member claims to own: topic id -> partitions."""
 
 NO_TARGET: Final[Target] = MappingProxyType({})
 NO_PARTITIONS: Final[Current] = MappingProxyType({})
@@ -52,7 +52,8 @@ def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
 
 
 def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
-    """What a record says that a member has. Partitions without an epoch of their own were given in `member_epoch`."""
+    """The current assignment that a record contains. Partitions without an epoch of their own were given in
+    `member_epoch`."""
     return {
         topic.topic_id: dict(
             zip(topic.partitions, topic.assignment_epochs, strict=False)
@@ -78,7 +79,7 @@ def as_target(current: Current) -> Target:
 
 
 def at_epoch(target: Owned, epoch: int) -> Current:
-    """These partitions, all given in `epoch`."""
+    """These partitions, each with `epoch` as the epoch in which it was given."""
     return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in target.items() if partitions}
 
 
@@ -93,12 +94,12 @@ def answered(current: Current) -> Assignment:
 
 
 def owned_of(topics: Sequence[TopicPartitions] | None) -> Owned | None:
-    """What a heartbeat says that its member owns; None if it does not say."""
+    """The partitions that a heartbeat claims for its member; None if it makes no claim."""
     return None if topics is None else {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 
 def is_within(owned: Owned | None, current: Current) -> bool:
-    """Whether a member says what it owns, and all of that is in `current`."""
+    """Whether a member claims partitions, and all of them are in `current`."""
     if owned is None:
         return False
     return all(
@@ -107,5 +108,5 @@ def is_within(owned: Owned | None, current: Current) -> bool:
 
 
 def has_same_partitions(one: Current, other: Current) -> bool:
-    """Whether both have the same partitions, whatever the epochs."""
+    """Whether both have the same partitions, regardless of epochs."""
     return one is other or (one.keys() == other.keys() and all(one[id].keys() == other[id].keys() for id in one))

@@ -1,8 +1,8 @@
-"""One group of the classic protocol: its members, its generation, and the value that the log holds of it. Pure.
+"""One group of the classic protocol: its members, its generation, and its value in the log. Pure.
 
-Two kinds of state live here. Durable is what the last logged GroupMetadataValue says: members with their assignments,
-generation, protocol, leader. Only `replay` changes it. Soft is the rebalance that is going on: who has joined, who
-waits for what; a restart forgets it, and the members begin again from the last logged generation.
+Two kinds of state live here. Durable is the last logged GroupMetadataValue: members with their assignments, generation,
+protocol, leader. Only `replay` changes it. Soft is the rebalance in progress: which members have joined, which requests
+wait; a restart loses it, and the members start again from the last logged generation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Member:
         self.is_new = False
 
     def follow(self, protocols: Protocols) -> None:
-        """These are its protocols from now on."""
+        """Set the member's protocols."""
         self.protocols = protocols
         self.metadata_bytes = bytes_of(protocols)
 
@@ -69,7 +69,7 @@ class Member:
         return self.instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member says for `protocol`; empty for one that it does not follow."""
+        """The member's metadata for `protocol`; empty if the member does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
@@ -91,7 +91,7 @@ class Member:
 
     @classmethod
     def of(cls, logged: GroupMetadataValue.MemberMetadata, protocol: str | None) -> Member:
-        """The member that the log holds: of its protocols only the one in use is known."""
+        """The member as the log stores it: only the protocol in use is known."""
         rebalance_timeout = logged.rebalance_timeout if logged.rebalance_timeout >= 0 else logged.session_timeout
         return cls(
             logged.member_id,
@@ -106,9 +106,9 @@ class Member:
 
 
 class ClassicGroup:
-    """Invariants: the leader is a member, unless there are none; each static member is listed in `static_members`;
-    who waits in `joining` or `syncing` is a member; `syncing` is empty outside CompletingRebalance; `metadata_bytes` is
-    the sum of its members', and part of `held`, until it is `let_go`."""
+    """Invariants: the leader is a member, unless the group is empty; each static member is listed in `static_members`;
+    each waiter in `joining` or `syncing` belongs to a member; `syncing` is empty outside CompletingRebalance;
+    `metadata_bytes` is the sum over its members, and part of `held`, until the group is `let_go`."""
 
     __slots__ = (
         "generation",
@@ -140,7 +140,7 @@ class ClassicGroup:
         self.state_since_ms: int | None = None
         """Wall time of the last logged change; None where nothing was logged, or by a Kafka before 2.1."""
         self.last_logged: GroupMetadataValue | None = None
-        """What the log says of this group; treat as read-only."""
+        """The last logged value of this group; treat as read-only."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -208,7 +208,7 @@ class ClassicGroup:
         self.held.bytes += more
 
     def remove(self, member_id: str) -> None:
-        """Take a member out; who waits must have been answered by the caller."""
+        """Remove a member; the caller must have answered its waiting requests."""
         member = self.members.pop(member_id)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
@@ -220,7 +220,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """A static member came back under a new id: it takes over place, assignment and leadership."""
+        """A static member returned with a new id: the new id takes over place, assignment and leadership."""
         was_leader = self.leader_id == old_id
         member.assignment = self.members[old_id].assignment
         self.remove(old_id)
@@ -276,7 +276,7 @@ class ClassicGroup:
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
         """The protocol that all members can follow and most want; `replaced` and `by`: as if one were the other.
 
-        Among equals the first in the alphabet, so that every broker would choose the same.
+        Of equals the first in the alphabet, so that every broker would choose the same.
         """
         voters = [
             by if by is not None and member_id == replaced else self.members[member_id] for member_id in self.members
@@ -288,7 +288,7 @@ class ClassicGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def topics(self) -> frozenset[str] | None:
-        """What the members of a consumer group read; None if that is not known."""
+        """The topics that the members of a consumer group read; None if they are not known."""
         if not self.is_consumer_group or self.protocol_name is None:
             return frozenset() if self.is_consumer_group and not self.members else None
         read: set[str] = set()
@@ -302,7 +302,7 @@ class ClassicGroup:
     # --- the log
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """What is logged when the leader hands out `assignments`; who is given none gets an empty one."""
+        """The value to log when the leader hands out `assignments`; members without an assignment get an empty one."""
         value = self.logged(now_ms)
         for member in value.members:
             member.assignment = assignments.get(member.member_id, b"")
@@ -320,7 +320,7 @@ class ClassicGroup:
         )
 
     def empty_value(self, now_ms: int) -> GroupMetadataValue:
-        """What is logged when the last member is gone: the next generation, with nobody in it."""
+        """The value to log when the last member has left: the next generation, without members."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation + 1,
@@ -331,9 +331,9 @@ class ClassicGroup:
         )
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Be what the log says. Members that are known already keep what the log does not hold of them.
+        """Replace the durable state by the logged value. Known members keep the state that the log does not contain.
 
-        Who waits for this generation has been, or is about to be, answered by the step that logged it.
+        Requests that wait for this generation have been, or are about to be, answered by the step that logged it.
         """
         known, self.members = self.members, {}
         self.let_go()
@@ -345,7 +345,7 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                member = Member.of(logged, value.protocol)  # loading: an older record said something else of it
+                member = Member.of(logged, value.protocol)  # loading: an older record had another value of this group
             self.add(member)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: which partitions may be committed, and by whom. Pure."""
+"""Checks that OffsetCommit and TxnOffsetCommit share: which partitions may be committed, and by which members. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BY_CONFIGURATION: Final = -1
 
 
 class Commit(NamedTuple):
-    """One request: of which group, when, and by which rules. `expire_timestamp` is wall time in ms."""
+    """One commit request: its group, time, and limits. `expire_timestamp` is wall time in ms."""
 
     group_id: str
     now_ms: int
@@ -34,7 +34,7 @@ class Commit(NamedTuple):
     expire_timestamp: int = NO_EXPIRY
 
     def add(self, effects: Effects, topic: str, partition: Partition) -> ErrorCode:
-        """Log the offset of one partition, or say why not: each partition is refused by itself."""
+        """Log the offset of one partition, or return an error: each partition is refused by itself."""
         metadata = partition.committed_metadata or ""
         if not self.exists(topic, partition.partition_index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,15 +13,15 @@ MINUTE_MS = 60_000
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """What a group of the consumer protocol may set for itself; without "consumer.", times in ms."""
+    """The settings that a single group of the consumer protocol may override; names without "consumer.", times in
+    ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These settings, with those that a group has for itself. Overrides of keys that are not known here are passed
-        over."""
+        """These settings, overridden by the group's own. Overrides of keys that are not known here are passed over."""
         own = {
             name.removeprefix("consumer.").replace(".", "_"): group_keys.GROUP_KEYS[name].key.parse(text)
             for name, text in overrides.items()

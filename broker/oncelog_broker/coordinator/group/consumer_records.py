@@ -28,7 +28,7 @@ from oncelog_protocol.coordinator_records.versioned import decode_versioned, enc
 
 
 class GroupEpochRecord(NamedTuple):
-    """The epoch of a group, or with None: the group is gone."""
+    """The epoch of a group; None is the tombstone of the group."""
 
     group_id: str
     value: ConsumerGroupMetadataValue | None
@@ -42,7 +42,7 @@ class OldTopicsRecord(NamedTuple):
 
 
 class MemberRecord(NamedTuple):
-    """What a member said of itself, or with None: the member is gone."""
+    """The subscription of a member; None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -57,7 +57,8 @@ class TargetEpochRecord(NamedTuple):
 
 
 class TargetRecord(NamedTuple):
-    """What a member is to have, or None. `encoded`: its bytes, where they were made ahead of the step that logs it."""
+    """The target assignment of a member, or None. `encoded`: its bytes, where they were made ahead of the step that
+    logs it."""
 
     group_id: str
     member_id: str
@@ -66,7 +67,7 @@ class TargetRecord(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """What a member has, and its epoch, or None."""
+    """The current assignment of a member with its epoch, or None."""
 
     group_id: str
     member_id: str
@@ -74,7 +75,7 @@ class CurrentRecord(NamedTuple):
 
 
 class RegexRecord(NamedTuple):
-    """The topics of a regular expression, or with None: nobody uses it any more."""
+    """The topics of a regular expression; None: no member uses it any more."""
 
     group_id: str
     regex: str
@@ -87,7 +88,8 @@ ConsumerGroupRecord = (
 
 
 class _Kind(NamedTuple):
-    """One kind of record: the version of its key, the messages of key and value, and how it is made of them."""
+    """One kind of record: the version of its key, the message types of key and value, and the function that builds a
+    record from them."""
 
     number: int
     key: type[Any]
@@ -168,7 +170,7 @@ def encode(record: ConsumerGroupRecord) -> Encoded:
 
 
 def decode(number: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord | None:
-    """The record whose key is of this kind; None for a kind that is no consumer group's. Raises MalformedMessage, also
+    """The record for a key of this kind; None if the key is not one of a consumer group. Raises MalformedMessage, also
     for a version of a value that we do not know: to guess would lose the group."""
     kind = _BY_NUMBER.get(number)
     if kind is None:

@@ -37,7 +37,7 @@ FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 
 class _Before(NamedTuple):
-    """A log of groups as it was when topics were deleted: what it holds of them below its end is of those."""
+    """A log of groups at the time when topics were deleted: the offsets below its end belong to the deleted topics."""
 
     log: PartitionLog
     generation: int
@@ -45,7 +45,7 @@ class _Before(NamedTuple):
 
 
 class GroupCoordinator:
-    """The groups of one broker: those whose partition of `__consumer_offsets` it leads."""
+    """The groups of one broker: those in the partitions of `__consumer_offsets` that it leads."""
 
     def __init__(
         self,
@@ -83,13 +83,14 @@ class GroupCoordinator:
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            # Nobody may be told of it again: an image that comes after a session in doubt comes before the gate opens.
+            # The deletion is not reported again: an image that arrives after a doubtful session is applied before the
+            # gate opens.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
 
     async def _forget_topics(self, topics: frozenset[str], left: Sequence[_Before]) -> None:
-        """In each log as soon as it can be logged there, for as long as it is ours."""
+        """Log the tombstones in each log as soon as possible, while this broker leads it."""
         pause = FORGET_RETRY_SECONDS
         while True:
             left = [before for before in left if not await self._has_forgotten(topics, before)]
@@ -99,7 +100,7 @@ class GroupCoordinator:
             pause = min(2 * pause, FORGET_MAX_RETRY_SECONDS)
 
     async def _has_forgotten(self, topics: frozenset[str], before: _Before) -> bool:
-        """Forget the topics in one log. Whether that is done, or no longer ours to do."""
+        """Forget the topics in one log. Returns whether the tombstones are logged, or no longer this broker's task."""
         pauses = self._slices.pauses()
         try:
             shard = self._shard_of(before)
@@ -124,11 +125,11 @@ class GroupCoordinator:
                     return
                 await asyncio.sleep(0)
         except StepFailed:
-            pass  # it would fail again
+            pass  # a retry would fail again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
-        """What this broker coordinates of that log: loaded anew since, perhaps. None where it does no longer, or where
-        the end of the log was cut, which only others do who lead it."""
+        """The present shard of that log, which may have been loaded again since. None if this broker no longer
+        coordinates it, or if the end of the log was truncated, as happens only after another broker has led it."""
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:
                 return shard
@@ -143,7 +144,7 @@ class GroupCoordinator:
         self.runtime.close()
 
     async def expire_offsets(self) -> None:
-        """Remove offsets, and groups without anything left, whose retention is over."""
+        """Remove expired offsets, and groups that have no offsets left."""
         pauses = self._slices.pauses()
         for shard in self.runtime.loaded_shards():
             for group_id in shard.machine.ids():

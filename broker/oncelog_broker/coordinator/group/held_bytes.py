@@ -1,7 +1,7 @@
-"""How much memory the members of all groups of a broker take with what they say of themselves. Pure.
+"""Bounds the memory that all groups of a broker use for the metadata of their members. Pure.
 
-Each member may say much, in each JoinGroup anew, and its group keeps it whether or not its connection lives, for as
-long as its session and its rebalance timeout allow. Kafka bounds the number of members alone.
+Each JoinGroup of a member may carry much metadata, which its group keeps as long as its session and rebalance timeouts
+allow, even without a connection. Kafka bounds the number of members alone.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Final
 
 PROTOCOL_OVERHEAD: Final = 200
-"""What Python takes for a protocol beside its name and metadata."""
+"""Bytes that Python needs for a protocol in addition to its name and metadata."""
 TOPIC_OVERHEAD: Final = 64
-"""What Python takes for the name of a topic in a set, beside its bytes: names of three letters would be free else."""
+"""Bytes that Python needs for a topic name in a set, in addition to its characters: without it, short names would be
+free."""
 
 
 def bytes_of(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """What a member takes that can follow these protocols, each with its metadata."""
+    """Bytes of a member with these protocols and their metadata."""
     return sum(PROTOCOL_OVERHEAD + len(name.encode()) + len(metadata) for name, metadata in protocols)
 
 

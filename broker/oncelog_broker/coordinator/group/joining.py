@@ -1,4 +1,4 @@
-"""JoinGroup: members enter a group, and its generations are formed. Pure; durable change is left to the log.
+"""JoinGroup: members enter a group, and its generations are formed. Pure; only replayed records change durable state.
 
 A rebalance in the classic protocol: it is prepared (all members are asked to join again, each JoinGroup waits), and
 when all have joined, or the time is up, the next generation is complete: each gets its answer, the leader with all
@@ -23,11 +23,11 @@ from oncelog_protocol.wire_readers import MAX_STRING_BYTES
 
 
 class Join(NamedTuple):
-    """One JoinGroup and what its version stands for.
+    """One JoinGroup and what its version implies.
 
     `requires_member_id`: v4+, a new dynamic member is first given an id to join with (KIP-394).
-    `can_skip_assignment`: v9+, a returning static leader is told that the assignment stands (KIP-814).
-    `no_protocol`: how it is said that there is none: None from v7 on.
+    `can`can_skip_assignment`: v9+, the response tells a returning static leader that the assignment is still valid
+    (KIP-814). `no_protocol`: the value for a missing protocol name: None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -52,7 +52,7 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> list[tuple[str, bytes]]:
-        """One that is named twice is one protocol, at its first place: a member counts once for each."""
+        """A protocol that is named twice counts once, at its first place: a member counts once for each protocol."""
         named: dict[str, bytes] = {}
         for protocol in self.request.protocols:
             named.setdefault(protocol.name, protocol.metadata)
@@ -69,14 +69,14 @@ def join(step: Step, asked: Join) -> None:
         _newcomer(step, asked)
     elif request.member_id in group.pending_members:
         if request.group_instance_id is not None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "a static member is never given an id to join with")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "a static member gets no id before it joins")
         _add(step, asked, request.member_id)
     else:
         _rejoin(step, asked, group.check_member(request.member_id, request.group_instance_id))
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """group.max.size: members of the group stay welcome, and while it rebalances those count who have joined."""
+    """Check group.max.size: present members may always rejoin, and during a rebalance only joined members count."""
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:
         full = member_id not in group.joining and len(group.joining) >= step.config.max_size
@@ -87,7 +87,8 @@ def _check_room(step: Step, member_id: str) -> None:
 
 
 def _check_bytes(step: Step, asked: Join) -> None:
-    """What members say of themselves is kept while they are members. Who says no more than before stays welcome."""
+    """Check the bounds on the metadata of members, which is stored while they are members. A member that sends no more
+    than before is accepted."""
     group, config = step.group, step.config
     size = bytes_of(asked.protocols)
     if size > config.member_metadata_max_bytes:
@@ -113,7 +114,7 @@ def _newcomer(step: Step, asked: Join) -> None:
     prefix = asked.client.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{step.new_id()}"
     if len(member_id.encode()) > MAX_STRING_BYTES:
-        # Nobody could be told of such a member: neither the log nor the leader's answer has room for its id.
+        # Such a member could not be reported: neither the log nor the leader's response has room for its id.
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client id or group instance id is too long for a member id")
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
@@ -166,8 +167,8 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 
 
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
-    """Nothing changed, so the present generation is the answer. But the leader of a stable group joins again when what
-    it assigns has changed: that is a new rebalance."""
+    """Nothing changed, so the present generation is the answer. But the leader of a stable group joins again when the
+    input of its assignment has changed: that is a new rebalance."""
     if list(member.protocols) != list(protocols):
         return False
     if group.state is GroupState.STABLE:
@@ -186,7 +187,7 @@ def _update(step: Step, asked: Join, member: Member) -> None:
 
 
 def _static_returns(step: Step, asked: Join, old_id: str, member: Member) -> None:
-    """A static member comes back under a new id, and fences who had the old one. A stable group does not rebalance for
+    """A static member returned with a new id: fence the member with the old id. A stable group does not rebalance for
     it, as long as its protocol stays: only the new id is logged."""
     group = step.group
     member.assignment = group.members[old_id].assignment
@@ -211,9 +212,9 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
     ]
     value.leader = member.member_id if is_leader else group.leader_id
     step.effects.append(group_record(group.group_id, value))
-    # The record holds one protocol of a member: the others are soft state.
+    # The record contains one protocol of a member: the others are soft state.
     step.effects.changes.append(lambda: group.set_protocols(group.members[member.member_id], member.protocols))
-    # Before KIP-814 a returning leader is told the old leader's id, so that it does not assign anew.
+    # Before KIP-814 the response gives a returning leader the old leader's id, so that it does not assign again.
     leader = value.leader if asked.can_skip_assignment else group.leader_id
     skips = asked.can_skip_assignment and is_leader
     members = [
@@ -286,8 +287,8 @@ def on_join_timer(step: Step) -> None:
 
 
 def complete_join(step: Step) -> None:
-    """Form the next generation of those who have joined. Others are out, but for static members, who get their session
-    timeout; if nobody joined at all, the group waits once more."""
+    """Form the next generation from the members that have joined. Other members are removed, except static ones, which
+    have until their session timeout; if no member joined at all, the group waits once more."""
     group = step.group
     gone = [m.member_id for m in group.members.values() if m.member_id not in group.joining and not m.is_static]
     if len(gone) == len(group.members):
@@ -315,7 +316,7 @@ def complete_join(step: Step) -> None:
 
 
 def generation_response(step: Step, member_id: str) -> JoinGroupResponse:
-    """The present generation as this member is told it: the leader gets the members."""
+    """The response with the present generation for this member: only the leader gets the members."""
     group = step.group
     members = group.members.values() if group.leader_id == member_id else ()
     return JoinGroupResponse(

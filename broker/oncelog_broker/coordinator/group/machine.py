@@ -1,7 +1,7 @@
-"""All groups and committed offsets of one partition of `__consumer_offsets`: the machine that the runtime drives. Pure.
+"""All groups and committed offsets of one partition of `__consumer_offsets`: a state machine of the runtime. Pure.
 
-A group that only keeps offsets (a consumer that assigns partitions by itself) has no ClassicGroup: nothing is known of
-it but the offsets. Requests raise KafkaError to refuse; their effects say the rest.
+A group that only stores offsets (of a consumer that assigns partitions by itself) has no ClassicGroup: only its offsets
+are known. Requests raise KafkaError to refuse; their effects say the rest.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
-    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` is what the
-    groups of all machines of the broker take; `topics()` are the topics of the cluster as they are now, and
-    `overrides_of(group)` the settings that a group has for itself."""
+    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` counts the
+    bytes of the groups of all machines of the broker; `topics()` returns the present topics of the cluster, and
+    `overrides_of(group)` the settings of a single group."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class GroupMachine:
             self._remove(record.key.group)
 
     def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
-        """A tombstone of a group that is not one of the consumer protocol any more says nothing."""
+        """A tombstone of a group that is no longer of the consumer protocol has no effect."""
         group = self.groups.get(record.group_id)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
@@ -117,7 +117,7 @@ class GroupMachine:
             group.replay(record)
 
     def _remove(self, group_id: str) -> None:
-        """The group is gone, or is one of another protocol now."""
+        """The group was deleted, or converted to the other protocol."""
         gone = self.groups.pop(group_id, None)
         if gone is not None:
             gone.let_go()
@@ -150,7 +150,7 @@ class GroupMachine:
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
         elif timer.member_id:
-            return effects  # of a member of the consumer protocol: the group has become classic since
+            return effects  # a member of the consumer protocol: the group has become classic since
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
         elif timer.kind == TimerKind.SYNC:
@@ -183,7 +183,7 @@ class GroupMachine:
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        if isinstance(failed, ConsumerGroup):  # all of it was logged
+        if isinstance(failed, ConsumerGroup):  # the whole conversion was logged
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
             return effects
@@ -255,9 +255,9 @@ class GroupMachine:
         return effects
 
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
-        """The group for a heartbeat; for one that `joins`, as it will be once the effects' records are replayed.
+        """The group for a heartbeat; if the member `joins`, the group after the effects' records have been replayed.
 
-        A group id belongs to one protocol at a time. A classic group without members is replaced, and its offsets stay;
+        A group id is used by one protocol at a time. A classic group without members is replaced, and its offsets stay;
         one with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
         """
         group = self.groups.get(group_id)
@@ -292,7 +292,8 @@ class GroupMachine:
         return effects
 
     def leave(self, group_id: str, members: Collection[LeaveGroupRequest.MemberIdentity], waiter: Waiter) -> Effects:
-        """Answers with one result per member; a request before v3 has one member, whose error is that of the whole."""
+        """Answers with one result per member; a request before v3 has one member, whose error is the top-level
+        error."""
         effects = Effects()
         consumers = self._consumers(group_id)
         if consumers is not None:
@@ -307,7 +308,7 @@ class GroupMachine:
     # --- groups
 
     def known(self) -> Iterable[Group]:
-        """Every group, those that only keep offsets too."""
+        """Every group, also the groups that only store offsets."""
         yield from self.groups.values()
         for group_id in self.offsets.groups():
             if group_id not in self.groups:
@@ -318,7 +319,7 @@ class GroupMachine:
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:
-        """Raises KafkaError GROUP_ID_NOT_FOUND. What is found must not be changed."""
+        """Raises KafkaError GROUP_ID_NOT_FOUND. The caller must not change the returned group."""
         group = self.groups.get(group_id)
         if group is not None:
             return group
@@ -327,22 +328,22 @@ class GroupMachine:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """As `find`, of groups of the classic protocol and of none."""
+        """Like `find`, but only for groups of the classic protocol or without a protocol."""
         group = self.find(group_id)
         if isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def find_consumer(self, group_id: str) -> ConsumerGroup:
-        """As `find`, of groups of the consumer protocol."""
+        """Like `find`, but only for groups of the consumer protocol."""
         group = self.find(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def delete(self, group_id: str) -> Effects:
-        """Delete a group without members, with its offsets, those that open transactions commit too: their end must
-        not bring the group back. The caller adds the reply."""
+        """Delete a group without members, with its offsets, including the pending ones of open transactions: their
+        commit must not bring the group back. The caller adds the reply."""
         group = self.find(group_id)
         if group.members if isinstance(group, ConsumerGroup) else group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -405,8 +406,9 @@ class GroupMachine:
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
-        """Whether this member, of this generation, may commit; without either the group must be empty. What is returned
-        checks each partition. Raises KafkaError as `check_generation` or `check_commit`, and REBALANCE_IN_PROGRESS."""
+        """Whether this member, of this generation, may commit; without either the group must be empty. The returned
+        function checks each partition. Raises KafkaError as `check_generation` or `check_commit`, and
+        REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:
@@ -480,7 +482,7 @@ class GroupMachine:
     # --- expiry
 
     def expire(self, group_id: str) -> Effects:
-        """Tombstones for what of this group is old enough to go (KIP-211), and for the group when nothing is left."""
+        """Log tombstones for the expired offsets of this group (KIP-211), and for the group when no offset is left."""
         effects = Effects()
         effects.may_be_divided = True
         group = self.groups.get(group_id)
@@ -513,10 +515,11 @@ class GroupMachine:
         )
 
     def forget_topics(self, group_id: str, topics: frozenset[str], before: int) -> Effects:
-        """Tombstones for a group's offsets of topics that were deleted, or a new topic of that name would be read from
-        there.
+        """Log tombstones for a group's offsets of deleted topics; otherwise a consumer of a new topic with that name
+        would start there.
 
-        Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
+        Only offsets logged `before` that log offset: later ones belong to the new topic. Logs at most some of them in
+        one step.
         """
         effects = Effects()
         effects.may_be_divided = True
@@ -555,7 +558,7 @@ class GroupMachine:
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """A group with members, for a request of one of them. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        """A group with members, for a request of one member. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
         _check_group_id(group_id)
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -568,7 +571,7 @@ class GroupMachine:
         return group.state is GroupState.EMPTY and not group.pending_members
 
     def _forget_if_void(self, group: ClassicGroup) -> None:
-        """A group that was never logged and has nobody is no group."""
+        """Forget a group that was never logged and has no members."""
         if not group.is_logged and self._is_unused(group):
             self.groups.pop(group.group_id, None)
 

@@ -58,7 +58,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Log the assignments; the group is stable, and everybody answered, once that is done."""
+    """Log the assignments; when they are logged, the group becomes stable and all members are answered."""
     group = step.group
     # Without these effects: they would hold themselves, until the next collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
@@ -75,7 +75,7 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def _not_handed_out(step: Step, error: KafkaError) -> Effects:
-    """Whoever waits for an assignment that could not be logged hears why, as the leader does, and all join again."""
+    """The assignments could not be logged: waiting members get the same error as the leader, and all join again."""
     group, effects = step.group, Effects()
     step = step._replace(effects=effects)
     for member_id, waiter in group.syncing.items():
@@ -104,7 +104,7 @@ def _has_synced(step: Step, member_id: str) -> None:
 
 
 def on_sync_timer(step: Step) -> None:
-    """Members that never asked for their assignment are out."""
+    """Remove members that never asked for their assignment."""
     group = step.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
         remove(step, list(group.pending_sync))
@@ -123,8 +123,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 
 def on_session_timer(step: Step, member_id: str) -> None:
-    """No sign of life. Who waits for an answer of ours gives none and needs not, unless it is new: see
-    NEW_MEMBER_JOIN_TIMEOUT_MS."""
+    """No sign of life. A member that waits for a response of ours sends no heartbeat and needs none, unless it is new:
+    see NEW_MEMBER_JOIN_TIMEOUT_MS."""
     group = step.group
     if member_id in group.pending_members:
         group.pending_members.discard(member_id)
@@ -142,8 +142,8 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove members; one rebalance for all of them. A request that removes the last members logs a record: only then
-    the unused ids that it names are forgotten too (`Effects.changes`)."""
+    """Remove members, with one rebalance for all of them. A request that removes the last members logs a record: only
+    then the unused ids that it names are forgotten too (`Effects.changes`)."""
     group = step.group
     leaving: list[str] = []
     unused: list[str] = []
@@ -196,7 +196,7 @@ def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
 
 
 def remove(step: Step, member_ids: Collection[str]) -> None:
-    """Take members out, whatever they wait for, and rebalance without them."""
+    """Remove members, whatever they wait for, and rebalance without them."""
     group = step.group
     for member_id in member_ids:
         step.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -210,6 +210,6 @@ def remove(step: Step, member_ids: Collection[str]) -> None:
 
 
 def _complete_without_pending(step: Step) -> None:
-    """Unused ids were forgotten: a rebalance may have waited for them alone."""
+    """Unused member ids were forgotten: complete a rebalance that waited only for them."""
     if step.group.state is GroupState.PREPARING_REBALANCE:
         rebalance(step)

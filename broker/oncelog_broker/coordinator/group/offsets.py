@@ -1,8 +1,8 @@
 """Committed offsets of groups: replayed from the log, fetched, expired. Pure.
 
 Offsets that a transaction commits are pending until its marker: invisible to fetches, dropped when it aborts (S37). An
-offset committed meanwhile outside the transaction stands if it was logged later. A tombstone takes what is pending with
-it: compaction, which knows records by their keys alone, keeps nothing that was logged before it either.
+offset committed outside the transaction wins if it was logged later than the transaction's. A tombstone deletes the
+pending offset, too: compaction, which looks only at keys, keeps no earlier record of that key either.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class PartitionOfGroup(NamedTuple):
 
 
 class CommittedOffsets:
-    """The offsets of all groups of one shard: group -> topic -> partition. No empty mappings are kept."""
+    """The committed offsets of all groups of one shard: group -> topic -> partition. No empty mappings are kept."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[PartitionOfGroup, CommittedOffset]] = {}
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
-        """Group -> (topic, partition) -> the producers whose open transactions commit an offset there."""
+        """Group -> (topic, partition) -> the producers whose open transactions commit an offset of it."""
 
     # --- replayed
 
@@ -82,7 +82,7 @@ class CommittedOffsets:
                 self._put(where, offset)
 
     def _close(self, where: PartitionOfGroup) -> None:
-        """No open transaction commits an offset here any more."""
+        """Remove the producer from the open transactions of this partition."""
         partitions = self._open.get(where.group_id)
         if partitions is not None:
             partitions.pop(where[1:], None)
@@ -111,11 +111,11 @@ class CommittedOffsets:
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:
-        """The groups that have offsets, pending ones too."""
+        """The groups that have committed or pending offsets."""
         return self._groups.keys() | self._open.keys()
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has offsets, pending ones too."""
+        """Whether the group has committed or pending offsets."""
         return group_id in self._groups or group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -145,8 +145,8 @@ class CommittedOffsets:
                 yield topic, partition
 
     def of_topics(self, group_id: str, topics: Collection[str], before: int) -> Iterator[tuple[str, int]]:
-        """Where among `topics` the group has an offset, be it a pending one, and all that it has were logged `before`
-        that log offset."""
+        """The partitions of `topics` for which the group has committed or pending offsets, all logged `before` that log
+        offset."""
         for topic, partition in self.partitions_of(group_id):
             if topic in topics and self._newest(PartitionOfGroup(group_id, topic, partition)) < before:
                 yield topic, partition
@@ -167,7 +167,7 @@ class CommittedOffsets:
         empty_since_ms: int | None,
         keep_topics: Collection[str] = (),
     ) -> list[tuple[str, int]]:
-        """The (topic, partition) pairs whose offsets may go (KIP-211).
+        """The (topic, partition) pairs whose offsets have expired (KIP-211).
 
         Retention counts from `empty_since_ms`, or where that is None from each commit. An offset that was committed
         with an expiry of its own (OffsetCommit before v5) keeps to that. Topics in `keep_topics` and offsets that an

@@ -6,8 +6,8 @@
     Stable               the assignment is logged and handed out
     Dead                 removed; code that still holds the object must look the group up again
 
-Only Empty and Stable are ever logged. Between two logged records lie rebalances that nobody logs: so a replayed record
-leads to Empty or Stable from every living state. Kafka passes through PreparingRebalance on the way to Empty; nobody
+Only Empty and Stable are ever logged. Rebalances between two logged records are not logged: so a replayed record leads
+to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance on the way to Empty; no client
 can see that.
 """
 
@@ -41,7 +41,7 @@ LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A bug: the machine was about to do what the table forbids."""
+    """A bug: the machine attempted a transition that is not in the table."""
 
 
 def check_transition(group_id: str, before: GroupState, after: GroupState) -> None:

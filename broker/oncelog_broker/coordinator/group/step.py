@@ -1,4 +1,4 @@
-"""One step of a group's state machine: the group, what may be known, and the effects so far. Pure."""
+"""One step of a group's state machine: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class TimerKind:
-    """What a group's timers are for."""
+    """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """A member did not send a heartbeat, or did not come back with the id that it was given."""
+    """A member sent no heartbeat, or did not join with the id that it was given."""
     JOIN: Final = "join"
     """Members had their time to rejoin."""
     SYNC: Final = "sync"
@@ -27,11 +27,11 @@ class TimerKind:
     REBALANCE: Final = "rebalance"
     """A member of the consumer protocol had its time to give partitions up."""
     REJOIN: Final = "rejoin"
-    """A group has just become classic: its members are to join again."""
+    """The group has just become classic: its members must join again."""
 
 
 class GroupTimer(NamedTuple):
-    """Names a timer; `member_id` is "" for those of the whole group. In a group of the consumer protocol each classic
+    """Names a timer; `member_id` is "" for timers of the whole group. In a group of the consumer protocol each classic
     member has join and sync timers of its own."""
 
     kind: str
@@ -54,7 +54,7 @@ class Step(NamedTuple):
         self.effects.start_timer(key, (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
 
     def start_sessions(self) -> None:
-        """The group comes from the log: members have a session timeout's time to show that they are still there."""
+        """The group was loaded from the log: its members have one session timeout to send a heartbeat."""
         for member in self.group.members.values():
             self.start_session(member)
 
@@ -68,14 +68,14 @@ class Step(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
 
     def cancel_timers(self) -> None:
-        """All of this group's, but those of members that were given an id and have not joined yet."""
+        """Cancel all timers of this group, except those of members that were given an id and have not joined yet."""
         for member_id in self.group.members:
             self.end_session(member_id)
         self.cancel_timer(TimerKind.JOIN)
         self.cancel_timer(TimerKind.SYNC)
 
     def refuse(self, member_id: str, code: ErrorCode) -> None:
-        """Answer whatever this member waits for with an error."""
+        """Answer all waiting requests of this member with an error."""
         for waiting in (self.group.joining, self.group.syncing):
             waiter = waiting.get(member_id)
             if waiter is not None:

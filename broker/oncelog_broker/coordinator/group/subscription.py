@@ -1,4 +1,4 @@
-"""What members of consumer groups say that they read: the topics of a ConsumerProtocolSubscription, and no more of it.
+"""The topics in the subscriptions of consumer group members: parses that part of a ConsumerProtocolSubscription.
 
     int16 version, array of topic names, nullable bytes of user data, then fields of later versions
 

@@ -16,7 +16,8 @@ HASH_BYTES: Final = 8
 
 
 class TopicView:
-    """`names_of_topics` is the same object in two views while no topic has come or gone."""
+    """The topics as consumer groups see them; two views have the same `names_of_topics` object as long as no topic is
+    created or deleted."""
 
     __slots__ = ("_hashes", "_image", "_racks", "names_of_topics")
 
@@ -33,7 +34,7 @@ class TopicView:
                 self.names_of_topics = before.names_of_topics
 
     def changed(self, image: ClusterImage) -> TopicView:
-        """The view of a newer image; this one if all that assignments depend on is the same."""
+        """The view of a newer image; this view if nothing that assignments depend on has changed."""
         if _racks(image) != self._racks:
             return TopicView(image, self)
         changes = image.topic_changes_since(self._image)
@@ -55,7 +56,7 @@ class TopicView:
         return None if topic is None else topic.topic_id
 
     def ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of those topics that exist."""
+        """The ids of the existing topics among these names."""
         topics = self._image.topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
@@ -63,13 +64,14 @@ class TopicView:
         return self._image.names_by_id.get(topic_id)
 
     def partitions_of(self, topic_id: bytes) -> int:
-        """How many partitions the topic has; 0 if there is no such topic."""
+        """The number of partitions of the topic; 0 if the topic does not exist."""
         topic = self._image.topic_by_id(topic_id)
         return 0 if topic is None else len(topic.partitions)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """A hash of all that the assignment of these topics depends on, a signed 64-bit number. It is compared with
-        itself only, so Kafka's broker and ours need not compute the same. 0 if none of the topics exists."""
+        """A hash of everything on which the assignment of these topics depends, a signed 64-bit number. It is compared
+        only with other results of this function, so it may differ from that of Kafka's broker. 0 if none of the topics
+        exists."""
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics

@@ -19,11 +19,11 @@ NO_GENERATION = -1
 
 
 def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *, has_offsets: bool) -> None:
-    """Whether the consumer for which the producer commits still owns what it read (KIP-447).
+    """Check that the consumer for which the producer commits still owns its partitions (KIP-447).
 
-    Without generation, member and instance nothing is checked: producers before v3 have transactional ids alone.
-    Unlike OffsetCommit this is allowed while the group rebalances: what was read belongs to this member until it joins
-    again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    Without generation, member and instance nothing is checked: producers before v3 have transactional ids alone. Unlike
+    OffsetCommit this is allowed while the group rebalances: the records that were read belong to this member until it
+    joins again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
     generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
     if group is None:
@@ -35,8 +35,8 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
 
 
 def check_consumer(group: ConsumerGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
-    """As `check_member`, of a group of the consumer protocol: the epoch of the member, or an older one for partitions
-    that it had in that epoch (KIP-1251). A stale epoch is called ILLEGAL_GENERATION here."""
+    """Like `check_member`, for a group of the consumer protocol: accepts the epoch of the member, or an older one for
+    partitions that it had in that epoch (KIP-1251). A stale epoch is called ILLEGAL_GENERATION here."""
     epoch, member_id = request.generation_id, request.member_id
     says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None
     if says_nothing or (epoch < 0 and not group.members):

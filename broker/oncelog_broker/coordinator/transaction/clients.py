@@ -1,4 +1,5 @@
-"""Remembers which client uses a transactional id, for an operator who looks for the one that holds readers back.
+"""Remembers which client uses a transactional id, for an operator who looks for the transaction that holds readers
+back.
 
 Kept in memory only, and used for no decision: after a start, a broker knows no client until its producer sends the next
 request.
@@ -12,8 +13,8 @@ from typing import Final
 from oncelog_broker.coordinator.client import Client
 
 MAX_CLIENTS: Final = 10_000
-"""Clients remembered, the newest ones: one or two megabytes. A client with an open transaction is among them, as it has
-sent a request not long ago."""
+"""The most clients that are remembered, the newest ones: they take one or two megabytes. A client with an open
+transaction is among them, as it has sent a request not long ago."""
 MAX_CLIENT_ID_CHARS: Final = 255
 """Longer client ids are cut, so that the memory stays small."""
 
@@ -25,7 +26,7 @@ class LastClients:
         self._clients: OrderedDict[str, Client] = OrderedDict()
 
     def note(self, transactional_id: str, client: Client) -> None:
-        """Remember `client`, whose request was just granted, as the owner of `transactional_id`."""
+        """Remember `client`, whose request was just accepted, as the owner of `transactional_id`."""
         self._clients[transactional_id] = client._replace(client_id=client.client_id[:MAX_CLIENT_ID_CHARS])
         self._clients.move_to_end(transactional_id)
         if len(self._clients) > MAX_CLIENTS:

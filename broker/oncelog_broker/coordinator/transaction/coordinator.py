@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class TransactionCoordinator:
-    """The transactions whose partition of `__transaction_state` this broker leads."""
+    """The transactions in the partitions of `__transaction_state` that this broker leads."""
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class TransactionCoordinator:
         return self._markers.outstanding
 
     def elsewhere(self, transactional_id: str) -> int | None:
-        """The id of the other broker that coordinates a transactional id; None if this one does, or none is known."""
+        """The id of the other broker that coordinates a transactional id; None if this broker does, or no coordinator
+        is known."""
         leader = self.runtime.leader_of(transactional_id)
         return None if leader in (NO_LEADER, self._node_id) else leader
 
@@ -203,7 +204,7 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            decision.coordinator_epoch = epoch  # the log has heard of a coordinator between two terms of this one
+            decision.coordinator_epoch = epoch  # the log knows a coordinator between two terms of this one
         elif not decision.was_fenced:
             decision.was_fenced = True
             logger.warning(
@@ -245,7 +246,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """One that cannot be aborted now keeps none of the others waiting: the next sweep tries it again."""
+        """Abort one transaction; if that fails, the next sweep tries it again, and the other transactions do not
+        wait."""
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:
             try:

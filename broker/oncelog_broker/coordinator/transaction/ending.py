@@ -1,8 +1,8 @@
-"""What EndTxn does to a transactional id (S38, S120, T7). Pure.
+"""The effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
-Before transactions V2 the epoch does not change with a transaction, so a request that is sent again looks like one that
-ends a next transaction which was never begun: the state alone decides. Under V2 the epoch goes up with every
-transaction: a request with the previous epoch is a retry, one with the current epoch ends the next one (KIP-890).
+Before transactions V2 the epoch does not change with a transaction, so a repeated request looks like one that ends a
+next transaction which was never begun: only the state decides. Under V2 the epoch goes up with every transaction: a
+request with the previous epoch is a retry, one with the current epoch ends the next one (KIP-890).
 
 Only the owner's pair (`TransactionMetadata.client`) may end a transaction. When an open transaction was taken over
 (KIP-939), the pair that wrote it is fenced.

@@ -1,11 +1,11 @@
-"""What InitProducerId does to a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
+"""The effect of InitProducerId on a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
 
-A new producer shows no producer id: it takes the transactional id over, and the previous producer is fenced. A
-producer that goes on after an error shows its producer id and epoch, and gets the next epoch only if nobody has taken
-over since.
+A new producer shows no producer id: it takes the transactional id over, and the previous producer is fenced. A producer
+that continues after an error sends its producer id and epoch, and gets the next epoch only if no other producer has
+taken over since.
 
-An open transaction is aborted first, unless the request says to keep it: then it stays as it is, and only its outcome
-is left to the new producer.
+An open transaction is aborted first, unless the request says to keep it: then it stays open, and the new producer can
+only commit or abort it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def initialise(
     *,
     keeps_open: bool = False,
 ) -> TransactionMetadata:
-    """Returns the metadata to log, or `metadata` itself for a request that was sent again.
+    """Returns the metadata to log, or `metadata` itself for a repeated request.
 
     PrepareAbort means that an open transaction is aborted first, and that the producer has to ask again. Ongoing means
     that the open transaction was kept (`keeps_open`): the `client` of the result is the new owner.
@@ -53,8 +53,8 @@ def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> 
     """Returns the epoch shown, if the producer may go on: the current epoch, or the previous one if no transaction is
     open.
 
-    Kafka aborts an open transaction whatever epoch is shown. Then a late duplicate of the request that led to the
-    current epoch would abort the transaction of its own producer, so it is refused here. Raises PRODUCER_FENCED.
+    Kafka aborts an open transaction whatever epoch the request has. Then a late duplicate of the request that led to
+    the current epoch would abort the transaction of its own producer, so it is refused here. Raises PRODUCER_FENCED.
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)

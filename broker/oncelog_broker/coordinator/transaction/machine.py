@@ -1,4 +1,4 @@
-"""All transactional ids of one partition of `__transaction_state`: the state machine that the runtime drives. Pure.
+"""All transactional ids of one partition of `__transaction_state`: a state machine of the runtime. Pure.
 
 Each request is one step: it computes the next state of the transactional id (`initialising`, `ending`, `metadata`),
 logs it, and answers when the record is committed. A step is logged and replayed at once, so no transition is ever
@@ -79,11 +79,11 @@ class TransactionMachine:
 
     @property
     def open_without_timeout(self) -> int:
-        """How many of these have no timeout: only their owner, or an operator, ends them (S120)."""
+        """How many open transactions have no timeout: only their owner, or an operator, ends them (S120)."""
         return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
 
     def oldest_seconds(self) -> float:
-        """How long the oldest of them has been open; 0 where none is."""
+        """The age of the oldest open transaction in seconds; 0 if none is open."""
         return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0
 
     # --- the runtime's
@@ -111,10 +111,10 @@ class TransactionMachine:
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Nobody writes to `__transaction_state` in a transaction."""
+        """Does nothing: no records of `__transaction_state` are written in a transaction."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """What was decided is finished (S44); markers that were written already do no harm (S39)."""
+        """Decided transactions are completed (S44); markers that were already written may be written again (S39)."""
         known = [each.producer_id for each in self._transactions.values()]
         known += [each.next_producer_id for each in self._transactions.values()]
         self._note_producer_id(max(known, default=NO_PRODUCER_ID))
@@ -125,14 +125,14 @@ class TransactionMachine:
                 yield effects
 
     def on_timer(self, timer: TimerKey) -> Effects:
-        raise AssertionError("there are no timers here")
+        raise AssertionError("the transaction coordinator sets no timers")
 
     def on_job(self, key: str, result: object) -> Effects:
         """Transactions need no jobs."""
         return Effects()
 
     def key_of(self, timer: TimerKey) -> str:
-        raise AssertionError("there are no timers here")
+        raise AssertionError("the transaction coordinator starts no jobs")
 
     def on_failed(self, key: str) -> Effects:
         """A step changes nothing but by its record."""
@@ -158,7 +158,8 @@ class TransactionMachine:
         not used; with `keeps_open` an open transaction is not aborted (S120).
 
         Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42); TRANSACTIONAL_ID_AUTHORIZATION_FAILED or
-        UNSUPPORTED_VERSION if `transaction.two.phase.commit.enable` is false; those of `initialise`; NeedsProducerId.
+        UNSUPPORTED_VERSION if `transaction.two.phase.commit.enable` is false; the errors of `initialise`;
+        NeedsProducerId.
         """
         self._check_two_phase_commit(two_phase, keeps_open)
         if two_phase:
@@ -233,9 +234,9 @@ class TransactionMachine:
     ) -> Effects:
         """Answers with the owner's next pair when the decision is logged (S38). Raises as `end_v1` and `end_v2` do.
 
-        Before V2 a decision that was made already is logged again. The epoch does not tell which transaction is meant,
-        and a former coordinator that does not know its successor yet may hold an older one: it must not confirm a
-        decision that it cannot log.
+        Before V2 a decision that was made already is logged again. The epoch does not identify the transaction, and a
+        former coordinator that does not know its successor yet may have older metadata: it must not confirm a decision
+        that it cannot log.
         """
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
@@ -261,7 +262,7 @@ class TransactionMachine:
     # --- time
 
     def timed_out(self) -> list[str]:
-        """Returns the transactional ids whose transaction is open for longer than their timeout (S42); never those
+        """Returns the transactional ids whose transaction has been open for longer than its timeout (S42); never those
         without a timeout (S120)."""
         return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
 
@@ -274,8 +275,8 @@ class TransactionMachine:
     def abort_timed_out(self, transactional_id: str, spare_producer_id: int | None) -> Effects:
         """Abort the transaction if it is still open for too long, and fence its producer (S42). Raises NeedsProducerId.
 
-        The producer may go on with InitProducerId if it shows its epoch, since nobody has taken over from it. Kafka
-        fences it for good, as it cannot tell the two cases apart (KIP-588 asks for more than Kafka does).
+        The producer may continue with InitProducerId if it sends its epoch, since no other producer has taken over.
+        Kafka fences it for good, as it cannot tell the two cases apart (KIP-588 asks for more than Kafka does).
         """
         effects = Effects()
         if self._is_timed_out(transactional_id):

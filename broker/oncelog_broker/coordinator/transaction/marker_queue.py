@@ -1,7 +1,7 @@
-"""The markers that wait for each broker, and what a response about a marker means (S39, E7). Pure.
+"""The markers that wait for each broker, and the meaning of a response about a marker (S39, E7). Pure.
 
 A decided transaction stays here until each of its partitions has its marker, however often leaders change: the leader
-is looked up each time that a marker is taken. A marker that fails is sent again after a pause that grows. Markers that
+is looked up each time that a marker is sent. A marker that fails is sent again after a pause that grows. Markers that
 are added for a broker while a request to it is in flight are sent with the next request.
 """
 
@@ -64,7 +64,7 @@ class Decision:
 
     @property
     def outstanding(self) -> int:
-        """Partitions whose marker is not known to be written."""
+        """The partitions whose marker is not known to be written."""
         return len(self._left)
 
     def mark_written(self, where: TopicPartition) -> bool:
@@ -107,12 +107,13 @@ class MarkerQueue:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """How many wait; those that are taken, or were left to the caller of `add`, are not counted."""
+        """The number of waiting markers; markers that were taken, or left to the caller of `add`, are not counted."""
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Have the markers of a decision wait for their brokers. Returns the partitions that `broker_id` leads, in
-        order: their markers do not wait here, and one that cannot be written comes back by `answered` or `again`."""
+        order: their markers are not queued, and a marker that cannot be written is returned by `answered` or
+        `again`."""
         image = self._metadata.image
         led: list[TopicPartition] = []
         others: list[WaitingMarker] = []
@@ -144,8 +145,8 @@ class MarkerQueue:
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
         """Take the markers to send to a broker now; the caller reports the response of each with `answered`.
 
-        Drops markers of transactions that this broker no longer coordinates, and moves those whose partition another
-        broker leads to that broker's queue.
+        Drops markers of transactions that this broker no longer coordinates; markers of partitions that another broker
+        leads move to that broker's queue.
         """
         image, queue = self._metadata.image, self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
@@ -170,8 +171,8 @@ class MarkerQueue:
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # If there is a later coordinator, this broker will learn of it and drop the decision. If there is none, and
-            # the log was given a wrong epoch, the other partitions must still get their markers.
+            # If a later coordinator exists, this broker will learn of it and drop the decision. If none exists, and the
+            # log has a wrong epoch, the other partitions must still get their markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -182,12 +183,12 @@ class MarkerQueue:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether there are markers for `take_unknown`."""
+        """Whether any markers are left for `take_unknown`."""
         return bool(self._unknown)
 
     def take_unknown(self) -> list[WaitingMarker]:
         """Take the markers of partitions that the image, or the leader, does not know. The image may be out of date:
-        the caller checks the metadata store and calls `gone` or `again` for each."""
+        for each marker the caller checks the metadata store and calls `gone` or `again`."""
         unknown, self._unknown = self._unknown, []
         return [marker for marker in unknown if marker.decision.is_live]
 
@@ -207,13 +208,13 @@ class MarkerQueue:
         return self._later[0][0] if self._later else None
 
     def wake(self, now: float) -> None:
-        """Queue the markers whose pause has ended for their leaders."""
+        """Queue the markers whose pause has ended, for the leaders of their partitions."""
         due = []
         while self._later and self._later[0][0] <= now:
             due.append(heappop(self._later)[2])
         self._put(marker for marker in due if marker.decision.is_live)
 
     def on_image(self) -> None:
-        """Queue the markers whose partition has a leader now."""
+        """Queue the markers whose partition now has a leader."""
         leaderless, self._leaderless = self._leaderless, []
         self._put(marker for marker in leaderless if marker.decision.is_live)

@@ -1,9 +1,9 @@
 """Writes the markers of decided transactions on this and other brokers, until the last one is written (S39, E7).
 
-One task for each broker for which markers wait: to another broker it sends one WriteTxnMarkers after the other. What
-this broker leads it appends by itself, all partitions of a decision in one walk; only what could not be written there
-at once comes into the queue. Both give back to the queue what they took and have no answer about, whatever was raised
-meanwhile: else its transaction would never end.
+There is one task for each broker with queued markers: it sends WriteTxnMarkers requests to another broker, one after
+the other. For partitions that this broker leads it appends the markers itself, all partitions of a decision in one
+pass; only markers that could not be appended at once are queued. Whatever is raised, both return to the queue the
+markers that were taken and have no answer: otherwise their transaction would never end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ MARKERS_SECONDS: Final = SLICE_SECONDS
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition. They identify a marker in a request, as a producer ends one transaction at a time."""
+"""Producer id and partition. Together they identify a marker in a request, as a producer ends one transaction at a
+time."""
 
 
 class MarkerSender:
@@ -75,9 +76,9 @@ class MarkerSender:
         self._woken_at = float("inf")
 
     def write(self, decision: Decision) -> None:
-        """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
-        this one (S38; that to a first EndTxn, which was decoded in slices, in the next), and before a producer that
-        comes back at once is read, its transaction is complete."""
+        """Write the markers of `decision`, starting in the next iteration of the loop: the response to EndTxn leaves in
+        this one (S38; that of a first EndTxn, which was decoded in slices, in the next), and the transaction is
+        complete before the next request of the same producer is read."""
         led = self._queue.add(decision, self._node_id)
         if led:
             self._walks.append((decision, led))
@@ -95,7 +96,7 @@ class MarkerSender:
         self._go_on()
 
     def _go_on(self) -> None:
-        """A task for everything that waits and has none."""
+        """Start a sender task for every destination that has queued markers and no running task."""
         brokers = self._queue.brokers()
         if self._walks and self._node_id not in brokers:
             brokers.append(self._node_id)
@@ -135,7 +136,7 @@ class MarkerSender:
 
     @contextmanager
     def _giving_back(self, markers: deque[WaitingMarker]) -> Iterator[None]:
-        """If the block raises, the markers that are left in `markers` are sent again after a pause."""
+        """If the block raises, the markers that remain in `markers` are sent again after a pause."""
         try:
             yield
         except Exception:
@@ -167,8 +168,8 @@ class MarkerSender:
                 self._queue.again(WaitingMarker(decision, where), self._clock.monotonic())
 
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
-        """Append the markers of partitions that this broker leads. Other work has its turn after each slice, however
-        few markers it wrote, as one may roll a segment, which opens files. Does not wait for late acknowledgements."""
+        """Append the markers of partitions that this broker leads. Other work runs after each slice, however few
+        markers it wrote, as a marker may roll a segment, which opens files. Does not wait for late acknowledgements."""
         while markers:
             await pauses.here()
             waiting = markers[0]
@@ -180,7 +181,7 @@ class MarkerSender:
             self._take_in(waiting, answer)
 
     def _take_in(self, waiting: WaitingMarker, answer: Answer[ErrorCode]) -> None:
-        """The answer of this broker's own log, which may come later."""
+        """Process the result of this broker's own log, which may arrive later."""
         if isinstance(answer, asyncio.Future):
             no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
             answer.add_done_callback(partial(self._came, waiting))
@@ -222,8 +223,8 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Check whether partitions exist that this broker, or their leader, does not know; only those that do not exist
-        need no marker."""
+        """Check whether partitions exist that this broker, or their leader, does not know; only partitions that do not
+        exist need no marker."""
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
                 await self._see_what_exists(markers)
@@ -250,7 +251,7 @@ def _marker(decision: Decision) -> Marker:
 
 @fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
 def _acknowledged(code: ErrorCode) -> ErrorCode:
-    """The code of one marker's response; a fail point."""
+    """The error code of one marker's response; a fail point."""
     return code
 
 

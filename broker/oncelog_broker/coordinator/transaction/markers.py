@@ -5,8 +5,8 @@ A response after which the coordinator forgets the partition is sent only when i
 the marker, or the later epoch by which none is needed. Otherwise the end of a transaction could be lost with a leader.
 
 A log refuses markers with an older coordinator epoch than its last one (S40). A marker with an epoch that no
-coordinator has had would therefore block all real markers for ever. It is refused here, by the leader epochs of
-`__transaction_state` in the image. If the image does not know a new coordinator yet, its markers are sent again.
+coordinator has had would therefore block all real markers for ever. It is refused here, according to the leader epochs
+of `__transaction_state` in the image. If the image does not know a new coordinator yet, its markers are sent again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class MarkerAppender:
         self._newest_epoch = 0
         """The largest leader epoch of its partitions, by `_image`: no coordinator has a larger one."""
         self._last = Marker(ProducerIdAndEpoch(-1, -1), False, -1, 0), EndTransactionMarker(ControlType.ABORT, -1)
-        """The last marker that was appended, and what it is in a log: it goes to several."""
+        """The last appended marker, with its encoded batch: the same marker goes to several logs."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
         """Answers with NONE when the marker is on all in-sync replicas, else with the error. INVALID_PRODUCER_EPOCH
         when a later epoch of this producer is on all in-sync replicas: then the log needs no marker."""
         if where.topic == TRANSACTION_STATE:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nobody writes there in a transaction, so none ends there
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction writes to this topic, so none ends in it
         if marker is not self._last[0]:
             control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
             self._last = marker, EndTransactionMarker(control_type, marker.coordinator_epoch)
@@ -88,8 +88,9 @@ class MarkerAppender:
         return partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
-        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again: no coordinator has that epoch, as far as is
-        known here. One that the log knows already does no new harm, and is what a tool sends to end a transaction."""
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries: as far as this broker knows, no coordinator
+        has that epoch. An epoch that the log already knows does no new harm; a tool that ends a hanging transaction
+        sends such an epoch."""
         self._image = self._metadata.image
         topic = self._image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:

@@ -1,4 +1,4 @@
-"""One transactional id as its coordinator knows it, and the transitions that it can make. Pure.
+"""One transactional id in its coordinator, and its possible transitions. Pure.
 
 A TransactionMetadata is immutable: each transition returns the next one, which is logged, and with which `replay` then
 replaces this one. So a failed append leaves no trace, and no epoch is bumped twice for it (E12).
@@ -25,7 +25,7 @@ NO_TIMESTAMP: Final = -1
 EXHAUSTED_EPOCH: Final = 32766
 """The last epoch that a producer is given (S35)."""
 FENCING_EPOCH: Final = 32767
-"""Left for the markers that fence the last producer of a producer id: nobody writes with it."""
+"""Reserved for the markers that fence the last producer of a producer id: no producer writes with it."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
 """The `timeout_ms` of transactions that are never aborted for their age: two-phase commit, as Kafka logs it (S120)."""
 
@@ -36,7 +36,7 @@ class TopicPartition(NamedTuple):
 
 
 class NeedsProducerId(Interruption):
-    """This step needs a new producer id, which must be waited for: call it again with one."""
+    """This step needs a new producer id, which takes time: call the step again with one."""
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -61,7 +61,7 @@ class TransactionMetadata(NamedTuple):
     - `partitions` are empty unless a transaction is open or prepared.
     - `next_producer_id` is set in Prepare* and, if an owner has taken the transaction over, in Ongoing; it is always
       set while the epoch is FENCING_EPOCH. Records that Kafka has logged may break the last part: a transactional id
-      with FENCING_EPOCH and without a next producer id belongs to nobody until InitProducerId rotates it.
+      with FENCING_EPOCH and without a next producer id has no owner until InitProducerId rotates it.
     - `next_producer_epoch` is set only with `next_producer_id`, in Ongoing and Prepare*, if an owner has taken the
       transaction over. It is larger than `producer_epoch`, or belongs to another producer id.
     """
@@ -79,14 +79,14 @@ class TransactionMetadata(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
     last_epoch: int = NO_EPOCH
-    """The previous epoch, if the same producer had it: a producer that shows it repeats a request whose answer was lost
-    (KIP-360). Kept in memory only, as Kafka's log has no field for it."""
+    """The previous epoch, if the same producer had it: a producer that sends it repeats a request whose response was
+    lost (KIP-360). Kept in memory only, as Kafka's log has no field for it."""
     next_producer_epoch: int = NO_EPOCH
     """With `next_producer_id` the `client` of a transaction that was taken over; NO_EPOCH if it was not."""
     next_timeout_ms: int = NO_TIMEOUT_MS
-    """What the new owner of such a transaction asked for, if that is less than `timeout_ms`: it applies to its next
-    transactions. Kept in memory only, as Kafka's log has no field for it: after a move of the coordinator amid such a
-    transaction, the owner keeps the longer one until its next InitProducerId."""
+    """The timeout that the new owner of such a transaction asked for, if it is less than `timeout_ms`: it applies to
+    its next transactions. Kept in memory only, as Kafka's log has no field for it: after a move of the coordinator amid
+    such a transaction, the owner keeps the longer one until its next InitProducerId."""
 
     def __repr__(self) -> str:
         return (
@@ -100,12 +100,14 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether a later producer than the one that wrote the transaction's records owns it, and may only end it."""
+        """Whether the owner is a later producer than the one that wrote the transaction's records, and may only end
+        it."""
         return self.next_producer_epoch != NO_EPOCH
 
     @property
     def client(self) -> ProducerIdAndEpoch:
-        """The owner's pair: the only one that may end the transaction, or begin one if none is open."""
+        """The owner's producer id and epoch: the only ones that may end the transaction, or begin one if none is
+        open."""
         if self.next_producer_epoch != NO_EPOCH:  # `is_taken_over`, without the calls: asked with every request
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
@@ -146,7 +148,7 @@ class TransactionMetadata(NamedTuple):
     def reinitialised(
         self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
     ) -> TransactionMetadata:
-        """Give the id to the next producer (S34): a new owner, or the one that shows `last_epoch`. Raises
+        """Give the id to the next producer (S34): a new owner, or the one that sends `last_epoch`. Raises
         NeedsProducerId."""
         producer = next_producer(self.producer, spare_producer_id)
         return self._to(
@@ -164,8 +166,8 @@ class TransactionMetadata(NamedTuple):
     def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
         """Give the open transaction, as it is, to a new owner, which can only end it (KIP-939). Raises NeedsProducerId.
 
-        A timeout is never made shorter by that: the transaction may be older than the new owner's timeout, which
-        applies from the next transaction on.
+        This never shortens a timeout: the transaction may be older than the new owner's timeout, which applies from the
+        next transaction on.
         """
         client = next_producer(self.client, spare_producer_id)
         return self._to(
@@ -224,7 +226,7 @@ class TransactionMetadata(NamedTuple):
         """The fields by which a decision raises the epoch: the epoch of the markers, and the owner's next pair.
 
         A transaction that was taken over is raised twice: its markers one above its records, and the owner's pair one
-        above the request that ends it. Else a late copy of that request could end the owner's next transaction.
+        above the request that ends it. Otherwise a late copy of that request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:
@@ -235,8 +237,8 @@ class TransactionMetadata(NamedTuple):
             "next_producer_epoch": after.epoch if self.is_taken_over else NO_EPOCH,
         }
         if self.producer_epoch == FENCING_EPOCH:
-            # Only what was logged elsewhere can be open at this epoch. Its markers cannot be one epoch higher, which
-            # partitions ask of transactions V2.
+            # Only a transaction that another broker logged can be open at this epoch. Its markers cannot be one epoch
+            # higher, which partitions ask of transactions V2.
             changes["client_transaction_version"] = TRANSACTIONS_V1
         return changes
 

@@ -48,7 +48,7 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
 
 @lru_cache(maxsize=4096)
 def _key_of(transactional_id: str) -> bytes:
-    """Kept for the ids that are at work: each transaction logs three records or more of one."""
+    """Cached for the ids in use: each transaction logs three or more records of one id."""
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_KEY_VERSION)
 
 

@@ -5,9 +5,9 @@ partition accepts any first sequence of a producer that it does not know. It wou
 0 when that is sent again, and the transaction would have to abort. So until batch 0 is appended, later batches are
 refused, too.
 
-Used only for producers of which the log knows nothing, or only that a transaction has ended. For all others the log
-knows the next sequence, and a late copy of an old batch, which verification also refuses, must not hold up new ones.
-Used for transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
+Used only for producers whose last batch the log does not know, or of which it knows only that a transaction has ended.
+For all others the log knows the next sequence, and a late copy of an old batch, which verification also refuses, must
+not hold up new ones. Used for transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class RefusedSequences:
         epoch, lowest = self._lowest.get((where, producer.producer_id), (-1, -1))
         if epoch == producer.epoch and sequence > lowest:
             raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{producer}: sequence {lowest} was refused and comes first"
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{producer}: sequence {lowest} was refused and must be sent again first",
             )
 
     def after_verification(

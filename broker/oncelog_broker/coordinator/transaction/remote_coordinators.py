@@ -1,8 +1,8 @@
 """Asks coordinators on other brokers whether partitions are in a transaction, or adds them to it (KIP-890).
 
-One AddPartitionsToTxn is in flight to each broker at a time; later questions are sent with the next one, and callers
-that ask about the same producer share one question. A caller never joins a question that is in flight: a marker may
-have been written since, and the answer may be older than the marker (E3).
+One AddPartitionsToTxn is in flight to each broker at a time; later questions are sent with the next request, and
+callers that ask about the same producer share one question. A caller never joins a question that is in flight: a marker
+may have been written since, so the answer may be outdated (E3).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 10.0
-"""Without a response in this time, the answer counts as lost."""
+"""Seconds without a response after which the answer counts as lost."""
 MAX_PARTITIONS: Final = 1000
 """Limit on the partitions of one request, unless a single question has more."""
 

@@ -19,8 +19,8 @@
                  +----- expired ------> Dead <-+
 
 Transactions V2 allow an abort before a transaction was begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit
-or CompleteAbort. PrepareEpochFence is never logged: PrepareAbort is, with the next epoch (S33). Dead is a tombstone in
-the log. InitProducerId that keeps an open transaction stays in Ongoing (KIP-939, S120).
+or CompleteAbort. PrepareEpochFence is never logged; PrepareAbort with the next epoch is logged instead (S33). Dead is a
+tombstone in the log. InitProducerId that keeps an open transaction stays in Ongoing (KIP-939, S120).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ and the last stable offset would never advance again. So before the first batch 
 coordinator is asked whether the partition is in the transaction; for producers of transactions V2 it is added (T7).
 
 The coordinator may be another broker, and its answer may be late. The append takes a guard before the question
-(`replication/verification_guards.py`), so that a marker between question and append makes it fail (E3).
+(`replication/verification_guards.py`), so that a marker written between question and append makes the append fail (E3).
 
 If the image of this broker is out of date, the broker that is asked may be a former coordinator: it may take a
 transaction for open that its successor has ended. If the successor's marker is in the log, the log has a later
@@ -30,7 +30,7 @@ from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 ANSWER_SECONDS: Final = 10.0
-"""Without an answer of the coordinator in this time, the producer is told to send the batch again."""
+"""Seconds without an answer of the coordinator after which the producer must send the batch again."""
 
 
 def check_in_transaction(
@@ -45,9 +45,9 @@ def check_in_transaction(
     """Returns None if `producer` may append to all of `partitions` in its open transaction; with `registers` they are
     added to it.
 
-    Else the error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TXN_STATE (the transaction was taken over, S120); CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS if sending
-    the batch again helps.
+    Otherwise returns the error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE (the transaction was taken over, S120); CONCURRENT_TRANSACTIONS or
+    NOT_ENOUGH_REPLICAS if the producer should send the batch again.
     """
     not_open = [partition for partition in partitions if not partition.log.has_open_transaction(*producer)]
     if not not_open or not (registers or coordinator.verifies):
@@ -69,8 +69,8 @@ def check_each_in_transaction(
     partitions: Iterable[Partition],
     deadlines: Deadlines,
 ) -> Answer[Mapping[Partition, KafkaError | None]]:
-    """For each of `partitions`, in which `producer` has no open transaction, whether it may append there, as
-    `check_in_transaction` says without `registers`. Empty where another broker coordinates: questions to it are joined
+    """For each of `partitions`, in which `producer` has no open transaction, whether it may append there; like
+    `check_in_transaction` without `registers`. Empty where another broker coordinates: questions to it are joined
     anyway (`remote_coordinators`)."""
     if not coordinator.verifies:
         return dict.fromkeys(partitions)
@@ -102,7 +102,7 @@ def _give_up(answer: asyncio.Future[dict[TopicPartition, ErrorCode]], asked: Ite
 
 
 def _later_coordinator(producer: ProducerIdAndEpoch) -> KafkaError:
-    return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
+    return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than this broker knows")
 
 
 def _error_of(

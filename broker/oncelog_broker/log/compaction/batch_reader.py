@@ -1,8 +1,7 @@
 """Reads a closed segment from end to end by a file handle of its own, while the log stays in use.
 
-The log may delete, replace or close the segment meanwhile: the handle keeps the bytes. Each read copies at most
-READ_BYTES, as a job for another thread (`steps`), so that neither a slow disk nor a mapping's page faults stop the
-caller.
+The log may delete, replace or close the segment meanwhile: the open handle keeps the bytes readable. Each read copies
+at most READ_BYTES, as a job for another thread (`steps`), so that neither a slow disk nor page faults block the caller.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from oncelog_protocol.records.control import ControlType
 class ProducerBatches:
     """The last batch of each known producer, by the headers alone.
 
-    This may keep too much, since it does not see the active segment and open transactions: an empty header, which the
-    next cleaning drops.
+    This may keep too much, since it does not see the active segment and open transactions: an empty header remains,
+    which the next cleaning drops.
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
@@ -52,10 +52,10 @@ class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
     A marker may be dropped only if no batch of its transaction was met on the way: an earlier cleaning has removed
-    them. So markers outlive their data, and aborted data can never look committed.
+    them. So markers outlive the data of their transaction, and aborted data never looks committed.
 
-    `aborted` comes from the transaction index. Its entries may be dropped in the cleaned part: no aborted record is
-    left there, only headers and markers, and a marker without an index entry does nothing to a reader (S53).
+    `aborted` comes from the transaction index. Its entries may be dropped in the cleaned part: it has no aborted
+    records any more, only headers and markers, and a marker without an index entry has no effect on a reader (S53).
     """
 
     def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Writes the segment that replaces others, so that a crash leaves either the old ones or the new one.
+"""Writes the segment that replaces others, so that after a crash either the old segments or the new one exist.
 
     1  .cleaned files are written and synced                   a start removes them
     2  they are renamed to .swap, the directory is synced      a start finishes what follows
@@ -37,8 +37,8 @@ WRITE_BYTES: Final = 128 * 1024
 
 
 class CleanedSegment:
-    """A compacted segment that is being written. `write`, `finish` and `discard` wait for the disk; one at a time, in
-    any thread."""
+    """A compacted segment that is being written. `write`, `finish` and `discard` wait for the disk; call one at a time,
+    in any thread."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class CleanedSegment:
             self._pending, self._locations, self._pending_bytes = [], [], 0
 
     def finish(self) -> bool:
-        """Write and sync everything, so that a start after a kill completes the replacement. Raises OSError.
+        """Write and sync everything, so that a start after a crash completes the replacement. Raises OSError.
 
-        Returns False, and a start removes the files, if the segment is not wanted any more: the topic may have been
-        deleted and re-created before the files were made, which then lie in the directory of the new topic. This is
-        asked last: earlier, they still could.
+        Returns False, and a start removes the files, if the segment is no longer wanted: the topic may have been
+        deleted and re-created before the files were created, so that they are in the directory of the new topic. This
+        check comes last: earlier, the topic could still be re-created after it.
         """
         self.write()
         segment = self.segment
@@ -138,7 +138,8 @@ class CleanedSegment:
             file.close()
 
     def hand_over(self) -> None:
-        """The files belong to the log now, which may have begun to delete the old ones: `discard` leaves them alone."""
+        """The files now belong to the log, which may have begun to delete the old ones: `discard` does not touch
+        them."""
         self._is_handed_over = True
 
     def discard(self) -> None:

@@ -4,12 +4,12 @@
     2  rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that stay
 
 A batch that keeps all records is copied as it is. A batch that loses all records is dropped undecoded, or kept as a
-header alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that
-readers see them; so do the markers of transactions whose data is gone. Both stay longer while a replica is away: it may
-still have the records that they delete or abort, and show them when it leads. Nothing at or above `end` is touched.
+header alone. Tombstones remain for delete.retention.ms after the first compaction that saw them, so that readers see
+them; so do the markers of transactions whose data was removed. Both stay longer while a replica is away: it may still
+have the records that they delete or abort, and show them when it leads. Nothing at or above `end` is touched.
 
-If the offset map is full, the dirty part ends where it was filled, perhaps in the middle of a segment. The rest is left
-to the next cleaning: it is copied as it is, with its entries in the transaction index.
+If the offset map is full, the dirty part ends where it was filled, perhaps in the middle of a segment. Records after
+that are left to the next cleaning: they are copied unchanged, with their entries in the transaction index.
 
 Source: Kafka's Cleaner.
 """
@@ -51,11 +51,11 @@ INLINE_RECORDS_BYTES: Final = 512 * 1024
 INLINE_COMPRESS_BYTES: Final = 32 * 1024
 """Records up to this size are compressed in this thread; compressing is slower than decompressing."""
 MAX_SEGMENTS_PER_GROUP: Final = 16
-"""How many segments are replaced in one step, with a few renames for each: 64 took 8 ms, and 57 ms on a busy disk. The
-next cleaning joins more of them."""
+"""The most segments that are replaced in one step, with a few renames for each: 64 took 8 ms, and 57 ms on a busy disk.
+The next cleaning merges further ones."""
 
 Kept = RecordBatch | None
-"""What stays of a batch: itself, a smaller one, or None."""
+"""The retained part of a batch: the batch itself, a smaller one, or None."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class CompactionStats:
 
 
 class Compaction:
-    """One cleaning of one log, from `first_dirty` to before `end`, the end of a segment. Used once."""
+    """One cleaning of one log, from offset `first_dirty` up to `end`, the end of a segment. Used once."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class Compaction:
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact. Returns the first offset that is still dirty; None if the log was changed meanwhile. Raises
-        CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Compact. Clean in steps; returns the first offset that is still dirty; None if the log was changed meanwhile.
+        Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)
@@ -123,7 +123,7 @@ class Compaction:
             at += count
         return self._end
 
-    # --- 1: what is last --------------------------------------------------------------------------------------------
+    # --- 1: the last offset of each key -----------------------------------------------------------------------------
 
     def _fill_map(self) -> Steps[int]:
         """Read all headers, and the keys of the dirty part; returns the first offset that is not in the map."""
@@ -147,8 +147,8 @@ class Compaction:
         return self._end
 
     def _put_batch(self, batch: RecordBatch, transactions: TransactionScan) -> Steps[int | None]:
-        """Put the keys of `batch` into the map. Returns the first offset for which there was no room; None if there was
-        room for all."""
+        """Put the keys of `batch` into the map. Returns the first offset that did not fit into the map; None if all
+        fitted."""
         if batch.is_control:
             transactions.ends_empty_transaction(batch, (yield from self._control_type(batch)))
             return None
@@ -183,18 +183,18 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # or only too large for this thread
+                pass  # or just too large for this thread
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
-    # --- 2: what stays ------------------------------------------------------------------------------------------------
+    # --- 2: the batches that remain -----------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
-        """Write the batches of `group` that stay as one segment, and replace the group by it. False if the log has
+        """Write the remaining batches of `group` as one segment, and replace the group by it. False if the log has
         changed.
 
         Recovery tells by the last offset in a cleaned segment which segments it replaces. So segments at the end of the
-        group that lose everything are emptied one by one. Segments that were empty before join the group: otherwise a
+        group that lose all records are emptied one by one. Segments that were already empty join the group: otherwise a
         log in which everything is rewritten would gain an empty segment with each cleaning.
         """
         cleaned = self._new_segment(group[0])
@@ -256,14 +256,15 @@ class Compaction:
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
         """The transactions with ABORT markers in the neighbours `old` that may still have records.
 
-        A transaction whose marker lies below `end` lies there as a whole, so none of its records is left. One that ends
-        behind `end` keeps its marker, and its records behind `end`: in the middle of a segment if the map was full.
+        A transaction whose marker lies below `end` lies entirely below it, so none of its records is left. A
+        transaction that ends behind `end` keeps its marker, and its records behind `end`: in the middle of a segment if
+        the map was full.
         """
         start, end = max(old[0].base_offset, self._end), old[-1].next_offset
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
 
     def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
-        """Add what stays of `segment` to `cleaned`; returns whether that differs from the segment."""
+        """Add the remaining batches of `segment` to `cleaned`; returns whether they differ from the segment."""
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -286,7 +287,7 @@ class Compaction:
         return is_changed
 
     def _kept_of(self, batch: RecordBatch) -> Steps[Kept]:
-        """What stays of `batch`."""
+        """The retained part of `batch`."""
         if batch.base_offset >= self._end:
             return batch
         if batch.is_control:

@@ -85,7 +85,7 @@ Name = TypeVar("Name")
 
 
 def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
-    """The log with the largest dirty part of those that are due; None if none is due."""
+    """The due log with the largest dirty part; None if no log is due."""
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None
 
@@ -109,7 +109,8 @@ class GroupLimits(NamedTuple):
 
 
 def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list[int]:
-    """The numbers of neighbouring segments that become one: together no larger than a segment may be now.
+    """The numbers of neighbouring segments that are merged into one: together no larger than the present limit of a
+    segment.
 
     Each number is at least 1; their sum is the number of `segments`.
     """

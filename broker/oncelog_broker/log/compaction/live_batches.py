@@ -10,7 +10,7 @@ from typing import Final
 from oncelog_protocol.records.batch import RecordBatch
 
 MAX_TRACKED_BATCHES: Final = 250_000
-"""12 bytes each. Batches behind so many are decoded again."""
+"""12 bytes each. The batches after that many are decoded again."""
 
 
 class LiveBatches:
@@ -22,7 +22,7 @@ class LiveBatches:
         self._tracked_end = -1
 
     def track(self, batch: RecordBatch) -> None:
-        """All records of `batch` are in the offset map, as are those of the batches tracked before it."""
+        """Note that all records of `batch` are in the offset map, as are those of the batches tracked before."""
         if len(self._bases) < MAX_TRACKED_BATCHES:
             self._bases.append(batch.base_offset)
             self._live.append(0)

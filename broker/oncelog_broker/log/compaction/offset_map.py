@@ -1,8 +1,8 @@
 """Key -> offset of its last record, in bounded memory, for the part of a log that is compacted.
 
-Keys of up to 15 bytes are their own fingerprint, longer ones have a digest of 16 bytes. So a map takes at most
-ENTRY_BYTES for each key, however long it is (Kafka keeps MD5 digests of all keys). The entries are spread over many
-small dictionaries, because a dictionary blocks the process while it grows.
+Keys of up to 15 bytes are their own fingerprint, longer ones are represented by a digest of 16 bytes. So a map takes at
+most ENTRY_BYTES for each key, however long it is (Kafka keeps MD5 digests of all keys). The entries are spread over
+many small dictionaries, because a dictionary blocks the process while it grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 DIGEST_SIZE: Final = 16
-"""Longer than any key that is its own fingerprint, so that no key can be taken for a digest."""
+"""Longer than any key that is its own fingerprint, so that no key can be mistaken for a digest."""
 ENTRY_BYTES: Final = 216
 """The most bytes of an entry: 64 for the fingerprint, 32 for the offset, the rest in a dictionary that just grew."""
 SHARDS: Final = 256

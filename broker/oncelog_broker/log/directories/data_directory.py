@@ -1,4 +1,4 @@
-"""One data directory: its owner, its logs, and the files beside them.
+"""One data directory: its owner, its logs, and its other files.
 
     .lock                               held while a broker has the directory open
     meta.properties                     whose it is
@@ -78,8 +78,8 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
 
 
 def make_data_directory(disk: Disk, path: str) -> None:
-    """Create it and its parents, and sync their names: everything synced in it later is found by its name. Raises
-    OSError."""
+    """Create it and its parents, and sync their names: otherwise a power cut could remove the directory with its synced
+    files. Raises OSError."""
     missing = []
     above = path
     while not disk.is_directory(above) and above != os.path.dirname(above):
@@ -111,12 +111,12 @@ class DataDirectory:
         self._lock = lock
         self._found = found
         self.note = note
-        """The content of the identity note; None if there is no such file."""
+        """The content of the identity note; None if the file does not exist."""
         self.path = path
         self.directory_id = None if found is None else found.directory_id
         """The directory id in meta.properties; None if it has none yet."""
         self.clean_shutdown = False
-        """Whether every log in it had been closed when it was claimed."""
+        """Whether every log in it was closed before the directory was claimed."""
         self.checkpoint_guard = threading.Lock()
         """Held while a checkpoint is written, from before the offsets are read: checkpoints are written by worker
         threads too, and an offset that was read before a truncation must not be written after it."""
@@ -127,8 +127,8 @@ class DataDirectory:
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
-        """Lock it and check that it is this broker's, or nobody's yet; create it if it does not exist. `claim` must
-        follow.
+        """Lock the directory and check that it belongs to this broker, or to none yet; create it if it does not exist.
+        `claim` must follow.
 
         Raises LockHeld, MetaPropertiesError, NoteError, OSError: it is not locked then.
         """
@@ -147,7 +147,7 @@ class DataDirectory:
         return cls(disk, path, lock, found, note)
 
     def check_owner(self, *, node_id: int, cluster_id: str | None) -> None:
-        """Check again, when the cluster is known. Raises MetaPropertiesError."""
+        """Check the owner again, when the cluster id is known. Raises MetaPropertiesError."""
         if self._found is not None:
             self._found.check_owner(self.path, node_id=node_id, cluster_id=cluster_id)
 
@@ -168,7 +168,8 @@ class DataDirectory:
     def claim(self, *, node_id: int, cluster_id: str | None, entropy: Entropy) -> None:
         """Write the owner to meta.properties, if it is incomplete, and remove the mark of the clean shutdown.
 
-        Nothing is changed before this, so that a start that is refused for another directory leaves no trace.
+        Changes nothing before all directories are checked, so that a start that is refused because of another directory
+        leaves no trace.
         """
         found = self._found
         if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
@@ -180,8 +181,7 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-        # A process that was killed may have renamed files without syncing. Everything that follows relies on the names
-        # found.
+        # A process that was killed may have renamed files without syncing. All later steps rely on the names found.
         self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
@@ -230,13 +230,13 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the fsync that failed may have been that of this directory
+            self.names.note_failure(error)  # the failed fsync may have been one of this directory
             raise
         self._checkpoints[name] = offsets
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
         """Remove `keys` from every checkpoint, before logs are created under names that deleted logs had. Otherwise,
-        after a crash, the old log starts and recovery points would be taken for those of the new logs."""
+        after a crash, the old log starts and recovery points would be applied to the new logs."""
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))
 

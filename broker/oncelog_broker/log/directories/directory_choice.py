@@ -1,5 +1,5 @@
-"""Chooses the data directory of a new log: the one with the fewest logs, but, if there is another one, none that has
-just refused a log or has little free space.
+"""Chooses the data directory of a new log: the one with the fewest logs; a directory that has just refused a log, or
+has little free space, is avoided if there is another one.
 
 Nothing here touches a disk, since a disk may hang: worker threads note the free space.
 """
@@ -21,7 +21,7 @@ LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 
 class DirectoryChoice:
-    """The choices of one `LogManager`. `homes`: its mapping from logs to data directories."""
+    """The directory choices of one `LogManager`. `homes`: its mapping from logs to data directories."""
 
     def __init__(
         self, directories: Sequence[DataDirectory], homes: Mapping[TopicPartition, DataDirectory], clock: Clock
@@ -35,8 +35,8 @@ class DirectoryChoice:
         self._planned: dict[TopicPartition, DataDirectory] = {}
         """The chosen directories of logs that are not created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
-        """Directories with the remains of a log that could not be created: it must be created there, or it would exist
-        twice."""
+        """Directories with the remains of a log that could not be created: the log must be created there, or it would
+        exist twice."""
 
     def counts(self) -> Counter[DataDirectory]:
         """Count the logs of each data directory, planned ones included: the argument of `place`, once for many logs."""
@@ -51,7 +51,7 @@ class DirectoryChoice:
         return home
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """As `place`, for a log that the caller creates now."""
+        """Like `place`, for a log that the caller creates now."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home
@@ -70,7 +70,7 @@ class DirectoryChoice:
         self._left_in.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Note that a log could not be created in a directory. `is_left`: remains of it are there."""
+        """Note that a log could not be created in a directory. `is_left`: the directory has remains of the log."""
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:
             self._left_in[key] = directory

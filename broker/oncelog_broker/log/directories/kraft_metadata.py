@@ -3,8 +3,8 @@
     __cluster_metadata-0/00000000000000000000.log                   the log: its records change the metadata
     __cluster_metadata-0/00000000000000007843-0000000002.checkpoint  a snapshot: the records that make the state at 7843
 
-The logs of topics do not tell their configuration. Without it a compacted topic, or one with unlimited retention, would
-lose its old records to the default retention as soon as it is taken over.
+The logs of topics do not tell their configuration. Without these settings a compacted topic, or one with unlimited
+retention, would lose its old records to the default retention as soon as it is taken over.
 
 A record's value is a frame (unsigned varint: frame version 1, record type, record version) and a message, flexible in
 every version. Only three types matter here; others are skipped. Sources: Kafka's MetadataRecordSerde, KIP-631
@@ -47,8 +47,8 @@ def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, s
 
 
 def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Topic -> its own settings, unchecked, for each topic in the metadata log. Empty if there is no metadata log.
-    Raises OSError.
+    """Topic -> its own settings, unchecked, for each topic in the metadata log. Empty if the directory has no metadata
+    log. Raises OSError.
 
     Records that cannot be read are skipped with a warning: they may be the torn end of the log.
     """
@@ -67,7 +67,7 @@ def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
 
 
 def _record_values(disk: Disk, directory: str) -> Iterator[memoryview]:
-    """The values of the records in the latest snapshot, and of those behind it. Raises CorruptBatch, OSError."""
+    """The values of the records in the latest snapshot, and of the records after it. Raises CorruptBatch, OSError."""
     names = disk.list_directory(directory)
     snapshots = sorted(name for name in names if _SNAPSHOT_FILE.fullmatch(name))
     logs = sorted(name for name in names if _LOG_FILE.fullmatch(name))
@@ -110,7 +110,7 @@ class _TopicConfigs:
         kind, at = read_uvarint(value, at)
         version, at = read_uvarint(value, at)
         if frame != FRAME_VERSION:
-            raise MalformedMessage(f"a metadata record in frame version {frame}, only {FRAME_VERSION} is known")
+            raise MalformedMessage(f"a metadata record in frame version {frame}, only {FRAME_VERSION} is supported")
         if version != RECORD_VERSION:
             return
         if kind == TOPIC_RECORD:

@@ -1,7 +1,7 @@
 """Creates logs, renames their directories, and frees their files: the part that waits for the disk.
 
-`LogManager` begins and finishes such a change, in its own thread. `run` comes between, and may be in any other thread,
-since it uses nothing that others use. Many logs are changed at a time: a data directory is synced once for all. A new
+`LogManager` begins and finishes such a change, in its own thread. `run` comes between them, and may run in any thread,
+since it uses no shared state. Many logs are changed together, so that a data directory is synced once for all. A new
 log waits for the disk only if its directory existed already: see `new_directory`.
 """
 
@@ -52,7 +52,7 @@ class WantedLog(NamedTuple):
 
 
 class ReturningLog(NamedTuple):
-    """A log whose disk failed, and the offsets that were known of it then."""
+    """A log whose disk failed, and its last known offsets."""
 
     wanted: WantedLog
     home: DataDirectory
@@ -122,15 +122,15 @@ class LogOpening:
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
-        """Remove the offsets that earlier logs of these names left in the checkpoints of all directories.
+        """Remove the offsets of earlier logs with these names from the checkpoints of all directories.
 
-        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost. Errors of
+        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost. Errors in
         other directories, whose disks may have failed, are logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # otherwise its disk, which may hang, is left alone
+                if any(other.noted_offset(key) for key in keys):  # otherwise its disk, which may hang, is not touched
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -170,15 +170,15 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """Open a log again after a fault of its disk, without the records that were not synced: the page cache may show
-        data that never reached the disk, and a later fsync would not tell (E26). So its identity is written again, and
-        the log is synced before it is used.
+        data that never reached the disk, and a later fsync would not report that (E26). So its identity is written
+        again, and the log is synced before it is used.
 
-        A log that is compacted, or was, is given up as a whole: the unsynced records may include deletions of synced
-        records (S56), and the other replicas may have compacted those away since, as this replica had them when it was
-        in sync.
+        A log that is compacted, or was, is abandoned as a whole: the unsynced records may include deletions of synced
+        records (S56), and the other replicas may have compacted those deletions away since, because this replica had
+        them when it was in sync.
 
-        If the name of its directory could not be synced, nothing of it is known to be on the disk. It is created again,
-        since a later fsync of the data directory would prove nothing of that name.
+        If the name of its directory could not be synced, none of its records is known to be on the disk. The log is
+        created again, since a later fsync of the data directory would prove nothing about that name.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
@@ -190,8 +190,8 @@ class LogOpening:
             if returning.must_begin_anew:
                 if not self._disk.exists(returning.path):  # its disk may be away, and a new log would hide that
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
-                # Before anything is cut: if that ends halfway, by another fault or a kill, a log that ends below its
-                # recovery point counts as damaged, and would never be opened again.
+                # Do this before anything is cut: if the cut is interrupted, by another fault or a kill, a log that ends
+                # below its recovery point would count as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
                 recovery_point = min(recovery_point, returning.log_start_offset)
             log = PartitionLog.open(
@@ -236,8 +236,8 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """The topic id of the log; None if there is none, or none that was ever synced: nor was a record, then. Raises
-        OSError, PartitionMetadataCorrupt."""
+        """The topic id of the log; None if it has none, or none that was ever synced: then no record was synced either.
+        Raises OSError, PartitionMetadataCorrupt."""
         try:
             return read_topic_id(self._disk, returning.path)
         except PartitionMetadataTorn:
@@ -261,7 +261,7 @@ class LogMove(NamedTuple):
 
 
 class LogMoves:
-    """Renames the directories of logs so that nobody finds them."""
+    """Renames the directories of logs so that a start does not find them."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

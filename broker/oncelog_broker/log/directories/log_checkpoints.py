@@ -2,9 +2,9 @@
 disk.
 
 Checkpoints may be written in any thread: `checkpoint_guard` keeps their order. A new log is synced first, with its
-directory; for high watermarks that is done before the guard is taken, so that other writers do not wait.
+directory; for high watermarks this happens before the guard is taken, so that other writers do not wait.
 
-Each data directory is written by itself: a failed disk does not affect the others.
+Each data directory is written separately: a failed disk does not affect the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog_broker.runtime.disk import Disk
 
 
 class LogCheckpoints:
-    """The checkpoints of one `LogManager`, whose mappings these are. Methods raise OSError."""
+    """The checkpoints of one `LogManager`, which owns these mappings. Methods raise OSError."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class LogCheckpoints:
         """Write recovery point, log start and cleaner checkpoint of this log, which a start after a crash needs if the
         log was compacted. Only its data directory is written: another one's disk may have failed."""
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # otherwise it was deleted meanwhile
+        if home is not None:  # otherwise the log was deleted meanwhile
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Write the cleaner checkpoint of this log, with the others of its data directory."""
+        """Write the cleaner checkpoint of this log, together with the other logs of its data directory."""
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)
@@ -98,7 +98,7 @@ class LogCheckpoints:
         self._write_log_start_offsets_of(self._homes[state.topic, state.partition])
 
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Sync those of these logs that are new; returns those that are not on the disk."""
+        """Sync the new ones among these logs; returns those that are not on the disk."""
         logs = ((key, self._logs.get(key)) for key in keys)
         new = {
             key: found
@@ -130,8 +130,8 @@ class LogCheckpoints:
             self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, for when
-        they are repaired; new logs that are not on the disk are left out."""
+        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, to be used
+        after their repair; new logs that are not on the disk get no entry."""
         lost = self.sync_new(key for key, offset in offsets.items() if offset)
         if lost:
             offsets = {key: offset for key, offset in offsets.items() if key not in lost}
@@ -143,7 +143,7 @@ class LogCheckpoints:
         return offsets
 
     def _in_each(self, write: Callable[[DataDirectory], None]) -> dict[DataDirectory, OSError]:
-        """Write in each data directory; returns the errors of those where it failed."""
+        """Write in each data directory; returns the error of each directory where that failed."""
         failed: dict[DataDirectory, OSError] = {}
         for home in self._directories:
             try:

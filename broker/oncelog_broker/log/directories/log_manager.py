@@ -1,7 +1,7 @@
 """All the logs of a broker: opens, closes, creates and deletes them, and does their periodic work.
 
-A log that cannot be opened or has failed does not affect the others: its reason is remembered, and asking for it raises
-KAFKA_STORAGE_ERROR. Nothing here runs by itself: callers with a timer call the periodic methods.
+A log that cannot be opened or has failed does not affect the others: the reason is stored, and a lookup of the log
+raises KAFKA_STORAGE_ERROR. This class starts no tasks: callers with a timer call its periodic methods.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ NAMES_IN_A_LINE = 10
 def lock_directories(
     data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
 ) -> list[DataDirectory]:
-    """Lock the data directories, and check that all are this broker's, or nobody's yet. Changes nothing else.
+    """Lock the data directories, and check that each belongs to this broker, or to none yet. Changes nothing else.
 
     Raises LockHeld, MetaPropertiesError, NoteError, OSError: no directory stays locked.
     """
@@ -107,7 +107,7 @@ class LogManager:
         self._returning: dict[TopicPartition, ReturningLog] = {}
         """The failed logs that the next opening tries again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
-        """The failed logs that were tried again in vain, and what is known of them."""
+        """The failed logs that could not be opened again, and their last known offsets."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
@@ -205,8 +205,8 @@ class LogManager:
     def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
         """Open these logs; a missing one is created in a data directory chosen by `DirectoryChoice`.
 
-        A log without a topic id gets the given one. `LogOpening.run` and `finish_opening` must follow, before any of
-        these logs is opened or deleted by another call.
+        A log without a topic id gets the given one. The caller must run `LogOpening.run` and `finish_opening` next,
+        before another call opens or deletes any of these logs.
         """
         opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
         counts = self._choice.counts()
@@ -249,7 +249,7 @@ class LogManager:
         return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
+        """The 16 bytes in the log's `partition.metadata`; None if the log does not exist or has no id."""
         return self._topic_ids.get((topic, partition))
 
     def note_missing(
@@ -259,13 +259,13 @@ class LogManager:
         *,
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Look for missing logs after a start. `partitions`: those that this broker is to host. `lost`: paths of data
-        directories that are lost. `replicated`: whether other brokers have replicas of a partition, too.
+        """Look for missing logs after a start. `partitions`: the partitions that this broker is to host. `lost`: paths
+        of data directories that are lost. `replicated`: whether other brokers have replicas of a partition, too.
 
-        A missing log stays offline if a checkpoint says that it had records: created again (as in Kafka), it would
-        assign their offsets a second time. The same holds if a data directory is lost, since the log may have been
-        there. Otherwise nobody can know: the creation of the topic may have been interrupted. Then all of them get one
-        warning.
+        A missing log stays offline if a checkpoint shows that it had records: a new log (as Kafka would create) would
+        assign their offsets a second time. The same applies if a data directory is lost, since the log may have been
+        there. Otherwise it is unknown whether there were records: the creation of the topic may have been interrupted.
+        Then one warning lists all of these logs.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -281,8 +281,8 @@ class LogManager:
                 self._homes[key] = home
                 self._missing.add(key)
                 self._failures[key] = (
-                    f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
-                    "the directory back. If the partition has other replicas, have one of them lead first (oncelog "
+                    f"{path} is missing, but the checkpoints show that it had records up to offset {offset}. Restore "
+                    "the directory. If the partition has other replicas, have one of them lead first (oncelog "
                     "leaders elect): if this one leads without its records, the others lose theirs. Then, or if this "
                     "is the only replica, accept the loss: delete the topic; or stop the broker, take the partition's "
                     f"lines out of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and "
@@ -292,7 +292,7 @@ class LogManager:
             elif lost:
                 self._homes[key] = self._directories[0]
                 self._missing.add(key)
-                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is not there"
+                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is missing"
                 logger.error("%s: offline: %s", name, self._failures[key])
             else:
                 unknown.setdefault(replicated(key), []).append(name)
@@ -302,13 +302,13 @@ class LogManager:
                 len(names),
                 "If they had records, these are fetched from the other replicas, where one of them leads"
                 if is_replicated
-                else "If they had records, they are lost, unless they are in a directory that log.dirs has no more",
+                else "If they had records, they are lost, unless they are in a directory that log.dirs no longer lists",
                 " ".join(names[:NAMES_IN_A_LINE]) + (" ..." if len(names) > NAMES_IN_A_LINE else ""),
             )
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again, empty: it fetches its records from other replicas.
-        Nothing happens if the log exists, whatever is wrong with it."""
+        Does nothing if the log exists, whatever its state."""
         key = topic, partition
         if key in self._missing:
             logger.warning(
@@ -318,8 +318,8 @@ class LogManager:
 
     def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
         """Let the next `begin_opening` open a log again that is offline, or could not be opened, up to its recovery
-        point: for a replica that nobody counts on. Returns False, and changes nothing, if the log is online or nothing
-        of it exists."""
+        point: for a replica that is not in sync. Returns False, and changes nothing, if the log is online or has no
+        files."""
         key = wanted.key
         log, home = self._logs.get(key), self._homes.get(key)
         if home is None or key in self._missing or key in self._returning:
@@ -359,11 +359,11 @@ class LogManager:
         self._adopt(wanted.key, result)
 
     def is_unmade(self, key: TopicPartition) -> bool:
-        """Whether there is no log of this partition, and never was a known one: it may be created."""
+        """Whether this partition has no log, and never had a known one: the log may be created."""
         return key not in self._homes
 
     def place_of(self, key: TopicPartition) -> str | None:
-        """The data directory of a log; None if there is no such log."""
+        """The data directory of a log; None if the log does not exist."""
         home = self._homes.get(key)
         return None if home is None else home.path
 
@@ -373,20 +373,20 @@ class LogManager:
         return lambda key: self._choice.place(key, counts).path
 
     def delete(self, topic: str, partition: int) -> None:
-        """`begin_deletion` and all that follows, for one log at once. Raises KAFKA_STORAGE_ERROR."""
+        """`begin_deletion` and the steps after it, for one log, without interruption. Raises KAFKA_STORAGE_ERROR."""
         moves = self.begin_deletion([(topic, partition)])
         moves.run()
         for error in self.finish_deletion(moves).values():
             raise error
 
     def is_truncating(self, key: TopicPartition) -> bool:
-        """Whether the end of this log is being cut: it cannot be deleted meanwhile."""
+        """Whether the end of this log is being cut: the log cannot be deleted meanwhile."""
         log = self._logs.get(key)
         return log is not None and log.state.is_truncating
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
-        """Begin to delete these logs; nothing may use them any more. `LogMoves.run` and `finish_deletion` must follow,
-        before any of them is created again.
+        """Begin to delete these logs; from now on no part of the broker may use them. The caller must run
+        `LogMoves.run` and `finish_deletion` next, before any of them is created again.
 
         Failed logs can be deleted, too. Missing ones are ignored.
         """
@@ -421,7 +421,7 @@ class LogManager:
         """Rename the directory of a log that no topic owns, without freeing it; returns its new path. Raises
         KAFKA_STORAGE_ERROR.
 
-        Nobody reads the log, but it may be the only copy of its records: an operator decides.
+        The log is not used, but it may be the only copy of its records: an operator decides.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
         self.forget_offsets([(topic, partition)])
@@ -454,7 +454,7 @@ class LogManager:
             by_partition.pop(key, None)
 
     def partitions(self) -> list[TopicPartition]:
-        """All logs, those included that could not be opened."""
+        """All logs, including those that could not be opened."""
         return list(self._homes)
 
     def data_directories(self) -> list[str]:
@@ -471,19 +471,20 @@ class LogManager:
         return self._disk.room(directory)
 
     def note_rooms(self) -> None:
-        """Measure the free space of the data directories, which decides where new logs go. From any thread."""
-        # with one directory there is no choice
+        """Measure the free space of the data directories, which decides where new logs go. May be called in any
+        thread."""
+        # with one directory nothing needs to be chosen
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
-        """All logs, those included that went offline after they were opened."""
+        """All logs, including those that went offline after they were opened."""
         return iter(list(self._logs.values()))
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """Why each failed log, missing ones included, could not be opened."""
+        """For each failed log, missing ones included, the reason why it could not be opened."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
@@ -493,7 +494,7 @@ class LogManager:
     # --- from time to time -----------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """The logs for which `flush.messages` or `flush.ms` is reached, to be flushed by the caller; and those whose
+        """The logs for which `flush.messages` or `flush.ms` is reached, to be flushed by the caller; and logs whose
         directories could not be synced, which a flush takes offline."""
         now = self._clock.monotonic()
         return [
@@ -510,13 +511,14 @@ class LogManager:
         ]
 
     def purge_deleted(self, now: float) -> int:
-        """`begin_purge` and all that follows, at once; returns how many files and directories were freed."""
+        """`begin_purge` and the steps after it, without interruption; returns the number of freed files and
+        directories."""
         removal = self.begin_purge(now)
         return 0 if removal is None else removal.run()
 
     def begin_purge(self, now: float) -> LogRemoval | None:
-        """The logs and segments that were deleted long enough ago, to be freed by `LogRemoval.run`; None if there are
-        none. `now`: monotonic seconds, since a wall clock that is set back would delay the removal."""
+        """The logs and segments that were deleted long enough ago, to be freed by `LogRemoval.run`; None if nothing is
+        due. `now`: monotonic seconds, since a wall clock that is set back would delay the removal."""
         files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
@@ -550,7 +552,8 @@ class LogManager:
         self.begin_high_watermarks(high_watermarks)()
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints, unlock, whatever fails. Raises OSError.
+        """Close every log, write the checkpoints, unlock the directories; an error does not stop the remaining steps.
+        Raises OSError.
 
         The next start counts a data directory as cleanly closed only if every log in it was.
         """

@@ -24,12 +24,13 @@ _PLAIN_LINE = re.compile(r"(?P<key>[A-Za-z.]+)=(?P<value>[A-Za-z0-9._+/=-]*)\r?|
 
 
 class MetaPropertiesError(ValueError):
-    """The file cannot be read, or the directory belongs to another broker or cluster. The message says what to do."""
+    """The file cannot be read, or the directory belongs to another broker or cluster. The message contains the
+    remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The content of the file. Fields are None if the file lacks them: all are optional in version 0."""
+    """The content of the file. Fields are None if the file does not contain them: all are optional in version 0."""
 
     node_id: int | None
     cluster_id: str | None
@@ -40,7 +41,7 @@ class MetaProperties:
         if self.cluster_id is not None and cluster_id is not None and self.cluster_id != cluster_id:
             raise MetaPropertiesError(
                 f"{directory} belongs to cluster {self.cluster_id}, this broker to {cluster_id}: "
-                "give it another data directory, or connect it to the cluster that the data came from"
+                "configure another data directory, or connect the broker to the cluster to which the data belongs"
             )
         if self.node_id is not None and self.node_id != node_id:
             raise MetaPropertiesError(
@@ -50,7 +51,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Read the file; None if there is none. Raises MetaPropertiesError, OSError."""
+    """Read the file; None if it does not exist. Raises MetaPropertiesError, OSError."""
     path = os.path.join(directory, META_PROPERTIES_FILE)
     if not disk.exists(path):
         return None

@@ -1,5 +1,5 @@
 """`partition.metadata`: the topic id of the log in this directory (KIP-516), so that a re-created topic does not
-continue the log of a deleted one of the same name.
+continue the log of a deleted one with the same name.
 
     version: 0
     topic_id: WsbkLmZVRwqkK4gQkDLWNg
@@ -28,11 +28,12 @@ class PartitionMetadataCorrupt(ValueError):
 
 
 class PartitionMetadataTorn(PartitionMetadataCorrupt):
-    """The file is what a power cut may leave of an unsynced one: its beginning, perhaps followed by zeros."""
+    """The file has the form that an unsynced file may have after a power cut: its beginning, perhaps followed by
+    zeros."""
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """The 16 bytes of the topic id; None if there is no file (a log from before KIP-516).
+    """The 16 bytes of the topic id; None if the file does not exist (a log from before KIP-516).
 
     Raises PartitionMetadataTorn, PartitionMetadataCorrupt, OSError.
     """
@@ -44,7 +45,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         lines = data.decode("utf-8").split("\n")
         fields = dict(line.split(": ", 1) for line in lines if line.strip())
         if int(fields["version"]) != VERSION:
-            raise ValueError(f"version {fields['version']:.20}, only {VERSION} is known")
+            raise ValueError(f"version {fields['version']:.20}, only {VERSION} is supported")
         return uuid_from_string(fields["topic_id"].strip())
     except (ValueError, KeyError) as error:
         if _is_torn(data.rstrip(b"\0")):

@@ -3,5 +3,5 @@
 `state` judges each batch (in order, a duplicate, a gap, fenced) and follows open transactions; `entry` is the state of
 one producer, `ended_transaction` the facts of a transaction that a marker has ended. `snapshot` keeps the state in
 Kafka's file over restarts; `transaction_index` holds the aborted transactions of a segment; `recent_ends` tells which
-producers have been silent. `producers` is all of that for one log, with its files.
+producers have been silent. `producers` combines them for one log, with their files.
 """

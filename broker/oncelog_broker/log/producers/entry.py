@@ -48,7 +48,7 @@ open transaction."""
 WINDOW: Final = 5
 """How many batches are remembered: as many as an idempotent producer may have in flight (S14)."""
 MAX_KNOWN: Final = 2**30
-"""Half of all sequences: a sequence further behind the last one than this counts as ahead of it."""
+"""Half of all sequences: a sequence further behind the last one than this counts as being ahead of it."""
 ANY_SEQUENCE: Final = 2**32 - 1
 """The number of known sequences in an entry made by a marker without a batch before it. The producer's batches have
 expired, or were deleted with their segments, so the next batch may have any sequence, as from an unknown producer
@@ -61,7 +61,7 @@ are the past batches of the next entry."""
 
 
 class ProducerStateEntry(NamedTuple):
-    """A producer as in Kafka's snapshots and DescribeProducers; -1 stands for a missing value."""
+    """A producer's state as in Kafka's snapshots and DescribeProducers; -1 means no value."""
 
     producer_id: int
     epoch: int
@@ -86,7 +86,7 @@ def describe(entry: bytes) -> ProducerStateEntry:
 
 
 def entry_of_snapshot(fields: bytes) -> bytes:
-    """The entry for Kafka's 46 bytes; its last batch is the only one that is remembered."""
+    """The entry for Kafka's 46 bytes; it remembers only the last batch."""
     _, _, last, _, delta, timestamp, _, _ = SNAPSHOT_ENTRY.unpack(fields)
     return fields + _TAIL.pack(delta + 1 if last >= 0 else ANY_SEQUENCE, timestamp)
 
@@ -167,8 +167,7 @@ class BatchStreak:
     Making an entry for each batch would be half of the cost of idempotence. In a streak a batch costs three
     comparisons, and the entry is made when it is asked for.
 
-    Invariants: all batches have the entry's epoch; all are in its open transaction, or there is none; no sequence
-    wraps.
+    Invariants: all batches have the entry's epoch; all are in its open transaction, or it has none; no sequence wraps.
     """
 
     __slots__ = ("_first_sequence", "batches", "entry", "epoch", "next_sequence", "transactional")
@@ -183,7 +182,7 @@ class BatchStreak:
         """(header, base offset, timestamp) of the newest batches."""
 
     def settle(self) -> bytes:
-        """The entry with the batches of the streak in it; the streak continues from there."""
+        """The entry updated with the batches of the streak; the streak continues from there."""
         _, _, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(self.entry)
         known -= self._first_sequence
         for header, base_offset, timestamp in self.batches:

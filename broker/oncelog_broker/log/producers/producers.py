@@ -1,7 +1,7 @@
-"""The producers and transactions of one log: the state in memory, and the files that it is restored from.
+"""The producers and transactions of one log: the state in memory, and the files from which it is restored.
 
-At an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of those
-batches are rebuilt on the way, as they may not have reached the disk. Only headers and markers are read.
+When the log is opened, the state is the newest valid snapshot plus all batches after it. The transaction indexes of
+those batches are rebuilt at the same time, as they may not have reached the disk. Only headers and markers are read.
 
 So the state of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot is
 taken in memory when the log rolls, and written by the next flush, after the records that it describes. Until then the
@@ -66,11 +66,11 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._saved_offset = -1
-        """The state as of this offset is on the disk, or is that of an empty log: a replay begins here."""
+        """The state at this offset is on the disk, or is the state of an empty log: a replay begins here."""
         self._pending: list[PendingSnapshot] = []
         """The snapshots after that, oldest first, that are not known to be on the disk."""
         self._taken: list[ref[PendingSnapshot]] = []
-        """All snapshots that a flush under way may still write, pending ones and dropped ones."""
+        """All snapshots that a running flush may still write, pending ones and dropped ones."""
         self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class LogProducers:
         self, producer_id: int, entry: bytes, marker: EndTransactionMarker, offset: int, segment_base: int
     ) -> None:
         """A marker is in the log, for which `ProducerState.prepare_marker` returned `entry`. Raises OSError if it is an
-        abort whose index entry could not be written."""
+        abort and its index entry could not be written."""
         completed = self.state.complete(producer_id, entry, offset)
         if completed is not None and marker.control_type is not ControlType.COMMIT:
             self.aborted.append(segment_base, completed)
@@ -110,7 +110,7 @@ class LogProducers:
             return None
         marker = read_marker(control)
         if marker is None:
-            return None  # of a transaction that compaction has removed as a whole
+            return None  # a marker of a transaction that compaction has removed entirely
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
@@ -128,7 +128,7 @@ class LogProducers:
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
-        """Take a snapshot of the state, which is that as of `offset`, to be written with the next flush."""
+        """Take a snapshot of the present state, which is the state at `offset`, to be written by the next flush."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
             snapshot = self._snapshots.take(offset, self.state.image())
@@ -141,11 +141,11 @@ class LogProducers:
         return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
-        """Whether the state as of `offset` would be restored without a replay."""
+        """Whether the state at `offset` can be restored without a replay."""
         return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
-        """The snapshots as of `end` or before that are not in their files yet."""
+        """The snapshots at or before `end` that have not been written to their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
@@ -155,7 +155,7 @@ class LogProducers:
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
 
     def cancel_snapshots(self) -> None:
-        """No pending snapshot is to be written any more."""
+        """Drop all pending snapshots."""
         self._cancel_above(-1)
 
     # --- restoring -----------------------------------------------------------------------------------------------
@@ -165,10 +165,10 @@ class LogProducers:
         self._saved_offset = offset
 
     def load(self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int) -> None:
-        """Restore the state as of the log's end. Transactions that began below `decided_up_to` have ended. Snapshots
-        above `snapshots_up_to` are removed. Raises OSError."""
-        # Remove them before anything is appended. If they came back with a power cut, they would be taken for snapshots
-        # of the new batches.
+        """Restore the state at the log's end. Transactions that began below `decided_up_to` have ended. Snapshots above
+        `snapshots_up_to` are removed. Raises OSError."""
+        # Remove them before anything is appended. If they came back after a power cut, they would be mistaken for
+        # snapshots of the new batches.
         names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
@@ -184,7 +184,7 @@ class LogProducers:
         self._ends = RecentEnds(segments[-1].next_offset)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
+        """The log now ends at `log_end_offset`; `segments` are the remaining ones. Raises OSError."""
         self._cancel_above(log_end_offset)
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
@@ -250,8 +250,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # A reader of the batch gets the error. What is behind it in this segment cannot be followed.
-            logger.warning("%s: the producers of the batches from there on are unknown: %s", segment.path, error)
+            # A reader of the batch gets the error. The batches after it in this segment cannot be followed.
+            logger.warning("%s: the producers of the batches from there on cannot be restored: %s", segment.path, error)
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Producer snapshots: the state of producers in files, so that opening a log need not read all of it (S55).
+"""Producer snapshots: the state of producers in files, so that opening a log does not read all of it (S55).
 
     00000000000000000042.snapshot    Kafka's file: the state as of offset 42
 
@@ -16,8 +16,8 @@
        10  for each entry of that snapshot, in its order: uint8 number of past batches, then the rest of the entry
            as `producer_entry` has it
 
-A window that is missing, damaged or of another snapshot is done without: then one batch per producer is remembered in
-place of five. A snapshot that is damaged is deleted and the one before it taken; the log is replayed from there.
+A missing or damaged window, or one of another snapshot, is ignored: then only one batch per producer is known instead
+of five. A damaged snapshot is deleted and the previous one used; the log is replayed from there.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OWNER: Final = Struct(">I")
 
 
 class SnapshotCorrupt(ValueError):
-    """The file does not have the format of a snapshot; the message says what is wrong."""
+    """The file does not have the format of a snapshot; the message says in which way."""
 
 
 def format_snapshot(entries: Sequence[bytes]) -> bytes:
@@ -126,7 +126,7 @@ def _checked_body(data: bytes, version: int) -> bytes:
         raise SnapshotCorrupt(f"{len(data)} bytes are no version and CRC")
     found, crc = FILE_HEAD.unpack_from(data)
     if found != version:
-        raise SnapshotCorrupt(f"version {found}, only {version} is known")
+        raise SnapshotCorrupt(f"version {found}, only {version} is supported")
     body = data[FILE_HEAD.size :]
     if crc32c(body) != crc:
         raise SnapshotCorrupt("the CRC does not fit the content")
@@ -155,7 +155,7 @@ class PendingSnapshot:
             self._disk.replace_file(window_path, format_window(self._entries, snapshot))
         self._disk.replace_file(snapshot_path, snapshot)
         self.is_written = True
-        # Asked after writing: a truncation from now on finds the files and removes them itself.
+        # Checked after writing: a truncation that begins later finds the files and removes them itself.
         if self._was_cancelled():
             self._disk.remove(snapshot_path)
             self._disk.remove(window_path)
@@ -191,7 +191,7 @@ class ProducerSnapshots:
         return None
 
     def take(self, offset: int, entries: Sequence[bytes]) -> PendingSnapshot:
-        """A snapshot of `entries` as of `offset`, ready to be written."""
+        """Return a snapshot of `entries` at `offset`, ready to be written."""
         return PendingSnapshot(self._disk, self._directory, offset, entries)
 
     def remove_above(self, offset: int) -> list[str]:

@@ -1,8 +1,8 @@
 """The state of all producers of a log. Pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
 
-A change is decided first (`prepare_append`, `prepare_marker`: they return what to adopt, or raise and have changed
-nothing), and adopted when the batch is in the log (E26). The state of one producer is an `entry`. Sequences count
-records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+A change is first decided (`prepare_append`, `prepare_marker`: they return the change, or raise and change nothing), and
+adopted when the batch is in the log (E26). The state of one producer is stored as an `entry`. Sequences count records
+and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ NOTHING_UNSTABLE: Final = LONG_MAX
 EXPIRY_SLICE: Final = 2000
 """How many producers are looked at between two pauses: well below a millisecond."""
 MAX_STREAKS: Final = 100
-"""How many producers of one log may have a streak; settling them all takes well below a millisecond."""
+"""The most producers of one log that may have a streak; settling them all takes well below a millisecond."""
 
 
 class DuplicateBatch(NamedTuple):
-    """The batch is in the log already: its base offset and timestamp there."""
+    """The batch is already in the log: its base offset and timestamp there."""
 
     base_offset: int
     timestamp: int
@@ -65,12 +65,12 @@ class DuplicateBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerCounters:
-    """How many batches were not the next ones of their producers, since the log was opened."""
+    """Counts, since the log was opened, the batches that were not their producers' next ones."""
 
     duplicates: int = 0
     """Found among the last five: answered with their offsets."""
     old_duplicates: int = 0
-    """Certainly in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
+    """Certainly in the log, but older than the remembered batches: DUPLICATE_SEQUENCE_NUMBER (S12)."""
     gaps: int = 0
     """All other batches out of order."""
 
@@ -79,8 +79,8 @@ class ProducerState:
     """All producers of one log, and their transactions.
 
     Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
-    replicated yet. `_open` holds exactly the producers whose entry has an open transaction, by its first offset. The
-    entry of a producer with a streak is the one that the streak began with.
+    replicated yet. `_open` has exactly the producers whose entry has an open transaction, by its first offset. The
+    entry of a producer with a streak is the entry at the beginning of the streak.
     """
 
     __slots__ = (
@@ -108,7 +108,8 @@ class ProducerState:
         return len(self._entries)
 
     def highest_id(self, at_most: int) -> int:
-        """The highest producer id here that is not above `at_most`; -1 if there is none. It looks at every producer."""
+        """The highest known producer id that is not above `at_most`; -1 if there is none. Its time grows with the
+        number of producers."""
         highest = max(self._entries, default=-1)
         return highest if highest <= at_most else max((each for each in self._entries if each <= at_most), default=-1)
 
@@ -182,7 +183,7 @@ class ProducerState:
             self._streaks[producer_id] = BatchStreak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
-        """A data batch of a leader is in the log, with its offsets: it is not judged, whatever the state here (E27)."""
+        """Record a data batch of a leader, with its offsets: it is not judged, whatever the state here (E27)."""
         base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
         self._end_streak(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
@@ -222,7 +223,8 @@ class ProducerState:
             raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
-        """A lower epoch is fenced. A higher one begins at sequence 0; a producer may raise its epoch by itself (S9)."""
+        """A lower epoch is fenced. A higher epoch begins at sequence 0; a producer may raise its epoch by itself
+        (S9)."""
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
             raise KafkaError(
@@ -249,9 +251,9 @@ class ProducerState:
             elif known_last == wanted and last_delta == delta:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
-        # Only sequences that this log is known to hold make a certain duplicate; while a transaction is open, only
-        # those of the transaction. A lower number alone does not: after a loss of state an earlier batch may never have
-        # arrived, and calling it a duplicate would lose it.
+        # Only sequences that this log is known to have make a certain duplicate; while a transaction is open, only the
+        # sequences of the transaction. A lower number alone is no proof: after a loss of state an earlier batch may
+        # never have arrived, and treating it as a duplicate would lose it.
         if self._is_strict and last >= 0 and delta <= back < known:
             if is_transactional and first_offset < 0:
                 raise self._used_before(header)
@@ -355,7 +357,7 @@ class ProducerState:
             first = min(first, self.unreplicated[0][0])
         self.first_unstable_offset = first
 
-    # --- all of them ---------------------------------------------------------------------------------------------
+    # --- all producers -------------------------------------------------------------------------------------------
 
     @property
     def open_transactions(self) -> int:
@@ -426,9 +428,9 @@ class ProducerState:
     def expire(self, now_ms: int, expiration_ms: int, written_below: int = LONG_MAX) -> Iterator[int]:
         """Forget the producers that were silent for `expiration_ms`, by the timestamp of their last batch or marker.
 
-        Only producers whose last batch lies below `written_below`: batches behind it were written since, whatever their
-        timestamps. Never one with an open transaction (S56). Yields after every `EXPIRY_SLICE` producers how many are
-        forgotten so far; batches may be appended in between.
+        Only producers whose last batch lies below `written_below`: later batches were written since, whatever their
+        timestamps. A producer with an open transaction never expires (S56). Yields after every `EXPIRY_SLICE` producers
+        how many are forgotten so far; batches may be appended in between.
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):

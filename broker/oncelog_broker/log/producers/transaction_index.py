@@ -3,11 +3,11 @@
     int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
 
 One entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's.
-Entries are in the order of their markers. Without entries there is no file.
+Entries are in the order of their markers. A segment without entries has no file.
 
-The rule for compaction: an entry is removed with its marker. It must not be removed before the last aborted record that
-it covers (a reader would take that for committed), nor stay behind its marker (a reader would skip what the producer
-commits later). Source: Kafka's TransactionIndex.
+The rule for compaction: an entry is removed with its marker. An entry must not be removed before the last aborted
+record that it covers (a reader would treat that record as committed), nor outlive its marker (a reader would skip
+records that the producer commits later). Source: Kafka's TransactionIndex.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction
     for version, *fields in ENTRY.iter_unpack(data):
         entry = EndedTransaction._make(fields)
         if version != ENTRY_VERSION:
-            raise IndexCorrupt(f"version {version}, only {ENTRY_VERSION} is known")
+            raise IndexCorrupt(f"version {version}, only {ENTRY_VERSION} is supported")
         if not 0 <= entry.first_offset < entry.last_offset or entry.last_offset <= before:
             raise IndexCorrupt(f"{entry} after offset {before}")
         found.append(entry)
@@ -76,7 +76,7 @@ class TransactionIndex:
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
-        """The file is useless. It stays as it is until `mend`, so that the next start finds it damaged, too."""
+        """The file is useless. The file is not changed until `mend`, so that the next start finds it damaged, too."""
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
 
@@ -105,7 +105,8 @@ class TransactionIndex:
         self._change(len(self._entries), format_aborted([transaction]))
 
     def replace_from(self, offset: int, transactions: Iterable[EndedTransaction]) -> None:
-        """From `offset` on, the markers are those of `transactions`. The file is written only if that changes it."""
+        """Replace the entries of markers from `offset` on by entries for `transactions`. The file is written only if
+        that changes it."""
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
@@ -114,7 +115,7 @@ class TransactionIndex:
     def collect(self, fetch_offset: int, upper_bound: int, found: list[EndedTransaction]) -> bool:
         """Add to `found` the aborted transactions that a reader of `fetch_offset` to before `upper_bound` needs (S52).
 
-        Returns whether these are all, so that later segments need not be asked.
+        Returns whether the list is complete, so that later segments need not be searched.
         """
         for position in range(self._position_of(fetch_offset), len(self._entries), ENTRY.size):
             entry = EndedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
@@ -159,7 +160,7 @@ class TransactionIndex:
                 file.truncate(self._written)
             if self._written < len(self._entries):
                 file.append(bytes(self._entries[self._written :]))
-            if is_cut:  # of markers that were truncated: they must not come back with a power cut
+            if is_cut:  # entries of truncated markers: they must not come back after a power cut
                 file.sync()
         finally:
             file.close()
@@ -192,8 +193,8 @@ class TransactionIndexes:
         """Whether the directory must be synced to make their names durable."""
 
     def load(self, names: Iterable[str]) -> int | None:
-        """Read the indexes among the files `names` of the directory. Returns the base offset of the first damaged one,
-        whose entries were not read; None if all are good."""
+        """Read the indexes among the files `names` of the directory. Returns the base offset of the first damaged
+        index, whose entries were not read; None if all are valid."""
         damaged = None
         for name in names:
             prefix = name.removesuffix(TRANSACTION_INDEX_SUFFIX)

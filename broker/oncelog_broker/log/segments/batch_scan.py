@@ -12,8 +12,8 @@ HEADER_WINDOW: Final = 8192
 """Bytes read ahead when walking headers: two index intervals, so that most look-ups cost one read."""
 
 VERIFY_CHUNK: Final = 128 * 1024
-"""Bytes read at a time when verifying; a larger batch is read whole. Not above `disk.SMALL_READ_SIZE`: recovery meets
-bad sectors, and they must show as OSError."""
+"""Bytes read at a time when verifying; a larger batch is read whole. Not above `disk.SMALL_READ_SIZE`: recovery may
+read bad sectors, and they must appear as OSError."""
 
 
 class BatchLocation(NamedTuple):
@@ -32,7 +32,7 @@ class BatchLocation(NamedTuple):
 
 
 def parse_location(window: memoryview, at: int, position: int, end: int) -> BatchLocation:
-    """The batch whose header is at `window[at:]` and at `position` of a file that ends at `end`.
+    """The batch whose header is at `window[at:]` and at `position` of a file whose length is `end`.
 
     Raises CorruptBatch if it is no v2 header, or the batch would reach beyond `end`.
     """
@@ -76,7 +76,7 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[BatchLocation]:
 def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, RecordBatch]]:
     """(position, batch) for each batch of `file[start:end]`, whole and with a good CRC. Raises CorruptBatch, OSError.
 
-    The views are of a chunk that the next step replaces. Everything up to the end of the last yielded batch is good.
+    The views are of a chunk that the next step replaces. All bytes up to the end of the last yielded batch are valid.
     """
     chunk, chunk_start, position = memoryview(b""), start, start
     while position < end:

@@ -33,7 +33,7 @@ class SegmentIndex:
         self._loaded: bytes | memoryview | None = None
         """The entries of a closed segment, once read from its file."""
         self._persisted = -1
-        """How many bytes of the file are valid; -1: there may be no file yet."""
+        """How many bytes of the file are valid; -1: the file may not exist yet."""
         self._unsynced = False
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class SegmentIndex:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Make it the empty index of an active segment, whatever the file says."""
+        """Reset it to the empty index of an active segment, whatever the file contains."""
         self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 
@@ -66,7 +66,7 @@ class SegmentIndex:
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
-        """Write to the file what it lacks. Raises OSError."""
+        """Append the missing entries to the file. Raises OSError."""
         entries = self.entries
         if entries is None or self._persisted == len(entries):
             return
@@ -128,7 +128,7 @@ class SegmentIndex:
         size = self.ENTRY.size
         if len(data) % size:
             raise IndexCorrupt(f"{self.path}: {len(data)} bytes are no multiple of {size}")
-        # Zeros are a suffix, and an entry of zeros never precedes another one: so the boundary can be bisected.
+        # Zeros are a suffix, and no entry of zeros precedes another one: so the boundary can be found by bisection.
         zero, low, high = bytes(size), 0, len(data) // size
         while low < high:
             middle = (low + high) // 2

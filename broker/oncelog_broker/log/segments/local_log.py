@@ -1,7 +1,7 @@
 """All segments of one log: append at the end, roll, read, delete at the front, truncate at the end.
 
-Kafka's LocalLog. It has no policy, checkpoints or leader epochs: those belong to `LogContent` and `LogState`. Methods
-raise OSError, and CorruptBatch where they read.
+Kafka's LocalLog. It has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have those. Methods raise
+OSError, and CorruptBatch where they read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class LocalLog:
         self.directory_dirty = True
         """Whether names were created or removed since the directory was last synced."""
         self.on_roll: Callable[[int], None] = lambda offset: None
-        """Called with the base offset of a segment that is about to begin, when everything before it is appended."""
+        """Called with the base offset of a new segment before it begins, when all earlier batches have been
+        appended."""
         self.update_config(config)
 
     @property
@@ -145,13 +146,13 @@ class LocalLog:
 
     def _start_for(self, batch: RecordBatch) -> int:
         """The base offset of a new segment with `batch` as its first: the log's end. But if compaction at the leader
-        has left a larger gap before the batch than an index can hold, the batch's own base offset."""
+        has left a larger gap before the batch than an index can express, the batch's own base offset is used."""
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
 
     def roll(self, start: int | None = None) -> None:
-        """Close the active segment and begin a new one at the log's end, or at the later offset `start`. Nothing
-        happens if it is empty and begins there, or if this raises."""
+        """Close the active segment and begin a new one at the log's end, or at the later offset `start`. Does nothing
+        if the active segment is empty and begins there; changes nothing if it raises."""
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
@@ -166,7 +167,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # as a closed segment it would count as one that lost its records
+        else:  # as a closed segment it would be mistaken for one that lost its records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -178,7 +179,8 @@ class LocalLog:
                 segment.file.sync()
 
     def _surely_fits(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch fits the active segment, by what is at hand. False: `_roll_reason` knows."""
+        """Whether a batch certainly fits the active segment, judged without reading a file. False: `_roll_reason`
+        knows."""
         active, params = self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         return (
@@ -218,7 +220,7 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
-        """As `LogReader.read`, for an offset that the log holds. Returns the offset after the last batch, too."""
+        """Like `LogReader.read`, for an offset that the log contains. Returns the offset after the last batch, too."""
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
@@ -238,14 +240,14 @@ class LocalLog:
             segment.persist_indexes()
 
     def _segments_to_sync(self, start: int, end: int) -> list[Segment]:
-        # From the segment before `start` on: if a segment was rolled right there, the last index entries of the one
-        # before it may not have been synced.
+        # From the segment before `start` on: if a segment was rolled exactly there, the last index entries of the
+        # previous one may not have been synced.
         return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
     # --- letting go ----------------------------------------------------------------------------------------------
 
     def remove_first(self, count: int) -> list[int]:
-        """Delete the oldest segments; returns their base offsets. At least one must be left."""
+        """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
         self.directory_dirty = True  # before the list changes: other threads ask whether names are unsynced
@@ -260,8 +262,8 @@ class LocalLog:
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it, for good. The newest segment goes first, so that a
-        crash in between leaves no hole."""
+        """Remove the batch that contains `offset` and all after it, for good. The newest segment is removed first, so
+        that a crash in between leaves no gap."""
         self._reader.forget_positions()
         number = self._number_of(offset)
         for segment in reversed(self._row[number + 1 :]):
@@ -276,7 +278,7 @@ class LocalLog:
         self._adopt_active(last)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record may have `offset`."""
+        """Remove all records; the next record may have `offset`."""
         self._reader.forget_positions()
         for segment in reversed(self._row):
             self._mark_deleted(segment)
@@ -286,17 +288,17 @@ class LocalLog:
         self._adopt_active(segment)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether these very segments are still in the log, side by side, none of them active."""
+        """Whether exactly these segments are still in the log, adjacent, and none of them active."""
         number = self._number_of(segments[0].base_offset)
         same = self._row[number : number + len(segments)] == list(segments)
         return same and self.active is not segments[-1]
 
     def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
-        """Put `cleaned`, whose files have the `suffix`, in the place of `old`, which the log `holds`."""
+        """Replace `old`, which the log `holds`, by `cleaned`, whose files have the `suffix`."""
         self._reader.forget_positions()
         number = self._number_of(old[0].base_offset)
         for segment in old:
-            # The producer state as of the base offset is what it was.
+            # The producer state at the base offset has not changed.
             stays = segment.base_offset == cleaned.base_offset
             self._mark_deleted(segment, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX) if stays else ())
         cleaned.change_suffix(suffix, "")

@@ -8,10 +8,10 @@ segments. So a gap by itself proves nothing, and only these cases are certain:
     the index points behind the end of the log file                    it was cut (or the index is wrong: the log tells)
     an index or time index with entries, and no log file               it was removed
 
-Not detected here: a file that lost less than its last `index.interval.bytes`, and a segment whose files are all gone.
-Damage inside is found when it is read, since each batch has a CRC. Records that were not synced (behind `synced_up_to`,
-which is the recovery point, or the end of the log after a clean shutdown) are no loss but a torn end, which recovery
-cuts.
+Not detected here: a file that lost less than its last `index.interval.bytes`, and a segment of which all files are
+gone. Damage inside is found when it is read, since each batch has a CRC. Records that were not synced (behind
+`synced_up_to`, which is the recovery point, or the end of the log after a clean shutdown) are no loss but a torn end,
+which recovery cuts.
 
 Only the last entry of each index is read, so a start stays quick.
 """
@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 
 class LogCorrupt(Exception):
-    """Records that had been synced are damaged or gone. The log stays as it is, offline, for an operator to decide."""
+    """Records that had been synced are damaged or missing. The log stays as it is, offline, for an operator to
+    decide."""
 
 
 def log_file_base(name: str) -> int | None:
@@ -60,7 +61,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         if was_emptied(segment, was_compacted=was_compacted):
             raise LogCorrupt(
                 f"{segment.path} is empty: its records, from offset {segment.base_offset} to before "
-                f"{segment.next_offset}, are gone. Put the file back; or remove it with its indexes, to accept the loss"
+                f"{segment.next_offset}, are lost. Restore the file; or remove it with its indexes, to accept the loss"
             )
         return
     try:
@@ -86,9 +87,9 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 def check_removed(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
 ) -> list[str]:
-    """Look for log files that were removed; returns the paths of indexes that stand alone for another reason.
+    """Look for log files that were removed; returns the paths of indexes that have no log file for another reason.
 
-    An interrupted operation of this broker leaves no such index, since the log file goes last, or under another name.
+    An interrupted operation of this broker leaves no such index, since it removes the log file last, or renames it.
     Raises LogCorrupt, CorruptBatch, OSError.
     """
     names = disk.list_directory(directory)
@@ -109,7 +110,7 @@ def check_removed(
             if _has_entries(index):
                 raise LogCorrupt(
                     f"{path}{LOG_SUFFIX} is missing, but not {os.path.basename(index.path)}: the records from offset "
-                    f"{base} on are gone. Put the file back; or remove its indexes, to accept the loss"
+                    f"{base} on are lost. Restore the file; or remove its indexes, to accept the loss"
                 )
     return [os.path.join(directory, name) for base in sorted(orphans) for name in orphans[base]]
 
@@ -142,6 +143,6 @@ def _end_of(segment: Segment) -> int:
 
 def _cut_short(segment: Segment, offset: int) -> LogCorrupt:
     return LogCorrupt(
-        f"{segment.path} ends before offset {offset}, which its index says is in it: records are gone. Put the whole "
+        f"{segment.path} ends before offset {offset}, which its index contains: records are lost. Restore the whole "
         "file back; or remove its indexes, to accept the loss"
     )

@@ -1,8 +1,9 @@
 """`.index`: offset -> position in the log file, sparse (one entry per `index.interval.bytes`).
 
-An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. It says that the batch
-at `position` ends at `offset` (in files that Kafka wrote, `position` is of the first of several batches, the last of
-which ends there). A search for an offset starts at the greatest entry not above it. Source: Kafka's OffsetIndex.
+An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. An entry means that
+the batch at `position` ends at `offset` (in files that Kafka wrote, `position` is the first of several batches, the
+last of which ends there). A search for an offset starts at the greatest entry not above it. Source: Kafka's
+OffsetIndex.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class OffsetIndex(SegmentIndex):
         return self._entry(len(self) - 1)
 
     def last_in_file(self) -> OffsetPosition:
-        """As `last`, from the end of the file, without keeping anything in memory. Raises IndexCorrupt."""
+        """Like `last`, read from the end of the file, without keeping the file in memory. Raises IndexCorrupt."""
         try:
             file = self._disk.open_briefly(self.path)
         except FileNotFoundError:

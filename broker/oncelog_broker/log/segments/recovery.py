@@ -1,19 +1,19 @@
 """Log recovery: opens the segments of a log after a clean shutdown or a crash.
 
-After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is: batches are read whole
-and checked, and indexes and leader epochs are rebuilt on the way. A bad batch there is the torn end of an unsynced
-write: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is corruption, and
-cutting would lose acknowledged records: `LogCorrupt` is raised and not a byte is changed. The same holds for closed
-segments that lost records; `lost_segments` says which losses are detected.
+After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is suspect: batches are read
+whole and checked, and indexes and leader epochs are rebuilt at the same time. An invalid batch there is the torn end of
+an unsynced write: the log is truncated before it. A bad batch *below* the recovery point had been synced, so it is
+corruption, and cutting would lose acknowledged records: `LogCorrupt` is raised and not a byte is changed. The same
+holds for closed segments that lost records; `lost_segments` says which losses are detected.
 
 Behind the recovery point each segment begins where the one before it ends. Only compaction makes holes, and it waits
-for a flush that moves the recovery point. So a hole there is a lost end, even if the segment behind it reached the
-disk, and the log is cut in front of it. There are two exceptions. A log of another broker, such as Kafka's, may have
-been compacted beyond its recovery point. And a follower copies the holes of its leader: within one segment, if the
-segment can hold the offsets behind the hole; before a larger hole everything is synced before the next segment is
-created, so that no end is lost there.
+for a flush that moves the recovery point. So a gap there is a lost end, even if the next segment reached the disk, and
+the log is truncated before it. There are two exceptions. A log of another broker, such as Kafka's, may have been
+compacted beyond its recovery point. And a follower copies the gaps of its leader: within one segment, if the segment
+can hold the offsets behind the gap; before a larger gap everything is synced before the next segment is created, so
+that no end is lost there.
 
-A cut is synced at once: cut batches must not come back behind new ones after a power cut.
+A truncation is synced at once: removed batches must not come back behind new ones after a power cut.
 
 Source: Kafka's LogLoader.
 """
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 CLEANED_SUFFIX: Final = ".cleaned"
 """A compacted segment that is still being written."""
 SWAP_SUFFIX: Final = ".swap"
-"""A compacted segment that is complete and about to replace the old ones."""
+"""The suffix of a compacted segment that is complete and about to replace the old ones."""
 DISCARDED_SUFFIX: Final = ".discarded"
 """A segment that recovery cut off behind a torn one. No code reads it; it is kept for the operator."""
 
@@ -73,7 +73,7 @@ class LastKnown:
 
     @property
     def was_compacted(self) -> bool:
-        """Whether there may be empty segments."""
+        """Whether the log may have empty segments."""
         return self.compacted_up_to is not None
 
     @property
@@ -127,8 +127,8 @@ class SegmentLoader:
     def _records_gone(self, end: int, recovery_point: int) -> LogCorrupt:
         return LogCorrupt(
             f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
-            f"{recovery_point}: records are gone. If the partition has other replicas, have one of them lead first "
-            "(oncelog leaders elect): if this one leads, the others are cut to what it has left. Then, or if this is "
+            f"{recovery_point}: records are lost. If the partition has other replicas, have one of them lead first "
+            "(oncelog leaders elect): if this one leads, the others are truncated to its end. Then, or if this is "
             "the only replica, accept the loss: stop the broker, remove the partition's line from "
             "recovery-point-offset-checkpoint (its second line counts them), and start it"
         )
@@ -137,7 +137,7 @@ class SegmentLoader:
         """Create the only segment of a new log.
 
         Its file is created with the first record: a topic of a thousand partitions then costs two files for each, not
-        three. But if the log does not start at 0, the file is created now: its name may be all that tells the log
+        three. But if the log does not start at 0, the file is created now: its name may be the only record of the log
         start.
         """
         return self.create(base_offset, self.now_ms, is_made_later=base_offset == 0)
@@ -204,7 +204,7 @@ class SegmentLoader:
                 segment.rebuild_indexes()
 
     def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
-        """Verify from the recovery point, which lies in `segments[first]`; returns the segments that are left."""
+        """Verify from the recovery point, which lies in `segments[first]`; returns the remaining segments."""
         recovery_point, was_compacted = known.recovery_point, known.was_compacted
         epochs.truncate_from_end(recovery_point, persist=False)
         expected = segments[first].base_offset
@@ -218,7 +218,7 @@ class SegmentLoader:
             try:
                 if not is_last and segment.size == 0 and was_emptied(segment, was_compacted=was_compacted):
                     segment.start_empty()
-                    raise CorruptBatch("there is nothing in it, though another segment follows")
+                    raise CorruptBatch("it is empty, though another segment follows")
                 self._verify_segment(segment, recovery_point, epochs)
             except CorruptBatch as fault:
                 if segment.next_offset < recovery_point:
@@ -265,7 +265,7 @@ class SegmentLoader:
     def _discard(self, segments: Sequence[Segment]) -> None:
         for segment in reversed(segments):
             logger.warning(
-                "%s: %d bytes come after the end of the log; kept as %s, which nothing reads",
+                "%s: %d bytes come after the end of the log; kept as %s, which the broker never reads",
                 segment.path,
                 segment.size,
                 segment.path + DISCARDED_SUFFIX,
@@ -284,7 +284,7 @@ def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
 
 
 def _is_out_of_reach(segment: Segment, end: int) -> bool:
-    """Whether its first batch is so far behind `end` that no segment that begins there could hold it."""
+    """Whether its first batch is so far behind `end` that no segment that begins at `end` could hold it."""
     with suppress(CorruptBatch):  # its content is checked when it is verified
         for first in scan_headers(segment.file, 0, segment.size):
             return first.last_offset - end > MAX_RELATIVE_OFFSET
@@ -320,12 +320,12 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
 def finish_interrupted_work(disk: Disk, directory: str) -> None:
     """Bring a directory to a state between two operations: finish deletions, and compactions that are complete.
 
-    Files of other programs are left alone.
+    Files of other programs are not touched.
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
-        # A kill may have come before these renames were synced. Sync them: the files must not come back with a power
-        # cut when the log has gone on without them.
+        # A kill may have come before these renames were synced. Sync them: the files must not come back after a power
+        # cut when the log has continued without them.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -351,7 +351,7 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
 
 
 def _remove_indexes(disk: Disk, directory: str, log_name: str) -> None:
-    """Remove the indexes before the log file: an index without one counts as a loss (`lost_segments`)."""
+    """Remove the indexes before the log file: an index without a log file counts as a loss (`lost_segments`)."""
     for suffix in INDEX_SUFFIXES:
         disk.remove(os.path.join(directory, log_name.removesuffix(LOG_SUFFIX) + suffix))
 
@@ -371,7 +371,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # of the old segment; it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # an index of the old segment; it will be rebuilt
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

@@ -20,10 +20,10 @@ class SegmentFacts(NamedTuple):
 def deletable_segments(
     segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, log_start_offset: int, upper_bound: int
 ) -> int:
-    """How many of `segments`, from the oldest on, may be deleted: never a segment without all those before it.
+    """How many of `segments`, from the oldest on, may be deleted: a segment only together with all before it.
 
-    A segment is deleted if it is too old, if the log is too large without it, or if all of it lies below the log start.
-    None that reaches beyond `upper_bound` (the high watermark) is deleted: followers may still need it. The last
+    A segment is deleted if it is too old, if the log is still too large without it, or if all of it lies below the log
+    start. None that reaches beyond `upper_bound` (the high watermark) is deleted: followers may still need it. The last
     segment may be deleted unless it is empty; the log then begins a new one.
     """
     by_retention = config.deletes_by_retention

@@ -45,8 +45,9 @@ class RollParams:
 
     @classmethod
     def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
-        """`salt` spreads the jitter over partitions, so that the logs of a broker that started together do not roll
-        together. The jitter is derived from salt and base offset, not drawn, so that a simulation can be repeated."""
+        """Returns the limits; `salt` spreads the jitter over partitions, so that the logs of a broker that started
+        together do not roll together. The jitter is computed from salt and base offset, not random, so that a
+        simulation can be repeated."""
         # Records that must be compacted in time must leave the active segment in time.
         segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter_range = min(config.segment_jitter_ms, segment_ms)
@@ -74,8 +75,8 @@ def roll_reason(
     """Why the segment must be rolled before `batch_size` bytes that end at `last_offset` go into it; None if it need
     not.
 
-    `age_ms` is the timestamp of the new batch minus that of the segment's first one; if the first has none, the wall
-    time since the segment was created. An empty segment is never too old.
+    `age_ms` is the timestamp of the new batch minus the timestamp of the segment's first batch; if that batch has none,
+    the wall time since the segment was created. An empty segment is never too old.
     """
     if segment_size + batch_size > params.max_size and segment_size > 0:
         return RollReason.SIZE

@@ -7,8 +7,8 @@
     00000000000000000042.snapshot    producer state as of the base offset (S55)
     00000000000000000042.window      what of it Kafka's format has no room for
 
-One segment of a log is active: it is appended to, and its indexes are in memory. The others never change, until they
-are removed. Source: Kafka's LogSegment.
+One segment of a log is active: it is appended to, and its indexes are in memory. Closed segments never change, until
+they are removed. Source: Kafka's LogSegment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def file_prefix(base_offset: int) -> str:
 
 
 class _NoFile:
-    """Stands for a log file that is not created yet: it is empty, and has nothing to sync."""
+    """Used in place of a log file that is not created yet: it is empty, and needs no sync."""
 
     path, size = "", 0
 
@@ -72,7 +72,7 @@ NO_FILE: Final = _NoFile()
 
 
 class Segment:
-    """One segment of the log in `directory`, made by `create` and `open`. Every method may raise OSError."""
+    """One segment of the log in `directory`, created by `create` and `open`. Every method may raise OSError."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -144,7 +144,7 @@ class Segment:
         suffix: str = "",
         is_made_later: bool = False,
     ) -> Segment:
-        """Create an empty, active segment. With a `suffix` to its file names, it is not yet part of the log.
+        """Create an empty, active segment. With a `suffix` in its file names, it is not yet part of the log.
 
         `is_made_later`: do not create its log file yet; the first append calls `make`.
         """
@@ -238,14 +238,14 @@ class Segment:
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Write the indexes in the form of a closed segment. It may still be appended to after that."""
+        """Write the indexes in the form of a closed segment. Further batches may be appended after that."""
         self.index_max_timestamp()
         self.persist_indexes()
 
     def persist_indexes(self) -> None:
         """Write the missing entries to the index files, in the form of an active segment."""
         if not self.is_made:
-            return  # an index without a log file would count as a lost log file
+            return  # an index without a log file would be mistaken for a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -259,14 +259,14 @@ class Segment:
         return [file for file in files if file is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The age that `segment.ms` limits: how far a batch's `max_timestamp` is from that of the first batch. Wall
-        time if there is no timestamp."""
+        """The age that `segment.ms` limits: a batch's `max_timestamp` minus that of the first batch. Wall time since
+        the creation if the first batch has no timestamp."""
         if self.first_timestamp < 0:
             return now_ms - self.created_ms
         return (max_timestamp if max_timestamp >= 0 else now_ms) - self.first_timestamp
 
     def end_before(self, offset: int) -> int:
-        """The offset after the last batch that ends before `offset`; the base offset if there is none."""
+        """The offset after the last batch that ends before `offset`; the base offset if there is no such batch."""
         end = self.base_offset
         for batch in scan_headers(self.file, self._start_position(offset - 1), self.size):
             if batch.last_offset >= offset:
@@ -277,8 +277,8 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it; the segment must be active.
 
-        `next_offset` is then the offset after the last batch that is left, as after opening the files: a gap in front
-        of `offset` is forgotten. Views of the removed bytes must not be touched (`RealFile`).
+        `next_offset` is then the offset after the last remaining batch, as after opening the files: a gap before
+        `offset` is forgotten. Views of the removed bytes must not be touched (`RealFile`).
         """
         first_removed = next(self.batches_from(offset), None)
         if first_removed is not None:
@@ -304,9 +304,9 @@ class Segment:
         self._replay_tail()
 
     def start_verified(self, offset: int) -> int:
-        """Become active with the index entries below `offset` only; returns the position from which to verify.
+        """Become active with only the index entries below `offset`; returns the position from which to verify.
 
-        Everything before that position has been noted then. Falls back to the start of the file if the indexes are
+        All batches before that position have been noted then. Falls back to the start of the file if the indexes are
         useless.
         """
         try:
@@ -339,13 +339,13 @@ class Segment:
         self.next_offset = next_offset
 
     def activate_from_log(self) -> None:
-        """Become the active segment, without looking at the index files. Raises CorruptBatch."""
+        """Become the active segment, without reading the index files. Raises CorruptBatch."""
         self.start_empty()
         for batch in scan_headers(self.file, 0, self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Become active with no batch noted, whatever the file holds: the caller notes its batches from the start
+        """Become active with no batch noted, whatever the file contains: the caller notes its batches from the start
         on."""
         self.offset_index.reset()
         self.time_index.reset()
@@ -409,7 +409,7 @@ class Segment:
                 yield batch
 
     def largest_before(self, offset: int) -> tuple[int, int]:
-        """(a timestamp that some record below `offset` has, the offset up to which no record has a larger one); -1 if
+        """(the largest timestamp of a record below `offset`, an offset up to which no record has a larger one); -1 if
         there is none."""
         try:
             return self.time_index.last_before(offset)
@@ -421,7 +421,7 @@ class Segment:
         """How many bytes of `view`, the file's bytes from a batch at `position` on, are whole batches below
         `upper_bound`.
 
-        Returns (bytes, offset after the last of them); (0, -1) if not even the first is.
+        Returns (bytes, offset after the last of the batches); (0, -1) if the first batch does not fit.
         """
         at, next_offset = 0, -1
         end = position + len(view)
@@ -466,8 +466,8 @@ class Segment:
             return self.offset_index.lookup(offset).position
 
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
-        """The batch that `entry` points at; None if there is none, or a later one: entries are not trusted. Its header
-        is read from the file, unless it lies in `known`, the file's bytes from `start` on."""
+        """The batch that `entry` points at; None if there is no batch, or a later one: entries are not trusted. Its
+        header is read from the file, unless it lies in `known`, the file's bytes from `start` on."""
         if entry.position < 0:
             return None
         at = entry.position - start
@@ -501,7 +501,8 @@ class Segment:
             self._disk.rename(aborted + old, aborted + new)
 
     def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
-        """Rename its files so that they are no longer part of the log; returns the new paths, for `Disk.remove` later.
+        """Rename its files so that they are no longer part of the log; returns the new paths, for a later
+        `Disk.remove`.
 
         Side files with a suffix in `keep` stay: they belong to the successor. The log file is renamed first: the next
         start removes side files without one.

@@ -37,10 +37,11 @@ class SegmentReader:
         min_one_batch: bool,
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
-        """As `LogReader.read`, for an offset that the log holds. Returns the offset after the last batch, too.
+        """Like `LogReader.read`, for an offset that the log contains. Returns the offset after the last batch, too.
 
-        `segments_from` returns the segments from the one whose range contains an offset on. It is not kept: it belongs
-        to the log, which keeps this reader, and a deleted log must not refer to itself (`runtime/garbage.py`).
+        `segments_from` returns the segments from the one whose range contains an offset on. The function is not stored:
+        it belongs to the log, which owns this reader, and a deleted log must not refer to itself
+        (`runtime/garbage.py`).
 
         Raises CorruptBatch, OSError.
         """

@@ -1,7 +1,7 @@
 """`.timeindex`: timestamp -> offset, sparse.
 
-An entry is (timestamp in ms: int64, relative offset: int32), 12 bytes, big-endian. It says that no record up to
-`offset` has a larger timestamp, and that the batch that ends at `offset` has this one. The last entry of a closed
+An entry is (timestamp in ms: int64, relative offset: int32), 12 bytes, big-endian. An entry means that no record up to
+`offset` has a larger timestamp, and that the batch that ends at `offset` has this timestamp. The last entry of a closed
 segment is the segment's largest timestamp. Source: Kafka's TimeIndex.
 """
 
@@ -59,7 +59,7 @@ class TimeIndex(SegmentIndex):
         return self._entry(found - 1)
 
     def last_before(self, offset: int) -> TimestampOffset:
-        """The greatest entry about a record below `offset`; (-1, base offset) if there is none. Raises IndexCorrupt."""
+        """The greatest entry for a record below `offset`; (-1, base offset) if there is none. Raises IndexCorrupt."""
         data = self._data()
         count = len(data) // ENTRY_SIZE
         relative = offset - self.base_offset - 1

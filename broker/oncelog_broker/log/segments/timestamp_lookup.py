@@ -85,7 +85,7 @@ def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> St
 
 
 def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int, max_unpacked: int) -> Steps[int]:
-    """The largest timestamp in the batch's header, unless that may be of a record outside the range, or of one that
+    """The largest timestamp in the batch's header, unless it may belong to a record outside the range, or to one that
     compaction removed."""
     if start <= location.base_offset and location.last_offset < end:
         header = HEADER.unpack_from(segment.file.read(location.position, HEADER_SIZE))

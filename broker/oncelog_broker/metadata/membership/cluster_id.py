@@ -1,8 +1,8 @@
 """Which cluster this is, before anybody has founded it.
 
-The id is in the data directories before it is in `/cluster/id`, so that a start can be cut short anywhere. Brokers that
-start side by side in a new store must agree on it before that: else all but the founder would have written an id of
-their own into their directories, and would be refused for ever after.
+The id is written to the data directories before `/cluster/id`, so that a start can be interrupted anywhere. Brokers
+that start side by side in a new store must agree on it before that: else all but the founder would have written an id
+of their own into their directories, and would be refused for ever after.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oncelog_protocol.uuids import uuid_to_string
 async def agreed_cluster_id(
     store: MetadataStore, known: str | None, *, is_shared: bool, entropy: Entropy = system_entropy
 ) -> str:
-    """The id that the store has; in a new one that of the first broker that came: `known`, from its data directory, or
-    a new one. Not `is_shared`: no other broker can come. StoreUnavailable."""
+    """The id that the store has; in a new store the id that the first broker brings: `known`, from its data directory,
+    or a new one. Without `is_shared` no other broker can join. StoreUnavailable."""
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])
     if found is not None:
         return parse_cluster_id(found[0], paths.CLUSTER_ID)

@@ -22,7 +22,7 @@ class EndpointInUse(Exception):
     def __init__(self, conflict: Conflict) -> None:
         address = f"{conflict.host}:{conflict.port}"
         super().__init__(
-            f"the advertised address {address} is that of broker {conflict.broker_id} already, which lives: give each "
+            f"the advertised address {address} is used by the live broker {conflict.broker_id}: give each "
             "broker an address of its own (advertised.listeners, or listeners where that is not set). If this broker "
             f"has taken the place of broker {conflict.broker_id}, stop that one first"
         )
@@ -65,4 +65,4 @@ async def _registered(store: MetadataStore) -> list[int]:
     try:
         return sorted(int(name) for name in await store.children(paths.BROKER_IDS) if name.isdecimal())
     except NoNode:
-        return []  # nobody has founded the cluster yet
+        return []  # no broker has founded the cluster yet

@@ -1,9 +1,9 @@
-"""What brokers of different releases may say to each other: the level of the feature `oncelog.version`.
+"""Compatibility of brokers of different releases: the level of the feature `oncelog.version`.
 
-Each registration says from which level to which its release goes, as Kafka's registrations say of its features
-(KIP-584). In force is the highest one that all registered brokers know: a new release talks like the old one until the
-last old broker has gone, and again when one comes back. A broker that has no level in common with one that is there
-does not join. What this means for files is in docs/design/compatibility.md.
+Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
+(KIP-584). The level in force is the highest one that all registered brokers support: a new release behaves like the old
+one until the last old broker has gone, and again when one comes back. A broker that shares no level with a registered
+one does not join. What this means for files is in docs/design/compatibility.md.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
-"""What this release goes down to, and up to. A level is added where something new is sent or written that the release
-before would not understand; the lowest one goes up a release after nobody needs it."""
+"""The lowest and highest level that this release supports. A level is added when a release sends or writes something
+that the previous release would not understand; the lowest level is raised a release after the last use of it."""
 CONSUMER_GROUPS: Final = 2
-"""From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 passes over their
-records: as coordinator it would not know of such a group."""
+"""From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 skips their records: as
+coordinator it would not know of such a group."""
 BEFORE_LEVELS: Final = (1, 1)
 """The levels of a registration that does not state any: of a release before feature levels."""
 
 
 class NoCommonLevel(Exception):
-    """This broker's release and another one's in the cluster do not understand each other; the message says what to
-    do."""
+    """This broker's release and that of another one in the cluster are incompatible; the message says what to do."""
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
@@ -70,4 +69,4 @@ async def _registered(store: MetadataStore) -> list[int]:
     try:
         return [int(name) for name in await store.children(paths.BROKER_IDS) if name.isdigit()]
     except NoNode:
-        return []  # nobody has founded the cluster yet
+        return []  # no broker has founded the cluster yet

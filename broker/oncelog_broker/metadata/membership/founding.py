@@ -42,14 +42,14 @@ NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_STORE: Final = "unknown"
-"""Stands for the id of a store that was lost."""
+"""Used as the id of a store that was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
     """A topic whose logs are in our data directories. `leader_epochs`: partition -> last leader epoch in its log, -1 if
-    it has none. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid
-    settings."""
+    it has none. `topic_id`: from `partition.metadata`, None if the file does not exist (before Kafka 2.8). `config`:
+    valid settings."""
 
     name: str
     leader_epochs: Mapping[int, int]
@@ -59,8 +59,8 @@ class FoundTopic:
 
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
-    """What the data directories hold at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the highest
-    in any log, -1 for none; the new cluster must not give it out again."""
+    """The contents of the data directories at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the
+    highest in any log, -1 for none; the new cluster must not give it out again."""
 
     cluster_id: str | None = None
     topics: tuple[FoundTopic, ...] = field(default=())
@@ -73,7 +73,7 @@ class FoundLogs:
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if nothing
     says which one it was; else "". The partition states are then written before this broker registers, so that it
-    counts as one that was away."""
+    counts as a broker that was absent."""
 
 
 NOT_TAKEN_OVER: Final = (
@@ -85,12 +85,12 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""These nodes, and all beneath them, belong to the old store and to processes, not to the cluster."""
+"""These nodes, and all below them, belong to the old store and to processes, not to the cluster."""
 
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
-    """Yield the first nodes of the cluster, each once, parents first. The settings that a store or a copy has for a
-    topic win over those that its logs would give it."""
+    """Yield the first nodes of the cluster, each once, parents first. The settings of a topic in a store or a copy take
+    precedence over those derived from its logs."""
     made: set[str] = set()
     for node in _adopted(logs, broker_id, entropy):
         if node.path not in made:
@@ -139,7 +139,7 @@ def _taken_over(path: str, data: bytes) -> bytes:
 
 
 def size_of(operations: Iterable[Create]) -> int:
-    """Estimate the bytes of one write of these nodes."""
+    """Estimate the bytes of a write with these nodes."""
     return sum(len(each.path) + len(each.data) + NODE_OVERHEAD for each in operations)
 
 
@@ -154,8 +154,8 @@ async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> lis
 
 
 async def begin_founding(store: MetadataStore, broker_id: int, process: str, parents: Sequence[Create]) -> int:
-    """Write to `/oncelog/founding` that this broker founds the cluster, and return the node's version. `parents`: those
-    top-level nodes that are missing.
+    """Write to `/oncelog/founding` that this broker founds the cluster, and return the node's version. `parents`: the
+    missing top-level nodes.
 
     ConnectionLost while another broker founds the cluster. NodeExists, BadVersion: another process wrote first.
     """
@@ -182,8 +182,8 @@ def check_founder(data: bytes, broker_id: int) -> None:
 async def write_chunks(
     store: MetadataStore, nodes: Iterable[Create], broker_id: int, process: str, version: int
 ) -> int:
-    """Write the nodes in chunks. `version`: that of `/oncelog/founding`; returns its version after the last chunk.
-    BadVersion: a later process of this broker founds the cluster now."""
+    """Write the nodes in chunks. `version`: the version of `/oncelog/founding`; returns its version after the last
+    chunk. BadVersion: a later process of this broker founds the cluster now."""
     fence = encode_founding(Founding(broker_id, process))
     for chunk in chunks(nodes):
         operations: list[Operation] = [Set(paths.FOUNDING, fence, version), *chunk]

@@ -1,14 +1,14 @@
-"""What a broker leaves behind for its successor in the same data directory: its session, and which boot it ran in.
+"""The trace that a broker leaves in its data directory for its next process: its session, and the boot in which it ran.
 
-The file `.oncelog-session` in a data directory (the first one, when it is made) lets the next process, which holds the
-directory's lock, end the session of the one before: a broker that was killed registers again at once, and one that is
-only paused is fenced by ZooKeeper itself. The file has the session's password, with which any reader could do the same,
-so it is readable for its owner only.
+The file `.oncelog-session` in a data directory (the first one, when the file is created) lets the next process, which
+holds the directory's lock, end the session of the previous one: a broker that was killed registers again at once, and
+one that is only paused is fenced by ZooKeeper itself. The file has the session's password, with which any reader could
+do the same, so it is readable for its owner only.
 
-The boot id says what an unclean stop may have cost. In the same boot nothing: what a process has written is in the page
-cache. After another boot, what was not synced may be gone, and the broker says so when it registers. The file says so
-until then: a process that ends before it has registered, and however cleanly, does not take it from its successor.
-Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+The boot id shows what an unclean stop may have lost. In the same boot nothing is lost: the writes of a process are in
+the page cache. After another boot, unsynced data may be lost, and the broker reports that when it registers. The file
+says so until then: a process that ends before it has registered, and however cleanly, does not take it from its
+successor. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Trace(NamedTuple):
-    """What the process before this one has left. `key` is None where it had no session that can be ended."""
+    """The trace of the previous process. `key` is None if it had no session that can be ended."""
 
     key: SessionKey | None
     boot: str
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
-    """None if there is none, or none that can be read: then the old session ends by itself. OSError."""
+    """None if the trace is missing or unreadable: then the old session ends by itself. OSError."""
     path = os.path.join(directory, SESSION_FILE)
     if not disk.exists(path):
         return None
@@ -66,15 +66,15 @@ def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
 
 
 def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool) -> bool:
-    """Whether everything that the process before this one wrote to its logs must still be there."""
+    """Whether everything that the previous process wrote to its logs must still exist."""
     if trace is None:
         return was_closed_cleanly
     return trace.is_log_tail_kept and (was_closed_cleanly or (boot != "" and trace.boot == boot))
 
 
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
-    """The data directory with the trace: the first one where none has it; the one that was written last where several
-    have, since log.dirs was in another order then. OSError."""
+    """The data directory with the trace: the first one if none has it; the one that was written last if several have
+    it, since log.dirs had another order then. OSError."""
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])
 
@@ -93,26 +93,28 @@ class Predecessor:
     ) -> None:
         """To be made before the logs can be closed again: from then on they were closed cleanly, by us. OSError.
 
-        `is_whole`: whether the data directories are all that the broker had, in their newest state. None: by what is
-        noted in `directory` of its sisters."""
+        `is_whole`: whether the data directories are all that the broker had, in their newest state. None: decided by
+        the note in `directory` about the others."""
         self._store = store
         self._disk = disk
         self._directory = directory
         self._trace = read_trace(disk, directory)
         self.boot = disk.boot_id()
-        """The one that we run in."""
+        """The present boot of the machine."""
         is_alone = store.session_key is None
         if is_whole is None:
             is_whole = not has_lost_sister(disk, directory)
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """False from an unclean stop until a registration has said it. Nobody has more than a broker that is alone."""
+        """False from an unclean stop until a registration has said it. No other broker has more than one that is
+        alone."""
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
-        """When this returns its ephemeral nodes are gone, or go by themselves within the session timeout."""
+        """When this returns the session's ephemeral nodes are gone, or will go by themselves within the session
+        timeout."""
         if self._trace is None or self._trace.key is None:
             return
         try:
@@ -125,7 +127,7 @@ class Predecessor:
         self._leave(self._store.session_key)
 
     def on_registered(self) -> None:
-        """The registration has said what is known of the logs, and the cluster remembers it. OSError."""
+        """The registration has reported the state of the logs, and the store keeps it. OSError."""
         if self.is_log_tail_kept:
             return
         self.is_log_tail_kept = True

@@ -1,4 +1,4 @@
-"""A secret that all brokers of a cluster share and nobody else knows, for what a login must not tell."""
+"""A secret that all brokers of a cluster share, so that a login does not reveal which users exist."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 async def login_key(store: MetadataStore, entropy: Entropy = system_entropy) -> bytes:
-    """KEY_BYTES, made of what the store has; in one that has nothing, of ours. Where the store does not answer it is a
-    key of this broker alone: no reason not to start."""
+    """KEY_BYTES derived from the secret in the store; if the store has none, ours is stored. Where the store does not
+    answer it is a key of this broker alone: no reason not to start."""
     try:
         key = await _shared_key(store, entropy)
     except StoreUnavailable as error:

@@ -1,13 +1,14 @@
 """Keeps a broker registered in its cluster, and says whether it may lead.
 
-The gate is open while the lease holds (`lease.py`), the broker is registered in the running session, and what it has
-seen of the cluster is from after that. It is asked at every use, since a process that was stopped does not know it. At
-the end of the lease it shuts and tears nothing down:
+The gate is open while the lease is valid (`lease.py`), the broker is registered in the present session, and its image
+of the cluster is newer than that registration. It is checked at every use, since a process that was paused does not
+know it. When the lease ends the gate shuts, and all state is kept:
 
-- The same session goes on: the cluster is read again, and the gate opens. Nobody can have taken our place meanwhile.
-- The session was lost: the broker registers again, with a new broker epoch, and is for the others a broker that has
-  come back. It leads nothing by states from before (`on_rejoined` sees to it), and the gate opens when the image shows
-  that registration.
+- If the same session continues, the cluster is read again, and the gate opens. No other process can have taken this
+  broker's place meanwhile.
+- If the session was lost, the broker registers again, with a new broker epoch, and counts as a broker that has
+  returned. It does not lead by partition states from before (`on_rejoined` ensures that), and the gate opens when the
+  image shows the new registration.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from oncelog_broker.runtime.host import Host
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
 DOUBT_TICK_SECONDS: Final = 0.05
-"""Between looks whether the gate is open again: it tells nobody."""
+"""Seconds between checks whether the gate is open again, as the gate sends no notification."""
 
 T = TypeVar("T")
 
@@ -35,8 +36,8 @@ _log = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
-    """What the store answers, in as many tries as `seconds` allow: a broker that starts asks so whatever it asks, for a
-    connection that breaks is no reason not to start. Raises what `ask` does."""
+    """The response of the store, with as many attempts as `seconds` allow: a starting broker asks everything in this
+    way, as a broken connection is no reason to fail. Raises the errors of `ask`."""
     deadline = clock.monotonic() + seconds
     while True:
         try:
@@ -48,11 +49,11 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Cloc
 
 
 class Return(Protocol):
-    """Brings this broker up to date before its gate opens again: after a session in doubt goes on, or in a new
+    """Brings this broker up to date before its gate opens again: after a doubtful session continues, or in a new
     session."""
 
     async def on_resumed(self) -> None:
-        """Return when the image has everything that was in the store when the session was resumed."""
+        """Return when the image contains everything that was in the store when the session was resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
         """Return when the image has the broker's new registration, and the broker leads no partition by a state older
@@ -70,7 +71,7 @@ class ClusterMember:
         *,
         is_strict: bool = True,
     ) -> None:
-        """`register` registers the broker in the session that runs; what it raises of StoreUnavailable is tried again.
+        """`register` registers the broker in the present session; if it raises StoreUnavailable, it is tried again.
         `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
         self._store = store
         self._register = register
@@ -79,10 +80,10 @@ class ClusterMember:
         self._is_strict = is_strict
         self._registered_in = 0
         self._has_rejoined = True
-        """Whether `on_rejoined` is done for the registration that stands."""
+        """Whether `on_rejoined` has finished for the present registration."""
         self._is_current = False
         self._told = ""
-        """What was logged of a store that is another one, which is tried again and again."""
+        """The message that was logged about a replaced store, so that retries do not log it again."""
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
 
@@ -93,15 +94,16 @@ class ClusterMember:
 
     @property
     def is_new(self) -> bool:
-        """Whether no broker of this id was registered before: nothing that it holds can have come from the cluster."""
+        """Whether no broker with this id was registered before: none of its data can have come from the cluster."""
         return self.membership is not None and self.membership.incarnation == 0
 
     def may_lead(self) -> bool:
-        """Whether nobody else can have taken our place."""
+        """Whether no other process can have taken this broker's place."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """`may_lead`, as soon as it is true, or after so many seconds: a busy machine may shut the gate for moments."""
+        """Returns `may_lead`, as soon as it is true, or after so many seconds: a busy machine may shut the gate for
+        moments."""
         deadline = self._clock.monotonic() + seconds
         while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
             await asyncio.sleep(DOUBT_TICK_SECONDS)
@@ -112,7 +114,7 @@ class ClusterMember:
         return await self.patiently(self._join)
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store answers, in as many tries as a session lasts. Raises what `ask` does."""
+        """The response of the store, with as many attempts as a session lasts. Raises the errors of `ask`."""
         return await patiently(ask, self._store.session_timeout, self._clock)
 
     async def _join(self) -> Membership:

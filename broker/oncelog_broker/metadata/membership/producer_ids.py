@@ -1,16 +1,19 @@
 """Producer ids: PID blocks of 1000 ids allocated through the store, given out one by one (S1-S4, S75).
 
-An id is never handed out twice, by anybody, for ever: it would make two producers one in the eyes of every log. So a
-block belongs to us only when we know that our write of it took place; the rest of a block is lost with the process.
+An id is never handed out twice, by any broker, for ever: otherwise every log would treat two producers as one. So this
+broker owns a block only when its write of the block is known to have succeeded; the rest of a block is lost with the
+process.
 
-The store may be older than the logs: put back from a backup, or made anew. So each broker compares the last block with
-the highest id that its own logs know (`note_known`, `raise_block`) before it serves anything, and takes its next block
-above both. Logs that a follower fetches later need no such look: their leader has had it when it started. A broker that
-has a block by then, from the older store, gives it up when it sees that another one has raised the last block.
+The store may be older than the logs: restored from a backup, or created again. So each broker compares the last block
+with the highest id that its own logs know (`note_known`, `raise_block`) before it serves anything, and takes its next
+block above both. Logs that a follower fetches later need no such check: their leader checked them when it started. A
+broker that has a block by then, from the older store, gives it up when it sees that another one has raised the last
+block.
 
-No log knows the ids that were never written with, or whose producers have expired there (producer.id.expiration.ms).
-Those given out last matter, since their producers may still be at work: a block that is raised leaves UNKNOWN_IDS out.
-An older id that expired in all logs may come back. No log takes its records for those of the earlier producer then.
+The logs do not know ids with which no record was written, or whose producers have expired (producer.id.expiration.ms).
+The ids handed out last matter, since their producers may still be active: a raised block leaves a gap of UNKNOWN_IDS.
+An older id that expired in all logs may be handed out again. Then no log treats its records as those of the earlier
+producer.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 UNKNOWN_IDS = 1_000_000
 """Ids skipped above the highest one in the logs, if the store is older than the logs: ids that were given out last and
-have no record yet. A thousand starts of a broker use so many."""
+have no record yet. A thousand starts of a broker use this many ids."""
 MAX_KNOWN_ID = 2**62
 """Higher ids in a log are ignored: a client has invented them, and one such record must not use up all ids."""
 MAX_CLAIM_ATTEMPTS = 100
@@ -50,15 +53,15 @@ MAX_CLAIM_ATTEMPTS = 100
 
 
 class ProducerIdsExhausted(Exception):
-    """There is no block left (S3). Fatal for producers that need a new id, and no retry helps."""
+    """No block is left (S3). Fatal for producers that need a new id, and no retry helps."""
 
     def __init__(self) -> None:
         super().__init__("Have exhausted all producerIds")
 
 
 def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) -> ProducerIdBlock:
-    """Return the block after `latest`, 0..999 if there is none. If `known`, the highest id in use, is above that, the
-    block begins UNKNOWN_IDS above it. ProducerIdsExhausted."""
+    """Return the block after `latest`, 0..999 if there is no block yet. If `known`, the highest id in use, is above
+    that, the block begins UNKNOWN_IDS above it. ProducerIdsExhausted."""
     end = -1 if latest is None else latest.end
     if end < known:
         end = known + UNKNOWN_IDS
@@ -69,9 +72,9 @@ def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) 
 
 class _Latest(NamedTuple):
     block: ProducerIdBlock | None
-    """None: there is no node yet, or what it holds cannot be read."""
+    """None: the node does not exist yet, or its content is unreadable."""
     version: int
-    """The node's version; -1 if there is no node yet."""
+    """The node's version; -1 if the node does not exist yet."""
     fault: MalformedPayload | None = None
     """Why the node cannot be read; None if it can."""
 
@@ -100,7 +103,7 @@ class ProducerIdManager:
         self.blocks_taken = 0
         """Since the start."""
         self.was_behind = False
-        """Whether the store's last block ended below an id that is known: the store is older than the logs."""
+        """Whether the store's last block ended below a known id: the store is older than the logs."""
 
     def _on_block(self, path: str) -> None:
         self._may_be_raised = True
@@ -111,8 +114,8 @@ class ProducerIdManager:
             self._known = max(self._known, producer_id)
 
     async def raise_block(self) -> None:
-        """Have the store's last block end above all ids that are known, for all brokers. To be called before anything
-        is served. StoreUnavailable; where no block is left (S3), nothing happens."""
+        """Raise the store's last block above all known ids, for all brokers. To be called before anything is served.
+        Raises StoreUnavailable; does nothing if no block is left (S3)."""
         async with self._lock:
             latest = await self._read_latest()
             if latest.block is not None and latest.block.end >= self._known:
@@ -125,7 +128,7 @@ class ProducerIdManager:
                 _log.error("the block of producer ids was not raised", extra={"reason": error})
 
     async def generate(self) -> int:
-        """A producer id that nobody else has or will have.
+        """A producer id that no other producer has or will have.
 
         ProducerIdsExhausted; KafkaError COORDINATOR_LOAD_IN_PROGRESS while the store is out of reach (KAFKA-14417: old
         producers take REQUEST_TIMED_OUT for fatal).
@@ -144,8 +147,8 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Give up our block if another broker has moved the last one far above it: that broker's logs have higher ids,
-        maybe some of ours. If the store cannot be reached, the block stays ours."""
+        """Abandon this broker's block if another broker has moved the last one far above it: that broker's logs have
+        higher ids, maybe some of this block. If the store cannot be reached, the block stays ours."""
         self._may_be_raised = False
         try:
             latest = await self._read_latest()
@@ -171,7 +174,8 @@ class ProducerIdManager:
         raise StoreUnavailable(paths.LATEST_PRODUCER_ID_BLOCK, f"no block in {MAX_CLAIM_ATTEMPTS} attempts")
 
     def _next_block(self, latest: _Latest) -> ProducerIdBlock:
-        """The block to take. KafkaError: other brokers may know higher ids than this one, and nobody can read which."""
+        """The block to take. Raises KafkaError: other brokers may know higher ids than this one, and none of them can
+        be asked."""
         if latest.fault is not None:
             self._tell_fault(latest.fault)
             if not self._is_alone:
@@ -185,9 +189,10 @@ class ProducerIdManager:
             self._told = end, known
             self.was_behind = True
             _log.error(
-                "the metadata store is older than the logs, or a client makes up producer ids: ids go on above those "
+                "the metadata store is older than the logs, or a client makes up producer ids: ids continue "
+                "above those "
                 "that the logs know. If the store was put back from a backup, all changes of topics, settings, users "
-                "and ACLs since then are gone: make them again",
+                "and ACLs since then are lost: repeat them",
                 extra={"last_id_of_store": end, "highest_known_id": known, "next_id": wanted.start},
             )
         return wanted
@@ -197,7 +202,7 @@ class ProducerIdManager:
             return
         self._fault_told = str(fault)
         if self._is_alone:
-            _log.error("producer ids go on above those that the logs know: %s", fault)
+            _log.error("producer ids continue above those that the logs know: %s", fault)
         else:
             _log.error(
                 "no new producer ids can be given out: %s. Stop all brokers, delete that node, and start them again: "
@@ -206,8 +211,8 @@ class ProducerIdManager:
             )
 
     async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
-        """Whether `wanted` is ours. A write whose outcome is unknown is not, whatever the node says afterwards: the
-        payload names our broker id, but a process that was paused and the one that has replaced it have the same, and
+        """Whether `wanted` is ours. A write whose outcome is unknown does not count, whatever the node contains
+        afterwards: the payload names this broker's id, but a paused process and its replacement have the same id, and
         write the same. If it did not happen, the next try may be for the same block: of two writes on one version of
         the node, at most one takes place, however late."""
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
@@ -219,7 +224,7 @@ class ProducerIdManager:
         except (BadVersion, NodeExists, NoNode):
             return False
         except ConnectionLost as error:
-            _log.info("a block of producer ids is given up, nobody knows whose it is: %s", error)
+            _log.info("a block of producer ids is abandoned, its owner is unknown: %s", error)
             return False
         return True
 

@@ -1,17 +1,16 @@
-"""A broker joins its cluster: the first one founds it, every one registers itself.
+"""A broker joins its cluster: the first one founds it, each one registers itself.
 
 Founding is one `multi` (or several: `founding.py`) whose last nodes are the ids of cluster and store, so a store
-without a cluster id has never been used. Only then are topics taken over from the log directories: later a directory
-without a topic in the store is what a deletion has left (the broker died before it removed the files), and taking it
-over would bring the topic back from the dead.
+without a cluster id has never been used. Topics are taken over from the log directories only then: later a directory
+without a topic in the store is left over from a deletion (the broker died before it removed the files), and taking it
+over would restore the deleted topic.
 
-A process registers again when its session was lost. By then the store must be the one that it knows: one that came back
-empty is not founded again by the first broker to register.
+A process registers again when its session was lost. By then the store must be the one that the broker knows: if it came
+back empty, the first broker to register does not found a cluster again.
 
-Each registration also sets the broker's incarnation node, in the same write. So a controller that
-elects this broker can check, in the write of the election, that it is still the same incarnation. The node also says
-since which registration the broker may lack records that it once had: a further registration does not make it less
-unsure.
+Each registration also sets the broker's incarnation node, in the same write. So a controller that elects this broker
+can check, in the write of the election, that it is still the same incarnation. The node also contains the registration
+since which the broker may lack records that it once had: a further registration does not make it less unsure.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class BrokerIdInUse(Exception):
 
 class WrongStore(StoreUnavailable):
     """The store is not the one in which this process was registered before: it was emptied, or another one has its
-    place. Nothing is done there; it may come back."""
+    place. Until then nothing is done; the other broker may disappear."""
 
 
 class Membership(NamedTuple):
@@ -107,13 +106,13 @@ async def register_broker(
     process: str = "",
     before: Membership | None = None,
 ) -> Membership:
-    """Register this broker until its session ends, founding the cluster if there is none: one write in all, unless it
-    begins with more than one write takes (`founding.py`).
+    """Register this broker until its session ends, founding the cluster if it does not exist: one write in all, unless
+    founding needs more than one (`founding.py`).
 
-    `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
-    be that of a broker that has died. `process`: the nonce of this process. `before`: its registration in an earlier
-    session. BrokerIdInUse, EndpointInUse; WrongStore; StoreUnavailable: may be called again, a registration of the same
-    session is recognised.
+    `found_logs` is asked only in a new store. `wait_seconds`: how long to wait until the registration of another
+    session is gone, which may belong to a broker that has died. `process`: the nonce of this process. `before`: its
+    registration in an earlier session. BrokerIdInUse, EndpointInUse; WrongStore; StoreUnavailable: may be called again,
+    a registration of the same session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
@@ -122,7 +121,8 @@ async def register_broker(
             membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
             return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
-            # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
+            # Another path: another broker founds the cluster at this moment. None: the registration has disappeared
+            # meanwhile.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
                 membership = await _membership(store, broker_id, stat.czxid)
@@ -130,18 +130,18 @@ async def register_broker(
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
-            pass  # another process with our id has registered since we read: it is there now
+            pass  # another process with our id has registered since we read: it is registered now
         except NoNode as error:
             if error.path != paths.FOUNDING:
                 raise
-            # Another process with our id has finished what we had begun to found.
+            # Another process with our id has finished the founding that this one had begun.
 
 
 async def _wait_for_endpoints(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], wait_seconds: float
 ) -> None:
-    """Return when no other broker is registered with one of these addresses. EndpointInUse: it is still there after
-    `wait_seconds`, so it lives."""
+    """Return when no other broker is registered with one of these addresses. Raises EndpointInUse if one is still
+    registered after `wait_seconds`: then it is alive."""
     while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
         if wait_seconds:
             _log.warning(
@@ -155,12 +155,12 @@ async def _wait_for_endpoints(
 async def _with_endpoints(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
 ) -> Membership:
-    """The registration that was made, if nobody was sooner with one of its addresses; else it is withdrawn.
+    """The new registration, if no other broker registered one of its addresses earlier; otherwise it is withdrawn.
     EndpointInUse."""
     conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
     if conflict is None:
         return membership
-    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and it with that
+    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and the registration with it
         await store.delete(paths.broker_id(broker_id))
     raise EndpointInUse(conflict)
 
@@ -174,7 +174,7 @@ async def _try_to_register(
     process: str,
     before: Membership | None,
 ) -> Membership:
-    """NodeExists, BadVersion: somebody else was here."""
+    """Raises NodeExists or BadVersion: another process was faster."""
     path, incarnation_path = paths.broker_id(broker_id), paths.incarnation(broker_id)
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path, *paths.PERSISTENT]
     found_id, found_store, founding, incarnation, *found = await store.get_many(asked)
@@ -226,8 +226,8 @@ async def _try_to_register(
 
 
 async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
-    """That the store is the one in which this process was registered, and no earlier state of it: to be asked before
-    what it says is believed. Topics that another store does not know are not deleted. WrongStore, StoreUnavailable."""
+    """Check that the store is the one in which this process was registered, and not an earlier state of it: before its
+    contents are believed. Topics that another store does not know are not deleted. WrongStore, StoreUnavailable."""
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
     found_id, found_store, incarnation = await store.get_many(asked)
     try:
@@ -246,8 +246,8 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
     """Raises WrongStore."""
     if cluster_id is None:
         raise WrongStore(
-            "", f"the store is empty: it knows nothing of cluster {before.cluster_id} any more. Restore it; or restart "
-            "this broker, which then says how to found the cluster anew",
+            "", f"the store is empty: it no longer contains cluster {before.cluster_id}. Restore it; or restart "
+            "this broker, which then says how to found a new cluster",
         )  # fmt: skip
     if cluster_id != before.cluster_id or (before.store_id and store_id and store_id != before.store_id):
         raise WrongStore(
@@ -256,13 +256,14 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
         )  # fmt: skip
     if incarnation < before.incarnation:
         raise WrongStore(
-            "", f"the store is an earlier state of itself: it knows {incarnation + 1} registrations of this broker, of "
+            "", f"the store is an earlier state of itself: it contains {incarnation + 1} registrations of this "
+                "broker, of "
             f"{before.incarnation + 1}. Restore the newest state; or restart this broker, which then says how to go on",
         )  # fmt: skip
 
 
 def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
-    """One that cannot be read may have said that the broker's logs had lost their ends."""
+    """An unreadable one may have recorded that the broker's logs had lost their ends."""
     try:
         return parse_incarnation(data, path)
     except MalformedPayload as error:
@@ -271,7 +272,7 @@ def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarna
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
-    """What an earlier call achieved that did not hear of it."""
+    """The result of an earlier registration whose response was lost."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
     (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))

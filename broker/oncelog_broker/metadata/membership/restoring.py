@@ -1,4 +1,4 @@
-"""Makes the nodes of a cluster whose metadata store was lost from a broker's copy of the metadata.
+"""Restores the nodes of a cluster whose metadata store was lost, from a broker's copy of the metadata.
 
 The copy may be seconds old, and its states are hints. So each partition begins without a leader, with all replicas in
 its ISR, and with a leader epoch far above any that may have been given out since the copy. Each broker registers unsure
@@ -31,11 +31,11 @@ from oncelog_broker.metadata.stores.store import parent_of
 MAX_LEADER_EPOCH: Final = 2**31 - 2
 
 EpochOf = Callable[[str, int], int]
-"""Topic, partition -> the last leader epoch in this broker's log of it; -1 if there is none."""
+"""Topic, partition -> the last leader epoch in this broker's log of it; -1 if it has no log."""
 
 
 def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> dict[str, bytes]:
-    """Return path -> data, parents first. A topic whose node cannot be read is left out with its partitions: it is then
+    """Return path -> data, parents first. A topic whose node cannot be read is skipped with its partitions: it is then
     taken over from its logs."""
     nodes: dict[str, bytes] = {}
     for path, data in sorted(copy.nodes.items()):
@@ -72,7 +72,7 @@ def _states(
 
 
 def _put(nodes: dict[str, bytes], path: str, data: bytes) -> None:
-    """Add a node, after those of its parents that are missing."""
+    """Add a node, after its missing parents."""
     missing = []
     above = parent_of(path)
     while above != "/" and above not in nodes and above not in paths.PERSISTENT:

@@ -66,8 +66,8 @@ def _process_of(data: bytes, path: str) -> str:
 
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
-    """Return the partitions whose only replica in sync is this broker: other replicas may lack acknowledged records.
-    Nodes that cannot be read are left out. StoreUnavailable."""
+    """Return the partitions whose only in-sync replica is this broker: other replicas may lack acknowledged records.
+    Nodes that cannot be read are skipped. StoreUnavailable."""
     try:
         topics = await store.children(paths.TOPICS)
     except NoNode:

@@ -1,4 +1,4 @@
-"""What Kafka keeps in the node of a pattern of resource names: who may, or may not, do what with those resources.
+"""The content of Kafka's node for a pattern of resource names: the ACL entries of these resources.
 
 /kafka-acl/Topic/orders  {"version": 1, "acls": [{"principal": "User:alice", "permissionType": "Allow",
                                                   "operation": "Read", "host": "*"}]}
@@ -19,7 +19,7 @@ VERSION: Final = 1
 
 
 def encode_acls(entries: Iterable[AclEntry]) -> bytes:
-    """In an order of its own, so that the same entries are the same bytes."""
+    """Entries are sorted, so that the same entries give the same bytes."""
     acls = [
         {
             "principal": entry.principal,
@@ -33,7 +33,7 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def parse_acls(data: bytes, path: str) -> frozenset[AclEntry]:
-    """Raises MalformedPayload also where a single entry is not understood: without one that denies, too much would be
+    """Raises MalformedPayload even if a single entry is not understood: without an entry that denies, too much would be
     allowed."""
     try:
         document = json.loads(data)

@@ -1,5 +1,5 @@
-"""Nodes beneath `/config/ips` whose name is another spelling of an address: an entity is its address, however others
-than brokers of this build have written it."""
+"""Nodes below `/config/ips` whose name is another spelling of an address: all spellings are the same entity, even if
+another program has written the node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OtherNodes: TypeAlias = Mapping[QuotaEntity, Sequence[str]]
 
 
 async def other_nodes(store: MetadataStore, pause: Pause = no_pause) -> OtherNodes:
-    """Beside the one that `paths.quotas` says, which may or may not be there. Empty, as a rule."""
+    """The nodes other than the one that `paths.quotas` names, which may or may not exist. Empty, as a rule."""
     try:
         names = await store.children(paths.IP_CONFIGS)
     except NoNode:

@@ -1,7 +1,7 @@
 """Holds the current cluster image and keeps it current, by one mechanism: the store's watches.
 
-A broker's own changes come back through the watch like everybody else's, so what it serves is always what the store
-holds. A handler that has changed something waits with `wait_for` until the image shows it.
+A broker's own changes come back through the watch like all others, so what it serves is always the state of the store.
+A handler that has changed something waits with `wait_for` until the image shows it.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ ImageCallback = Callable[[ClusterImage, ClusterImage], None]
 """`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
 
 CheckStore = Callable[[], Awaitable[None]]
-"""Raises where the store is not the one that this broker is registered in."""
+"""Raises if the store is not the one in which this broker is registered."""
 
 
 async def _no_check() -> None:
-    """Whatever the store is."""
+    """Accepts any store."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
 """Named alone, anything beneath may have changed."""
 AGAIN_SECONDS: Final = 1.0
-"""What could not be read, though the store was there, is read again so much later, then twice as much."""
+"""Seconds until nodes that could not be read, though the store was available, are read again; then twice as long."""
 MAX_AGAIN_SECONDS: Final = 60.0
 
 
 class _Stale:
-    """What the watches have named, and nobody has read since."""
+    """The paths that the watches have named, and that have not been read since."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -111,7 +111,8 @@ class MetadataCache:
         self._image = image
         self._stale = _Stale()
         self._unread = _Stale()
-        """What a refresh could not read. Apart from what is named later, which it must not keep away."""
+        """The paths that a refresh could not read. Stored apart from paths that are named later, which they must not
+        delay."""
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._again_seconds = 0.0
@@ -121,7 +122,8 @@ class MetadataCache:
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
         self._has_read_all = False
-        """The first image is there. Before, changes are only noted: what is read later must not be overwritten."""
+        """Whether the first image is complete. Before that, changes are only noted: nodes that are read later must not
+        be overwritten."""
 
     @classmethod
     async def start(
@@ -129,10 +131,10 @@ class MetadataCache:
     ) -> MetadataCache:
         """Read the whole cluster and follow it from there.
 
-        `pause` is awaited between pieces of long reading. `check_store`: before everything is read again, in another
-        session. Where it raises, the image stays as it is: of a store that came back as another one nothing is read,
-        for what it does not know would be taken for deleted. NoNode if nobody has ever registered in the store,
-        MalformedPayload if the cluster's id is nonsense, StoreUnavailable.
+        `pause` is awaited between pieces of long reading. `check_store` is called before everything is read again, in
+        another session. If it raises, the image is not changed: nothing is read from a store that was replaced by
+        another one, since everything missing there would be treated as deleted. Raises NoNode if no broker has ever
+        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, or a change between the two would be missed.
@@ -153,7 +155,8 @@ class MetadataCache:
         return self._image
 
     def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
-        """Call `on_image` with every later image. What it raises is logged and stops nobody else."""
+        """Call `on_image` with every later image. An exception in a callback is logged; the other callbacks are still
+        called."""
         self._subscribers.append(on_image)
 
         def unsubscribe() -> None:
@@ -165,7 +168,7 @@ class MetadataCache:
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
         """The first image, from the current one on, for which `shows` is true; all subscribers have seen it.
 
-        Waits for ever if it never comes (somebody may have undone the change meanwhile): give it a timeout.
+        Waits for ever if that image never comes (another broker may have undone the change meanwhile): use a timeout.
         """
         if shows(self._image):
             return self._image
@@ -178,9 +181,10 @@ class MetadataCache:
             self._waiting.remove(entry)
 
     async def until_current(self) -> None:
-        """Return when the image shows all that the watches have named so far. StoreUnavailable: it could not be read.
+        """Return when the image shows all changes that the watches have reported so far. StoreUnavailable: it could not
+        be read.
 
-        Who wants what others have written until now calls `MetadataStore.sync` before."""
+        To see the earlier changes of other brokers, call `MetadataStore.sync` before."""
         self._read_unread()
         refreshing = self._refreshing
         if refreshing is not None:
@@ -189,7 +193,7 @@ class MetadataCache:
                 raise StoreUnavailable("", "the cluster image is not current")
 
     async def synced(self) -> ClusterImage:
-        """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
+        """An image that shows at least the state of the store at the time of this call. Raises StoreUnavailable.
 
         For decisions that an image of the past would make wrong: that a topic is deleted, say.
         """
@@ -219,13 +223,13 @@ class MetadataCache:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
     async def _refresh(self) -> bool:
-        """Read again what is stale until nothing is; whether all was read. Changes told meanwhile are taken in the next
-        round.
+        """Read stale paths again until none is left; returns whether all were read. Changes that are reported meanwhile
+        are read in the next round.
 
-        What is stale stays noted until it was read; what the reading ends with decides only when it is tried again.
-        Where the store is out of reach that is after the reconnect, when the watch names its root; it may have done so
-        before we hear that our reading failed, where turns of the loop are long. A node that holds nonsense is logged,
-        and what it is about stays as it was.
+        A stale path stays noted until it was read; how the reading fails only decides when it is tried again. While the
+        store is out of reach, that is after the reconnect, when the watch names its root; the watch may do so before
+        the failed reading is noticed, if loop iterations are long. A node with invalid content is logged, and its part
+        of the image stays unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()
@@ -262,14 +266,14 @@ class MetadataCache:
         self._read_unread()
 
     def _read_unread(self) -> None:
-        """With whatever else is stale."""
+        """Read the unread paths, with all other stale ones."""
         unread, self._unread = self._unread, _Stale()
         self._stale.add_all(unread)
         if not self._stale.is_empty():
             self._begin_refresh()
 
     async def _read(self, stale: _Stale) -> ClusterImage:
-        """The image with all that is stale read again."""
+        """The image after reading all stale paths again."""
         image = self._image
         if stale.everything or self._is_doubted:
             self._is_doubted = True
@@ -277,7 +281,7 @@ class MetadataCache:
             self._is_doubted = False
         if stale.everything:
             return await reader.read_image(self._store, image, self._pause)
-        # What one write has changed may be told one by one: with a topic that is new, its settings are, too.
+        # The changes of one write may be reported one by one: a new topic is read together with its settings.
         stale.topic_configs |= stale.topics
         if stale.brokers:
             for broker_id, broker in (await reader.read_brokers(self._store, image, sorted(stale.brokers))).items():

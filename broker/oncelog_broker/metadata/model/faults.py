@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 from oncelog_broker.metadata.stores.store import MetadataStore
 
 MAX_TOLD: Final = 10_000
-"""Faults of one store that are remembered; beyond that all are forgotten, and may be logged again."""
+"""Faults of one store that are remembered; when there are more, all are forgotten, and may be logged again."""
 
 _told: WeakKeyDictionary[MetadataStore, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def tell_fault(log: logging.Logger, store: MetadataStore, path: str, fault: str, instead: str) -> None:
-    """Log that the node at `path` has this `fault`, and what holds `instead`, unless it was logged for this store."""
+    """Log that the node at `path` has this `fault`, and which value is used `instead`, unless it was logged for this
+    store."""
     told = _told.setdefault(store, set())
     entry = path, f"{log.name} {fault}"
     if entry in told:

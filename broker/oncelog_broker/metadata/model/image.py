@@ -1,4 +1,4 @@
-"""The cluster as one immutable value. A change makes a new image that shares all that stayed the same.
+"""The cluster as one immutable value. A change makes a new image that shares all unchanged parts.
 
 So a step that holds an image sees one consistent cluster however long it waits, and two images are compared by
 identity, topic by topic. Topic ids are the 16 raw bytes that the wire has.
@@ -37,7 +37,7 @@ class Broker:
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where this broker is reached through the listener of that name."""
+        """The address of this broker at the listener with that name."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
@@ -51,11 +51,12 @@ class PartitionState:
     leader: int = NO_LEADER
     leader_epoch: int = -1
     partition_epoch: int = -1
-    """Version of the state node: what a conditional change of leader or ISR must name (AlterPartition)."""
+    """Version of the state node: a conditional change of leader or ISR must name it (AlterPartition)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     written: int = -1
-    """The zxid of the state's last write. What is older than a broker's epoch was decided before it was registered."""
+    """The zxid of the state's last write. A state older than a broker's epoch was decided before that broker was
+    registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Topic:
 
 
 class TopicChanges(NamedTuple):
-    """How the topics of one image differ from an older one's. A topic deleted and made again is in both."""
+    """The differences between the topics of one image and those of an older one. A topic deleted and made again is in
+    both."""
 
     changed: tuple[Topic, ...]
     """Topics of the newer image that are new or have changed."""
@@ -79,7 +81,7 @@ class TopicChanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """What a broker knows of its cluster. Treat every mapping in it as read-only."""
+    """A broker's knowledge of its cluster. Treat every mapping in it as read-only."""
 
     cluster_id: str
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -89,13 +91,13 @@ class ClusterImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by topic; a topic without any is not in it."""
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
-    """Overrides by broker id; under None those for every broker."""
+    """Overrides by broker id; the key None has those for every broker."""
     user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     """SCRAM credentials and quotas by user; under None the quotas of every user."""
     unreadable_topics: frozenset[str] = frozenset()
     """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
-    """ACL entries by resource pattern; a pattern without entries is one whose node cannot be read."""
+    """ACL entries by resource pattern; a pattern without entries has a node that cannot be read."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by group; a group without any is not in it."""
     quotas: Quotas = field(default_factory=dict)
@@ -105,7 +107,7 @@ class ClusterImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """None also for ZERO_UUID, which stands for "no id"."""
+        """The topic with this id; None also for ZERO_UUID, which means "no id"."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -117,13 +119,13 @@ class ClusterImage:
         return self.partition(topic, partition) is not None
 
     def leader_of(self, topic: str, partition: int) -> Broker | None:
-        """The live broker that leads the partition; None if there is no such partition, leader or broker."""
+        """The live broker that leads the partition; None if the partition, its leader or that broker does not exist."""
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
     def is_led(self, state: PartitionState) -> bool:
-        """Whether the broker that a state names as leader is there, and has been since that was written: one that has
-        come back since leads nothing by it, until it is chosen again."""
+        """Whether the broker that a state names as leader is registered, and has been since the state was written: a
+        broker that has returned since does not lead by it until it is elected again."""
         leader = self.brokers.get(state.leader)
         return leader is not None and (state.written < 0 or leader.epoch <= state.written)
 
@@ -138,7 +140,7 @@ class ClusterImage:
         return self.topic_configs.get(name, _NOTHING)
 
     def config_of_broker(self, broker: int) -> Mapping[str, str]:
-        """The overrides that hold for a broker: its own before those for every broker."""
+        """The overrides that apply to a broker: its own take precedence over those for every broker."""
         return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
 
     def config_of_user(self, user: str) -> Mapping[str, str]:
@@ -148,24 +150,27 @@ class ClusterImage:
         return self.group_configs.get(group_id, _NOTHING)
 
     def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """With these groups' overrides in the place of those before; empty ones take them away."""
+        """Return an image with these groups' overrides instead of the earlier ones; empty overrides remove the
+        group."""
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
-        """With these users' settings in the place of those before; empty ones take them away. So with their quotas."""
+        """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. So
+        with their quotas."""
         entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
         values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
         return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
 
     def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
-        """With these entities' quotas in the place of those before; empty ones take them away. The mapping stays the
-        same where all of them are as they were."""
+        """Return an image with these entities' quotas instead of the earlier ones; empty quotas remove the entity. If
+        nothing has changed, the mapping is the same object."""
         if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
             return self
         return replace(self, quotas=_with_overrides(self.quotas, changed))
 
     def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
-        """What a log or replica manager has to look at; a topic whose settings alone changed is not in it."""
+        """The topics that a log or replica manager has to examine; a topic with changed settings only is not among
+        them."""
         if self.topics is older.topics:
             return TopicChanges((), ())
         changed = tuple(t for name, t in self.topics.items() if older.topics.get(name) is not t)
@@ -179,7 +184,7 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """Return an image in which these topics replace those of the same name, without the topics in `removed`.
+        """Return an image in which these topics replace those with the same name, without the topics in `removed`.
         `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
 
         Costs one copy of the mappings, so give many changes at once.
@@ -208,23 +213,25 @@ class ClusterImage:
         return self.with_topics((), (name,))
 
     def with_partition(self, topic: str, partition_id: int, partition: PartitionState) -> ClusterImage:
-        """KeyError if there is no such topic."""
+        """Raises KeyError if the topic does not exist."""
         found = self.topics[topic]
         return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
 
     def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """With these topics' overrides in the place of those before; empty ones take them away."""
+        """Return an image with these topics' overrides instead of the earlier ones; empty overrides remove the
+        entry."""
         return replace(self, topic_configs=_with_overrides(self.topic_configs, changed))
 
     def with_topic_config(self, name: str, overrides: Mapping[str, str]) -> ClusterImage:
         return self.with_topic_configs({name: overrides})
 
     def with_broker_configs(self, changed: Mapping[int | None, Mapping[str, str]]) -> ClusterImage:
-        """With these brokers' overrides in the place of those before; empty ones take them away."""
+        """Return an image with these brokers' overrides instead of the earlier ones; empty overrides remove the
+        entry."""
         return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
 
     def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
-        """With the entries of these patterns in the place of those before; None takes a pattern away."""
+        """Return an image with the entries of these patterns instead of the earlier ones; None removes a pattern."""
         acls = dict(self.acls)
         for pattern, entries in changed.items():
             if entries is None:
@@ -240,12 +247,12 @@ class ClusterImage:
         return replace(self, brokers={id_: kept for id_, kept in self.brokers.items() if id_ != broker})
 
     def with_controller(self, broker: int) -> ClusterImage:
-        """NO_CONTROLLER: there is none at the moment."""
+        """Return an image with this controller; NO_CONTROLLER: no broker is controller at the moment."""
         return replace(self, controller_id=broker)
 
 
 class ImageView(Protocol):
-    """For who reads the cluster and changes nothing. `MetadataCache` is one."""
+    """Read access to the present image. `MetadataCache` is one."""
 
     @property
     def image(self) -> ClusterImage:

@@ -12,7 +12,7 @@ line was cut short, and is not used. Each line between is a node of the store, p
 among them, so only the broker's user may read the file.
 
 The copy leaves out registrations, the controller and incarnations, since they belong to sessions, and producer ids,
-since the logs have them. States of partitions may be seconds old: leader and ISR are hints, never evidence.
+since the logs have them. States of partitions may be seconds old: leader and ISR are hints, never proof.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FILE: Final = "metadata-copy.jsonl"
 PREVIOUS_FILE: Final = "metadata-copy.previous.jsonl"
 FORMAT_VERSION: Final = 1
 SETTLE_SECONDS: Final = 1.0
-"""Between a change and the copy of it: changes come in groups."""
+"""Seconds between a change and its copy: changes come in groups."""
 REST_SECONDS: Final = 9.0
 """Between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
@@ -72,7 +72,7 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes that this image was read from, in steps: there may be thousands of partitions."""
+    """Return the persistent nodes from which this image was read, in steps: there may be thousands of partitions."""
     nodes: list[Node] = []
     for topic in image.topics.values():
         yield from _nodes_of_topic(topic, nodes)
@@ -85,7 +85,7 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         nodes.append(Node(path, encode_config(settings)))
         yield None
     for pattern, entries in image.acls.items():
-        if entries:  # a pattern without entries stands for a node that could not be read
+        if entries:  # a pattern without entries has a node that could not be read
             nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
         yield None
     return nodes
@@ -134,8 +134,8 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest copy in a data directory that is whole: the last one, else the one before. None if there is
-    none. A damaged copy is a warning: it keeps no broker from starting."""
+    """Read the newest copy in a data directory that is whole: the last one, else the one before. None if the file does
+    not exist. A damaged copy is a warning: it keeps no broker from starting."""
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
         try:
@@ -153,7 +153,7 @@ def _parsed(data: bytes) -> MetadataCopy:
         raise ValueError("it was cut short")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
     if header["version"] != FORMAT_VERSION:
-        raise ValueError(f"version {header['version']!r:.40}, only {FORMAT_VERSION} is known")
+        raise ValueError(f"version {header['version']!r:.40}, only {FORMAT_VERSION} is supported")
     nodes = dict(_parsed_nodes(lines[1:-1]))
     if end["nodes"] != len(nodes):
         raise ValueError("it was cut short")
@@ -233,7 +233,7 @@ class MetadataCopier:
         yield LightJob(partial(self._replace, data))
 
     def _replace(self, data: bytes) -> None:
-        """At each moment there is a whole copy, whatever fails or is killed. OSError."""
+        """Replace the file so that at each moment a whole copy exists, whatever fails or is killed. OSError."""
         path = os.path.join(self._directory, FILE)
         if self._is_first and self._disk.exists(path):
             before = self._disk.read_file(path)

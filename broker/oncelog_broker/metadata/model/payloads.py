@@ -1,7 +1,7 @@
-"""What lies in the nodes: the JSON of Kafka 3.x in ZooKeeper mode, to and from small types. Pure.
+"""The contents of the nodes: the JSON of Kafka 3.x in ZooKeeper mode, parsed to and encoded from small types. Pure.
 
-Every `parse_*` raises `MalformedPayload`, and nothing else, for bytes that are not what they should be. Unknown fields
-are skipped, as Kafka does, so that a later version may add some.
+Every `parse_*` raises `MalformedPayload`, and nothing else, for invalid bytes. Unknown fields are skipped, as in Kafka,
+so that a later version may add fields.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Endpoint:
 class BrokerRegistration:
     """`/brokers/ids/<id>`, version 5. `features`: name -> (min_version, max_version) that the broker supports.
 
-    Ours alone: `previous_epoch`, the broker epoch of the registration before, -1 if there was none; `boot`, which names
-    the machine's last start; `is_log_tail_kept`, False if what the broker wrote last may be gone from its logs.
+    Ours only: `previous_epoch`, the broker epoch of the previous registration, -1 if there was none; `boot`, which
+    identifies the machine's last start; `is_log_tail_kept`, False if the broker's last writes may be missing from its
+    logs.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -57,19 +58,19 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """`/oncelog/incarnations/<id>`, set in the write of each registration of a broker: since when what it holds is not
-    known to be all that it once had. Carried on from registration to registration, so that a broker which comes twice
-    before anybody has looked does not seem to have kept what it lost."""
+    """`/oncelog/incarnations/<id>`, written with each registration of a broker: the registration since which its logs
+    may lack records that they once had. The value is carried over from registration to registration, so that a broker
+    which registers twice before the controller reads it does not seem to have kept the records it lost."""
 
     is_log_tail_kept: bool = True
     """False: it may have lost the end of its logs just before this registration."""
     unsure_since: int = -1
-    """The broker epoch of the last registration before this one that said so; -1 if none did."""
+    """The broker epoch of the last registration before this one that reported a possible loss; -1 if none did."""
     process: str = ""
     """Nonce of the process that registered: `identity/note.py`. Releases before 0.2 write none."""
 
     def unsure_epoch(self, written: int) -> int:
-        """A partition's state that is older than this says nothing of what the broker holds; -1: there is none such.
+        """A partition's state older than this proves nothing about the broker's records; -1: all states are valid.
         `written`: the zxid of the node's last write, which is the broker epoch of the registration."""
         return self.unsure_since if self.is_log_tail_kept else written
 
@@ -84,7 +85,8 @@ class Founding:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The brokers of one partition, the preferred leader first; the two others are about a reassignment under way."""
+    """The brokers of one partition, the preferred leader first; the two other fields describe a reassignment in
+    progress."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -116,7 +118,8 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while there is none."""
+    """`/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while the partition has no
+    leader."""
 
     leader: int
     leader_epoch: int
@@ -214,8 +217,8 @@ def parse_founding(data: bytes, path: str) -> Founding:
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """`/oncelog/store_id`: the id of the metadata store. `replaces`: that of the store which was lost, where the
-    cluster was founded again from a broker's copy of its metadata; "" elsewhere."""
+    """`/oncelog/store_id`: the id of the metadata store. `replaces`: the id of the lost store, if the cluster was
+    founded again from a broker's copy of its metadata; otherwise ""."""
 
     id: str
     replaces: str = ""
@@ -237,7 +240,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def topic_encoded_in_steps(topic: TopicAssignment) -> Steps[bytes]:
-    """`encode_topic` of one that may have thousands of partitions."""
+    """`encode_topic` in steps, for a topic that may have thousands of partitions."""
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
@@ -265,8 +268,8 @@ def parse_topic(data: bytes, path: str) -> TopicAssignment:
 
 
 def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
-    """`parse_topic` of one that may have thousands of partitions: those that lie on the same brokers share what says
-    so. MalformedPayload."""
+    """`parse_topic` in steps, for a topic that may have thousands of partitions: partitions on the same brokers share
+    one assignment object. MalformedPayload."""
     document = _Document.parse(data, path)
     yield None
     adding = document.brokers_by_partition("adding_replicas")
@@ -291,7 +294,7 @@ def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
 
 
 def encode_mark(topic: TopicAssignment) -> bytes:
-    """`/admin/delete_topics/<topic>`: which topic of that name is to go. Kafka's is empty."""
+    """`/admin/delete_topics/<topic>`: the id of the topic with that name to delete. Kafka's is empty."""
     return b"" if topic.topic_id is None else uuid_to_string(topic.topic_id).encode()
 
 
@@ -325,7 +328,7 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 
 
 def parse_config(data: bytes, path: str) -> dict[str, str]:
-    """A node without data, which is there for those beneath it, has no settings."""
+    """A node without data, which exists only as a parent, has no settings."""
     if not data:
         return {}
     overrides = _Document.parse(data, path).optional("config", dict, {})
@@ -434,7 +437,7 @@ def _decimal(text: str, name: str, path: str) -> int:
 
 
 def _parse_endpoint(text: object, protocols: Mapping[str, object], path: str) -> Endpoint:
-    """`LISTENER://host:port`; an IPv6 host stands in brackets. Without a map, the listener is named by its protocol."""
+    """`LISTENER://host:port`; an IPv6 host is in brackets. Without a map, the listener is named by its protocol."""
     listener, separator, address = text.partition("://") if isinstance(text, str) else ("", "", "")
     host, colon, port = address.rpartition(":")
     protocol = protocols.get(listener, listener)

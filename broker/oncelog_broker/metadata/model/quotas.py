@@ -1,11 +1,11 @@
-"""What of the settings of an entity are its quotas. Values are texts there, as all settings. Pure.
+"""Finds the quotas among the settings of an entity. Their values are strings, like all settings. Pure.
 
     user and client id   /config/users/<user>/clients/<client>
     user                 /config/users/<user>, beside SCRAM credentials
     client id            /config/clients/<client>
     address              /config/ips/<ip>
 
-In the place of a name `<default>` stands for whoever has none of their own.
+The name `<default>` is for all entities without quotas of their own.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from oncelog_protocol.quotas import QuotaEntity, QuotaKey, keys_of
 
 Values: TypeAlias = Mapping[QuotaKey, float]
 Quotas: TypeAlias = Mapping[QuotaEntity, Values]
-"""What was set; an entity without quotas is not in it."""
+"""The quotas that were set; an entity without quotas has no entry."""
 MAX_NAME_CHARS: Final = 256
-"""Limit on the name of a user or client id with quotas of its own; escaping makes up to nine characters of one in the
+"""Limit on the name of a user or client id with quotas of its own; escaping may turn one character into nine in the
 name of a node."""
 
 
 def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, float]:
-    """The quotas among the settings of an entity. What is no number above 0 limits nothing."""
+    """The quotas among the settings of an entity. A value that is not a number above 0 sets no limit."""
     given = ((key, _limit(settings.get(key))) for key in keys_of(entity))
     return {key: value for key, value in given if value is not None}
 

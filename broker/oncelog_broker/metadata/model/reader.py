@@ -1,11 +1,11 @@
 """Reads parts of the cluster from the store: the way from nodes to the types of the image.
 
-Everything is read by `get_many`, a few rounds however many topics there are. A round is no snapshot: a topic may be
+Everything is read by `get_many`, in a few round trips however many topics exist. A round is no snapshot: a topic may be
 seen without the states of its partitions, which then have no leader yet. The watch brings the rest.
 
-A node that holds nonsense is logged, and what it is about stays as it was in the image before, so that it takes nothing
-else with it. What has not changed since that image is taken from there, without another look at its JSON. Others have
-their turn in between (`Pause`).
+A node with invalid content is logged, and its part of the image stays as in the previous image, so that other parts are
+not affected. Unchanged parts are taken from that image without parsing their JSON again. Others have their turn in
+between (`Pause`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class PartitionKey(NamedTuple):
 
 
 async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
-    """The whole cluster. NoNode if the store has no cluster id: nobody registered yet. MalformedPayload: nor has it
-    one that can be read, and no image `before` says what it was."""
+    """The whole cluster. Raises NoNode if the store has no cluster id: no broker has registered yet. Raises
+    MalformedPayload if the id is unreadable, and no image `before` has it."""
     data, _ = await store.get(paths.CLUSTER_ID)
     if before is None:
         cluster_id = parse_cluster_id(data, paths.CLUSTER_ID)
@@ -93,7 +93,7 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
 async def read_brokers(
     store: MetadataStore, before: ClusterImage, broker_ids: Sequence[int]
 ) -> dict[int, Broker | None]:
-    """The live brokers among those asked for; None for one that is not registered."""
+    """The live brokers with these ids; None for a broker that is not registered."""
     wanted = [paths.broker_id(broker) for broker in broker_ids]
     brokers: dict[int, Broker | None] = {}
     for broker_id, path, found in zip(broker_ids, wanted, await store.get_many(wanted), strict=True):
@@ -117,12 +117,12 @@ async def read_controller(store: MetadataStore, before: ClusterImage = NOTHING_K
 
 
 class ReadTopics(NamedTuple):
-    """What was found of the topics that were asked for."""
+    """The result of reading some topics."""
 
     found: list[Topic]
     gone: list[str]
     unreadable: list[str]
-    """There, but nobody has ever read what they are."""
+    """Topics that exist, but whose nodes have never been readable."""
 
     def put_into(self, image: ClusterImage) -> ClusterImage:
         return image.with_topics(self.found, self.gone, self.unreadable)
@@ -183,8 +183,8 @@ async def _nodes(store: MetadataStore, keys: Sequence[PartitionKey]) -> Iterable
 async def read_partitions(
     store: MetadataStore, image: ClusterImage, keys: Sequence[PartitionKey], pause: Pause = no_pause
 ) -> list[Topic]:
-    """The image's topics of these partitions with the partitions' states read again. Unknown ones are skipped, and
-    topics of which nothing has changed."""
+    """The image's topics of these partitions, after reading the partitions' states again. Unknown partitions are
+    skipped, and topics without a change are not returned."""
     known = [key for key in keys if image.partition(*key) is not None]
     changed: dict[str, dict[int, PartitionState]] = {}
     for start in range(0, len(known), STATES_AT_A_TIME):
@@ -204,7 +204,7 @@ async def read_partitions(
 async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """Overrides of each topic; empty without any. Where nobody has ever read what they are, all records are kept."""
+    """Overrides of each topic; empty without any. If the settings have never been readable, all records are kept."""
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
@@ -237,8 +237,8 @@ async def read_broker_configs(
 async def read_acls(
     store: MetadataStore, before: ClusterImage, patterns: Sequence[ResourcePattern], pause: Pause = no_pause
 ) -> dict[ResourcePattern, frozenset[AclEntry] | None]:
-    """The ACLs of each pattern, None without any. What cannot be read is as it was, or else nobody's: a pattern
-    without entries."""
+    """The ACLs of each pattern, None without any. An unreadable pattern keeps its earlier entries; without earlier ones
+    it has no entries, so all access is denied."""
     read: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
     for start in range(0, len(patterns), STATES_AT_A_TIME):
         some = patterns[start : start + STATES_AT_A_TIME]
@@ -287,8 +287,8 @@ async def read_group_configs(
 async def read_quotas(
     store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
 ) -> dict[QuotaEntity, Values]:
-    """The quotas of each entity that is no user; empty without any. What cannot be read is as it was. Where an address
-    has nodes of several spellings the usual one's quotas hold before the others'."""
+    """The quotas of each entity that is no user; empty without any. An unreadable node keeps its earlier value. If an
+    address has nodes with several spellings, the quotas of the usual spelling take precedence."""
     read: dict[QuotaEntity, Values] = {}
     others: OtherNodes = {}
     if any(isinstance(entity.ip, str) for entity in entities):
@@ -315,13 +315,13 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """All that have a node and are no user; `users` by the names of their nodes."""
+    """All entities with a node that are not users; `users` are the names of the users' nodes."""
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
     found: list[QuotaEntity | None] = []
     for start in range(0, len(above), STATES_AT_A_TIME):
         some = above[start : start + STATES_AT_A_TIME]
-        # Most users have no such node, which is found out for many of them at once.
+        # Most users have no such node, which is checked for many of them at once.
         for parent, node in zip(some, await store.get_many(some), strict=True):
             if node is not None:
                 found += [paths.parse_quota_path(f"{parent}/{name}") for name in await _children(store, parent)]
@@ -330,7 +330,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:
-    """All that have ACLs."""
+    """All patterns that have ACLs."""
     found = []
     for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
         for kind in await _children(store, root):
@@ -409,7 +409,7 @@ async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pau
 
 
 def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
-    """None for nonsense: what it is about stays as it was."""
+    """None for invalid content: that part of the image stays unchanged."""
     try:
         return parse(data, path)
     except MalformedPayload as error:
@@ -429,4 +429,4 @@ def _tell_bad_quotas(store: MetadataStore, path: str, entity: QuotaEntity, setti
 
 
 def _tell(store: MetadataStore, error: MalformedPayload) -> None:
-    tell_fault(_log, store, error.path, str(error), "what was known before, if anything was")
+    tell_fault(_log, store, error.path, str(error), "the previous value, if there was one")

@@ -1,14 +1,14 @@
 """The metadata store of a cluster of one: nodes in memory, durable in one SQLite file.
 
 - Reads never touch the disk and never wait. Writes run in one worker thread, so the event loop never waits for fsync.
-- Writes that come while one is under way are committed together after it: one fsync for all of them (group commit),
-  each still atomic on its own.
-- Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if it
-  made nothing but ephemerals, so that a czxid, hence a broker epoch, never comes twice.
-- SQLite runs with a write-ahead log, synchronous=FULL, and holds its lock from open to close: a second process is told.
-  So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. Who loses or cuts that file
-  by other means gets an older store, and nothing in the file says so: see `Broker` for the logs that it does not know.
-  A -wal file of another state of the store is refused: `write_ahead_log.py`.
+- Writes that arrive while another one is running are committed together after it: one fsync for all of them (group
+  commit), each still atomic.
+- Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if
+  that write created only ephemeral nodes, so a czxid, hence a broker epoch, is never used twice.
+- SQLite runs with a write-ahead log, synchronous=FULL, and locks the file from open to close: a second process gets an
+  error. So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. If that file is lost
+  or truncated by other means, the store is older, and nothing in the file shows it: see `Broker` for the logs that the
+  store does not know. A -wal file of another state of the store is refused: `write_ahead_log.py`.
 
 `sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
 """
@@ -47,7 +47,7 @@ FORMAT_VERSION = 1
 """SQLite's user_version of our files; another one is refused."""
 
 SESSION_ID = 1
-"""There is one session at a time, and its ephemeral nodes end with it."""
+"""There is one session at a time; its ephemeral nodes end with it."""
 
 _SCHEMA = """
 CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
@@ -62,7 +62,7 @@ _Queued = tuple[tuple[Operation, ...], asyncio.Future[Outcome]]
 
 
 class StoreFileError(Exception):
-    """The file cannot be opened as a metadata store; the message says what is wrong and what to do."""
+    """The file cannot be opened as a metadata store; the message says why and what to do."""
 
 
 class EmbeddedStore(TreeStore):
@@ -75,16 +75,16 @@ class EmbeddedStore(TreeStore):
         self._zxid = zxid
         self._closed = False
         self._failure: SessionExpired | None = None
-        """Why nothing may be written any more: nobody can say what the file holds."""
+        """The reason why no write is accepted any more: the content of the file is unknown."""
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
-        """Open the store in `path`, making an empty one if there is none. Blocks for some milliseconds.
+        """Open the store in `path`, creating an empty one if the file does not exist. Blocks for some milliseconds.
 
-        StoreFileError if another process has it open, if it is damaged, or if it is no such file at all.
+        Raises StoreFileError if another process has it open, if it is damaged, or if it is not a metadata store.
         """
         import sqlite3
 
@@ -94,13 +94,13 @@ class EmbeddedStore(TreeStore):
             if not path.exists():
                 _create_file(path)
             elif path.stat().st_size == 0:
-                raise ValueError("it is empty")  # SQLite would make a database of it
+                raise ValueError("it is empty")  # SQLite would turn the file into a database
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
             connection.execute("COMMIT")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a crash left in the write-ahead log
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the writes that a crash left in the write-ahead log
             log_base = LogBase(connection, path)
             tree, zxid = _load(connection)
         except LogOfAnotherFile as error:
@@ -137,7 +137,7 @@ class EmbeddedStore(TreeStore):
 
     @property
     def lease_until(self) -> float:
-        """Nobody else has the file, so for ever."""
+        """For ever, since no other process can open the file."""
         return math.inf if self._session is not SessionState.LOST else -math.inf
 
     async def close(self) -> None:
@@ -168,13 +168,13 @@ class EmbeddedStore(TreeStore):
         return outcome
 
     async def _write_queued(self) -> None:
-        """Commit what is queued, all of it at once, again and again until nothing is left."""
+        """Commit all queued writes together, repeatedly until the queue is empty."""
         while self._queue:
             batch, self._queue = self._queue, []
             if self._failure is None:
                 try:
                     await self._write(batch)
-                except Exception as error:  # nobody knows what has been written, and nobody may wait for ever
+                except Exception as error:  # the result of the write is unknown, and no caller may wait for ever
                     _log.critical("metadata store: a write failed, the session ends", exc_info=error)
                     self._failure = SessionExpired("", f"a write to the metadata store failed: {error}")
                     _settle(batch, [self._failure] * len(batch))
@@ -203,7 +203,7 @@ class EmbeddedStore(TreeStore):
             if failure is None:
                 self._zxid = zxid
                 self._watches.changed(self._tree.apply(staged.changes))
-            else:  # outcomes may rest on changes that are not there
+            else:  # outcomes may depend on changes that were not written
                 outcomes = [failure] * len(batch)
         _settle(batch, outcomes)
 
@@ -213,15 +213,15 @@ class EmbeddedStore(TreeStore):
     async def _commit(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> MetadataError | None:
         """Make rows durable in the worker thread; None, or why it failed.
 
-        A full disk is rolled back and may be tried again. After any other failure nobody can say what the file holds
-        (a failed fsync is not to be repeated), so the session ends: a restart reads the truth.
+        A full disk is rolled back and may be tried again. After any other failure the content of the file is unknown (a
+        failed fsync must not be repeated), so the session ends: a restart reads the actual state.
         """
         import sqlite3
 
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
-        except Exception as error:  # whatever it is, nobody may wait for ever for an outcome
+        except Exception as error:  # whatever the error is, no caller may wait for its outcome for ever
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")
@@ -250,13 +250,13 @@ def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError
 
 
 def _create_file(path: Path) -> None:
-    """Write an empty store and move it into place, so that a half-made file never has the name."""
+    """Write an empty store and move it into place, so that an incomplete file never has the name."""
     import sqlite3
 
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    # SQLite would make it readable for everybody. It holds what SCRAM logins are checked by. The files -wal and -shm
-    # get the mode that it has.
+    # SQLite would create the file readable for all users. It contains the keys with which SCRAM logins are verified.
+    # The files -wal and -shm get the mode that it has.
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
@@ -287,7 +287,7 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
 
 
 def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
-    """One SQLite transaction; on return it is on the disk, on an exception it has been rolled back."""
+    """One SQLite transaction; on return it is on the disk, after an exception it has been rolled back."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral_owner]
@@ -308,13 +308,13 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
             f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
         )
     barred = [each for each in (path.parent, path) if each.exists() and not os.access(each, os.R_OK | os.W_OK)]
-    if barred:  # SQLite says "disk I/O error" to some of these
+    if barred:  # SQLite reports "disk I/O error" for some of these
         return StoreFileError(f"{barred[0]} may not be read and written by this user: {reason}. Change its permissions")
     if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
     return StoreFileError(
         f"{path} is not a readable metadata store: {reason}. Put it back from a backup, with the -wal file that was "
-        f"beside it then, or with none. Without a backup, move it and its -wal file away and start again: what the "
-        "broker's copy of the metadata has is taken from there. Without that copy, too, topics are found again in the "
+        f"beside it then, or with none. Without a backup, move it and its -wal file away and start again: the "
+        "broker's copy of the metadata is used. Without that copy, topics are restored from the "
         "log directories and keep their records for ever, since their settings, users, ACLs and quotas are lost"
     )

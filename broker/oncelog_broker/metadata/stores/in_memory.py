@@ -1,8 +1,8 @@
 """A metadata store for several brokers in one process: `MemoryTree` is the server, `MemorySession` a broker's session.
 
 Nothing is kept on a disk and nothing waits for a clock, so a cluster in one process is up in a moment. For tests and
-simulation: all metadata is gone with the process. As with ZooKeeper, a session that was ended loses its ephemeral
-nodes, its broker learns of that, and another session begins in the next turn of the event loop.
+simulation: all metadata is lost with the process. As with ZooKeeper, a session that was ended loses its ephemeral
+nodes, its broker is notified, and another session begins in the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.runtime.clock import Clock
 
 SESSION_SECONDS: Final = 6.0
-"""The session timeout that brokers are told: how long they try again what the store does not answer."""
+"""The session timeout that brokers see: how long they retry when the store does not answer."""
 
 
 class MemoryTree:
-    """The tree that several brokers share, and the sessions that live. One event loop uses it.
+    """The tree that several brokers share, and the sessions that live. All its users run in one event loop.
 
-    It is what a broker opens its store by (`opening.StoreOpening`): `Broker(config, store=tree)`.
+    It can be passed to a broker as its store (`opening.StoreOpening`): `Broker(config, store=tree)`.
     """
 
     kind = StoreKind.MEMORY
@@ -49,7 +49,7 @@ class MemoryTree:
         return "this process"
 
     async def open(self, home: str, clock: Clock) -> MemorySession:
-        """Begin a session, which needs neither the data directory nor the clock."""
+        """Begin a session; data directory and clock are not used."""
         return self.connect()
 
     def connect(self) -> MemorySession:
@@ -67,7 +67,7 @@ class MemoryTree:
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
-        """End a session, as a server does whose client was silent for too long: its ephemeral nodes go."""
+        """End a session, as a server does when its client was silent for too long: its ephemeral nodes are removed."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
@@ -76,7 +76,7 @@ class MemoryTree:
             self.write([Delete(path)], 0)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
-        """Do all operations or none, and tell all sessions what has changed. MetadataError."""
+        """Do all operations or none, and notify all sessions of the changes. MetadataError."""
         transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
         stats = [transaction.apply(operation) for operation in operations]
         if transaction.changes:
@@ -117,7 +117,7 @@ class MemorySession(TreeStore):
 
     @property
     def lease_until(self) -> float:
-        """A session ends only where its broker learns of it at once."""
+        """For ever: when a session ends, its broker is notified at once."""
         return math.inf if self._session is SessionState.CONNECTED else -math.inf
 
     async def end_session(self, key: SessionKey) -> None:
@@ -129,10 +129,10 @@ class MemorySession(TreeStore):
             await asyncio.gather(*self._under_way, return_exceptions=True)
         self._shared.end(self._session_id)
 
-    # --- told by the tree
+    # --- called by the tree
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
-        """Tell the watches: own changes at once, those of others in their own turn of the loop."""
+        """Notify the watches: of own changes at once, of others' in an iteration of the loop of its own."""
         if is_own:
             self._watches.changed(changed)
         else:

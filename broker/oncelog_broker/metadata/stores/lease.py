@@ -1,19 +1,20 @@
-"""Until when a broker may lead, from what it knows of its session: a rule on numbers, without a clock or a connection.
+"""The time until which a broker may lead, derived from its knowledge of its session: a rule on numbers, without a clock
+or a connection.
 
-ZooKeeper ends a session when its *leader* has heard nothing of it for the session timeout T. The leader learns of a
-heartbeat that a follower answers only with that follower's next answer to the leader's own ping, half a tick later; if
-the follower dies in between, the leader counts from the heartbeat before. So an answered heartbeat proves nothing, but
-the answer to a later one does: with T at least four ticks, T/8 is at least half a tick, and
+ZooKeeper ends a session when its *leader* has received nothing from it for the session timeout T. The leader learns of
+a heartbeat that a follower answers only with that follower's next answer to the leader's own ping, half a tick later;
+if the follower dies in between, the leader counts from the previous heartbeat. So an answered heartbeat proves nothing,
+but the answer to a later one does: with T at least four ticks, T/8 is at least half a tick, and
 
     lead until s + 0.9 T,  s = sending time of the newest answered heartbeat after which another one, sent at least T/8
                                later, was answered too.
 
-(With T = 3 s and ticks of 0.5 s, sessions were measured to end 2.03 s after the last answered heartbeat.) The tenth
-that is left is for clocks that run at different speeds. Whatever the leader itself must have seen, the opening of a
-session and its revival on another connection, counts at once.
+(With T = 3 s and ticks of 0.5 s, sessions were measured to end 2.03 s after the last answered heartbeat.) The remaining
+tenth allows for clocks that run at different speeds. Events that the leader itself must have seen, the opening of a
+session and its resumption on another connection, count at once.
 
-With a heartbeat every T/6 the newest answered one proves the one before. So after its last answer the lease lasts for
-0.9 T - T/6 = 0.73 T, less what that answer took.
+With a heartbeat every T/6 the newest answered one proves the previous one. So after its last answer the lease lasts for
+0.9 T - T/6 = 0.73 T, minus the time that the answer took.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from typing import Final
 LEASE_SHARE: Final = 0.9
 """Length of the lease, as a share of the session timeout."""
 PROOF_SHARE: Final = 1 / 8
-"""How much later than a heartbeat the one that proves it must have been sent, as a share of the session timeout."""
+"""How much later than a heartbeat the heartbeat that proves it must have been sent, as a fraction of the session
+timeout."""
 HEARTBEAT_SHARE: Final = 1 / 6
 """Time between two heartbeats, as a share of the session timeout. Just after an answer LEASE_SHARE - HEARTBEAT_SHARE of
-the timeout is left, which `broker.session.lease` tells users."""
+the timeout remains, which `broker.session.lease` shows users."""
 SILENCE_SHARE: Final = 1 / 3
 """How long a response may take before another server is tried, as a share of the session timeout: the lease still
 holds then."""
 
 
 class Lease:
-    """All times in seconds on one clock that never stands still (`Clock.uptime`)."""
+    """All times in seconds on one clock that runs during system sleep, too (`Clock.uptime`)."""
 
     __slots__ = ("_answered", "_seen", "timeout")
 
@@ -47,7 +49,7 @@ class Lease:
 
     @property
     def until(self) -> float:
-        """-inf while nothing is known."""
+        """-inf while no heartbeat was answered."""
         return self._seen + LEASE_SHARE * self.timeout
 
     def seen_by_leader(self, sent: float) -> None:

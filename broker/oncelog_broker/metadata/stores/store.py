@@ -1,20 +1,20 @@
 """The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
 
 Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
-one process, for tests). The same tests run against all
-(`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on what is said here:
+one process, for tests). The same tests run against all stores
+(`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
 - A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
   growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
 - A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
-- `multi` happens wholly or not at all; all that it creates has one czxid.
+- `multi` does all operations or none; all nodes that it creates have one czxid.
 - A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. A
   caller that must know calls `sync`, reads, and looks for a value that no other writer can have written: the session
   that owns an ephemeral node, or a random id. Without such a value, the write counts as not ours (S1).
-- Within a session the tree never goes back in time, and a session begins with a write of its own: what is read in it is
-  never older than its beginning.
-- While the connection is broken, everything fails with `ConnectionLost` at once; nothing of it is done in a later
-  session.
+- Within a session reads never go back in time, and a session begins with a write of its own: a read in it is never
+  older than its beginning.
+- While the connection is broken, every operation fails with `ConnectionLost` at once; no such operation is done in a
+  later session.
 - All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
 """
 
@@ -26,14 +26,14 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-"""As the expected version: whatever the node's version is."""
+"""As the expected version: any version matches."""
 MAX_REQUEST_BYTES = 900_000
 """Limit on one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1 MiB
 (jute.maxbuffer)."""
 
 
 class MetadataError(Exception):
-    """Any failure of a metadata store. `path` is the node in question, "" when there is none."""
+    """Any failure of a metadata store. `path` is the node in question, "" if there is none."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -55,7 +55,8 @@ class NodeExists(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """The node's version is not the expected one: somebody else wrote it. ZooKeeper does not say what it is."""
+    """The node's version is not the expected one: another session has written it. ZooKeeper does not report the actual
+    version."""
 
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
         found = "another one" if actual is None else f"{actual}"
@@ -78,11 +79,11 @@ class NoChildrenForEphemerals(MetadataError):
 
 class RequestTooLarge(MetadataError):
     """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again. `path` is the
-    node that takes the most of it. Nothing was written, and trying again does not help."""
+    node with the most bytes. Nothing was written, and trying again does not help."""
 
 
 class StoreUnavailable(MetadataError):
-    """The store did not answer. For a write: nobody knows whether it happened."""
+    """The store did not answer. For a write: it is unknown whether it happened."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -90,25 +91,25 @@ class ConnectionLost(StoreUnavailable):
 
 
 class SessionExpired(StoreUnavailable):
-    """The session is over, and our ephemeral nodes are gone. A later try succeeds in a session that the store has begun
-    since, never in a closed store."""
+    """The session is over, and its ephemeral nodes are gone. A later attempt succeeds in a new session that the store
+    has begun since, never in a closed store."""
 
 
 class AccessDenied(StoreUnavailable):
     """The store denies access: the node is protected for another identity. A denied write has changed nothing, and a
-    retry is denied, too, until somebody changes the ACL."""
+    retry is denied, too, until an administrator changes the ACL."""
 
 
 class SessionState(Enum):
-    """What the broker may believe about its session."""
+    """The certainty of the broker about its session."""
 
     CONNECTED = "connected"
-    """The lease holds: our ephemeral nodes stand, so nobody has taken our place."""
+    """The lease is valid: our ephemeral nodes exist, so no other process has taken our place."""
     IN_DOUBT = "in doubt"
     """The lease has ended (`lease_until`): the session may be over or not. Nothing is led, nothing is torn down."""
     LOST = "lost"
-    """The session is over: somebody else may be controller or leader by now. ZooKeeper's store begins another session
-    by itself, and says CONNECTED when it has."""
+    """The session is over: another broker may be controller or leader by now. ZooKeeper's store begins another session
+    by itself, and then reports CONNECTED."""
 
 
 class SessionKey(NamedTuple):
@@ -119,13 +120,13 @@ class SessionKey(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What the store knows of a node beside its data."""
+    """The secret with which a process proves to a store that it owns a session."""
 
     version: int
     czxid: int
     mzxid: int
-    """Id of the write that last set the node. For a node older than the process the embedded store gives an upper
-    bound: the last write before the process began."""
+    """The store's metadata of a node, without its data. For a node older than the process the embedded store gives an
+    upper bound: the last write before the process began."""
     ephemeral_owner: int = 0
     """The session that the node ends with; 0 for a persistent one."""
 
@@ -179,23 +180,23 @@ class MetadataStore(Protocol):
 
     @property
     def session_id(self) -> int:
-        """What `Stat.ephemeral_owner` is of nodes that this session made."""
+        """The id of this session: the `ephemeral_owner` of every ephemeral node that it created."""
 
     @property
     def session_key(self) -> SessionKey | None:
-        """With it a later process can end this session; None where sessions end with their process."""
+        """The key with which a later process can end this session; None if sessions end with their process."""
 
     @property
     def last_zxid(self) -> int:
         """Id of the latest write that the store has shown us. Once a session has begun, this id is not lower than the
-        id of any write before it: the beginning of a session is itself a write."""
+        id of any earlier write: the beginning of a session is itself a write."""
 
     @property
     def session_timeout(self) -> float:
         """How long a session may outlive its process, in seconds."""
 
     async def end_session(self, key: SessionKey) -> None:
-        """End a session that another process began, with its ephemeral nodes; one that is over already is none.
+        """End a session that another process began, with its ephemeral nodes; does nothing if it is already over.
 
         StoreUnavailable where that takes longer than the session lasts.
         """
@@ -216,10 +217,10 @@ class MetadataStore(Protocol):
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """`get` for many nodes in one go, one after the other in the order asked; None for a node that does not exist.
-        Not a snapshot: those that are named later may be read as they are later."""
+        Not a snapshot: later paths of the list may be read in a later state."""
 
     async def exists(self, path: str) -> Stat | None:
-        """The stat of a node, None if there is no such node."""
+        """The stat of a node, None if the node does not exist."""
 
     async def children(self, path: str) -> list[str]:
         """The names (not paths) of a node's children, sorted. NoNode."""
@@ -237,7 +238,8 @@ class MetadataStore(Protocol):
         """Delete a childless node. NoNode, BadVersion, NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
-        """Do all operations, in order, or none; the stat of each node that was created or set, None for the others.
+        """Do all operations, in order, or none; returns the stat of each node that was created or set, None for the
+        others.
 
         Raises the error of the first that cannot be done, with its path; RequestTooLarge.
         """
@@ -245,9 +247,9 @@ class MetadataStore(Protocol):
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """Call `callback` with the path of each node at or beneath `path` that is created, set or deleted from now on.
 
-        The callback says only that the caller should read that path again: several changes may come as one call.
-        Called with `path` itself, it means that anything beneath may have changed (after a reconnect). The path need
-        not exist. A change is told before the await of the write that made it returns.
+        The callback means only that the caller should read that path again: several changes may cause one call. Called
+        with `path` itself, it means that any node below may have changed (after a reconnect). The path need not exist.
+        The callback for a change is called before the await of the write that made it returns.
         """
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:
@@ -268,7 +270,7 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """As `check_path`; and nobody writes the root."""
+    """Like `check_path`; also refuses to write the root."""
     check_path(operation.path)
     if operation.path == "/" and not isinstance(operation, Check):
         raise ValueError("the root is not to be written")

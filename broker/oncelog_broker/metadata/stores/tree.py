@@ -1,7 +1,7 @@
 """The nodes of an embedded store in memory, and transactions on them: plain values, no I/O.
 
-A `Transaction` looks through to what lies below it and gathers its changes apart, so a failed one leaves no trace, and
-readers of the `Tree` see a change only when `Tree.apply` takes it over, which is after it has become durable.
+A `Transaction` reads through to the tree below it and collects its changes separately, so a failed one leaves no trace,
+and readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oncelog_broker.metadata.stores.store import (
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One node. `child_count` is how many children it has, in the same transaction's eyes."""
+    """One node of the tree. `child_count` is how many children it has, in the same transaction's eyes."""
 
     data: bytes
     version: int
@@ -47,7 +47,7 @@ class TreeNode:
 
 
 Changes = dict[str, TreeNode | None]
-"""Path -> the node as it is afterwards, None if it is gone."""
+"""Path -> the changed node, None if it was deleted."""
 
 
 class Transaction:
@@ -121,7 +121,8 @@ class Tree:
     __slots__ = ("_children", "_nodes")
 
     def __init__(self, nodes: Iterable[tuple[str, bytes, int, int]] = (), zxid: int = 0) -> None:
-        """From rows of (path, data, version, czxid), in any order. ValueError if a node has no parent among them.
+        """Build the tree from rows of (path, data, version, czxid), in any order. ValueError if a node has no parent
+        among them.
 
         `zxid`: of the last write that is in them; as `mzxid` of all, since their own was not kept."""
         self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0, 0)}
@@ -149,7 +150,7 @@ class Tree:
         return sorted(self._children.get(path, ()))
 
     def apply(self, changes: Mapping[str, TreeNode | None]) -> list[str]:
-        """Take over a transaction's changes; the paths whose node was created, set or deleted."""
+        """Apply a transaction's changes; returns the paths whose node was created, set or deleted."""
         touched = []
         for path, node in changes.items():
             before = self._nodes.get(path)

@@ -1,8 +1,8 @@
 """The base class of the metadata stores that hold their `Tree` in memory: reads, watches, and writes as operations.
 
-`embedded.py` makes each write durable in a file before it shows; `in_memory.py` lets several brokers share one tree. A
-subclass implements `_require_session`, which raises StoreUnavailable while the store cannot be used, and `_submit`,
-which starts an all-or-nothing write and returns the future of its outcome.
+`embedded.py` makes each write durable in a file before it is visible; `in_memory.py` lets several brokers share one
+tree. A subclass implements `_require_session`, which raises StoreUnavailable while the store cannot be used, and
+`_submit`, which starts an all-or-nothing write and returns the future of its outcome.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Outcome = list[Stat | None]
 
 
 class TreeStore(ABC):
-    """A `MetadataStore` over a tree in memory, but for its session and the way of its writes."""
+    """A `MetadataStore` over a tree in memory; subclasses add the session and the path of writes."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -88,7 +88,7 @@ class TreeStore(ABC):
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Somebody made the same ancestor meanwhile: look again.
+                # Another session created the same ancestor meanwhile: check again.
         return _last(await self._submit((wanted,)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:

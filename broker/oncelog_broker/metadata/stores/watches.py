@@ -1,4 +1,4 @@
-"""Who is to be told of which paths: the half of `MetadataStore.watch` that both stores share."""
+"""The subscribers of paths: the part of `MetadataStore.watch` that all stores share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _T = TypeVar("_T")
 
 
 class Subscribers(Generic[_T]):
-    """Callbacks that take one value. They must not raise; one that does is logged, and the others are called."""
+    """Callbacks that take one value. They must not raise; an exception is logged, and the other callbacks are
+    called."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[str, Callable[[_T], None]]] = []
@@ -40,7 +41,7 @@ class Subscribers(Generic[_T]):
 
 
 class Watches(Subscribers[str]):
-    """Watches of paths and all that is beneath them."""
+    """Watches on paths and everything below them."""
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
         """ValueError for an illegal path."""

@@ -1,7 +1,7 @@
-"""Tells whether the write-ahead log (`metadata.db-wal`) beside an embedded metadata store belongs to it.
+"""Checks whether the write-ahead log (`metadata.db-wal`) beside an embedded metadata store belongs to it.
 
-SQLite applies whatever log lies beside its file: the log does not say which file it was written for. Beside a
-`metadata.db` that was put back from a backup it would make one state out of parts of two, which nothing shows.
+SQLite applies any log beside its file: the log does not record for which file it was written. With a `metadata.db` that
+was restored from a backup it would combine parts of two states into one, and nothing would show it.
 
 So the file carries the *base* of its log, a random id, in the same row as the id of the last write:
 
@@ -29,7 +29,7 @@ MAX_LOG_SIZE: Final = 4 << 20
 
 
 class LogOfAnotherFile(Exception):
-    """The log was not written for the file beside it. The message says what to do."""
+    """The log was not written for the file beside it. The message contains the remedy."""
 
 
 class _Base(NamedTuple):
@@ -49,20 +49,20 @@ def check(path: Path) -> None:
         return
     if not path.exists():
         raise LogOfAnotherFile(
-            f"{path} is not there, but {log} is, the last writes of a metadata store that is gone. Put both back as "
+            f"{path} is missing, but {log}, the last writes of that metadata store, exists. Restore both as "
             f"they were at one moment. Without them, move {log.name} away too, and start again"
         )
     in_file, with_log = _read(path, "immutable=1"), _read(path, "mode=ro")
     if in_file.base is not None and in_file.base not in with_log:
         raise LogOfAnotherFile(
-            f"{log} was not written for {path}: one of them was put back from a backup without the other, and together "
+            f"{log} was not written for {path}: one of them was restored from a backup without the other, and together "
             f"they would be a mixture of two states. Put both back as they were at one moment. Or, to go on with "
             f"{path.name} as it is, move {log.name} away and start again: changes that are only in that file are lost"
         )
 
 
 def _read(path: Path, how: str) -> _Base:
-    """`immutable=1`: of the file alone. `mode=ro`: with what its log has. sqlite3.Error."""
+    """`immutable=1`: of the file alone. `mode=ro`: also reads its log. Raises sqlite3.Error."""
     import sqlite3
 
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=0)
@@ -86,7 +86,7 @@ class LogBase:
         self._is_due = True
         self._is_written = False
         """A new base is in the log and not yet in the file."""
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # it would begin a log that has the base of the one before
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # it would begin a log with the base of the previous one
 
     def renew_if_due(self) -> None:
         """Begin a new write-ahead log if this one is too large. To be called before each commit. Raises sqlite3.Error;
@@ -104,7 +104,7 @@ class LogBase:
         self._is_written = self._is_due = False
 
     def _add_columns(self) -> None:
-        """A release before 0.2 goes on with such a file."""
+        """A release before 0.2 can still use such a file."""
         found = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(last_write)")}
         for name in ("base", "previous_base"):
             if name not in found:

@@ -1,6 +1,6 @@
-"""An index of the cluster's ACLs, to find those of one resource quickly.
+"""An index of the cluster's ACLs, to find the ACLs of one resource quickly.
 
-The ACLs of a resource are those of its name, of each prefix of it, and of the wildcard. A deny wins over an allow; a
+The ACLs of a resource are the ACLs of its name, of each prefix of it, and of the wildcard. A deny wins over an allow; a
 resource without any ACL is decided by `allow.everyone.if.no.acl.found`. An index is immutable: a change makes a new one
 that shares the unchanged parts.
 """
@@ -25,8 +25,8 @@ from oncelog_protocol.acls import (
 )
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
-"""A pattern without entries has ACLs that cannot be read. They may deny, so every operation on matching resources is
-denied (S76), whatever other ACLs allow."""
+"""A pattern without entries has ACLs that cannot be read. They may contain a denial, so every operation on matching
+resources is denied (S76), whatever other ACLs allow."""
 
 _O = AclOperation
 ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {

@@ -88,7 +88,7 @@ class StandardAuthorizer:
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
         """Whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None: any resource
-        of the rule's type. `told`: denials of the same request logged so far."""
+        of the rule's type. `told`: the number of denials of the same request logged so far."""
         key = (rule.kind, name)
         decision = rights.denied.get(key)
         if decision is None:

@@ -1,7 +1,7 @@
 """The operations that each API requires, in one table (S6). Handlers check its rows; tests and docs/authorizations.md
 show it.
 
-A row is one check: may the principal do this operation on that resource? The answers are those of Apache Kafka 3.9,
+A row is one check: may the principal do this operation on that resource? The rules are those of Apache Kafka 3.9,
 `KafkaApis`. Without Describe, the answer is the same whether the resource exists or not.
 """
 
@@ -45,9 +45,9 @@ class Rule(NamedTuple):
     operation: AclOperation
     resource: ResourceType
     when: str
-    """The parts of a request that the check applies to, in words."""
+    """The requests, or parts of a request, to which the check applies, as text."""
     answer: str
-    """The response to a denial, in words; "" if another rule may still allow it."""
+    """The response to a denial, as text; "" if another rule may still allow it."""
     refused: ErrorCode
     is_told: bool
     """Whether a denial goes to the audit log: not for listings, nor if another rule may allow the request."""
@@ -154,7 +154,7 @@ INIT_TWO_PHASE_COMMIT = _rule(
     ApiKey.INIT_PRODUCER_ID,
     AclOperation.TWO_PHASE_COMMIT,
     TRANSACTIONAL_ID,
-    "transactions without a timeout (v6), beside WRITE",
+    "transactions without a timeout (v6), in addition to WRITE",
 )
 EPOCH_OF_ALL = _rule(
     ApiKey.OFFSET_FOR_LEADER_EPOCH, CLUSTER_ACTION, CLUSTER, "all topics", "asks for the next", is_told=False
@@ -174,7 +174,7 @@ ADD_PARTITIONS_TOPIC = _rule(
     WRITE,
     TOPIC,
     "each topic",
-    "{refused}, the others OPERATION_NOT_ATTEMPTED",
+    "{refused}, the other results OPERATION_NOT_ATTEMPTED",
 )
 ADD_OFFSETS = _rule(ApiKey.ADD_OFFSETS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id")
 ADD_OFFSETS_GROUP = _rule(ApiKey.ADD_OFFSETS_TO_TXN, READ, GROUP, "the group")
@@ -245,13 +245,13 @@ TOPIC_PARTITIONS_OF_ALL = _rule(
 )
 
 WITHOUT_RULE: Final = {
-    ApiKey.API_VERSIONS: "asked before anybody is known",
-    ApiKey.SASL_HANDSHAKE: "asked before anybody is known",
-    ApiKey.SASL_AUTHENTICATE: "asked to become known",
+    ApiKey.API_VERSIONS: "sent before authentication",
+    ApiKey.SASL_HANDSHAKE: "sent before authentication",
+    ApiKey.SASL_AUTHENTICATE: "sent to authenticate",
 }
-"""APIs that need no authorization, and why. Also, Metadata and DescribeCluster list the brokers for everybody."""
+"""APIs that need no authorization, and why. Also, Metadata and DescribeCluster list the brokers for every client."""
 
 
 def shown_answer(rule: Rule) -> str:
-    """The response to a denial, in words."""
+    """The response to a denial, as text."""
     return rule.answer.format(refused=rule.refused.name)

@@ -1,8 +1,8 @@
-"""The quotas of one client, found once and kept with its connection, and the quotas that the connection has used.
+"""The quotas of one client, looked up once and stored with its connection, and the quotas that the connection has used.
 
 A client over its quota waits on the connection that used it. A new connection has used nothing, so it waits before its
 first request instead; otherwise a new connection per request would evade the quota (S95). That request is charged when
-its wait begins, so that it keeps its place before later usage of others.
+its wait begins, so that it keeps its place before later usage by other clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaKey
 
 NEXT_TO_NOTHING: Final = sys.float_info.min
-"""The advance charge of a request that is served at once, whatever others have used."""
+"""The advance charge of a request that is served at once, whatever other clients have used."""
 
 
 class ClientLimits(NamedTuple):

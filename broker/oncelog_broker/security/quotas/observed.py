@@ -27,7 +27,7 @@ WITHOUT_PLACE: Final = ("", "")
 
 class Recent:
     """A sum over the latest `span` seconds. The previous span counts with the fraction of it that is still inside, as
-    if its amounts had come evenly. Times are monotonic seconds."""
+    if its amounts had been evenly distributed. Times are monotonic seconds."""
 
     __slots__ = ("_before", "_now", "_number", "_span")
 

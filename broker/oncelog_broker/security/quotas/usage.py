@@ -41,7 +41,7 @@ class Usage:
         """Charge `amount` to the quota, even beyond its limit, and return the seconds that the client has to wait.
 
         A negative `amount` is a refund. `in_full`: the whole amount is charged, also to a bucket that clients share,
-        whose debt is bounded otherwise.
+        whose debt is otherwise bounded.
         """
         bucket = self._bucket(key, limit, now)
         # Entities in the shared bucket have different rates: a small amount for one is a long debt for another.
@@ -75,5 +75,5 @@ class Usage:
             self._buckets = {k: bucket for k, bucket in self._buckets.items() if not bucket.is_as_new(now, self.window)}
             self._sweep_at = min(max(FEW_BUCKETS, 2 * len(self._buckets)), self._max_buckets)
         if len(self._buckets) >= self._max_buckets:
-            return self._buckets.setdefault((key, OTHERS), Bucket())  # whose entities may have different rates
+            return self._buckets.setdefault((key, OTHERS), Bucket())  # their entities may have different rates
         return self._buckets.setdefault((key, limit.shared_by), Bucket(limit.rate))

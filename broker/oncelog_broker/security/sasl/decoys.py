@@ -21,9 +21,9 @@ UserConfigs = Mapping[str | None, Mapping[str, str]]
 """The settings of all users in the metadata store, their SCRAM credentials among them."""
 
 MODELS: Final = 16
-"""Users that may serve as models. One is chosen at each login, also for existing users, to take the same time."""
+"""Users that may serve as models. One is selected at each login, also for existing users, to take the same time."""
 LOOKED_AT: Final = 1000
-"""Users searched for models when the users change: the first by name. The order in which a broker learned of them
+"""Users searched for models when the users change: the first by name. The order in which a broker learned of users
 differs between brokers and between its own restarts."""
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
@@ -39,7 +39,7 @@ class Model(NamedTuple):
 
 
 NOBODY: Final = Model("", 24, False, MIN_ITERATIONS)
-"""The model if there are no users: a credential as our tools make it."""
+"""The model if no users exist: a credential with the parameters of our tools."""
 
 
 class Decoys:
@@ -53,7 +53,7 @@ class Decoys:
         self._models: tuple[Model, ...] = ()
 
     def credential(self, user: str, users: UserConfigs) -> ScramCredential:
-        """A credential whose password nobody knows. Takes the same time for any name."""
+        """A credential without a known password. Takes the same time for any name."""
         if users is not self._users:
             self._users, self._models = users, tuple(islice(_models(self._mechanism, users), MODELS))
         key = self._key()

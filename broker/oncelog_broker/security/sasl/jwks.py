@@ -23,7 +23,7 @@ UNKNOWN_KEY_SECONDS: Final = 10.0
 
 
 class Jwks:
-    """The keys of one URL. `key` never waits: an unknown key may come with the next reading."""
+    """The keys from one URL. `key` never waits: an unknown key may come with the next update."""
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         """Raises InvalidConfig."""
@@ -41,7 +41,7 @@ class Jwks:
         return 0.0 if self._current_since is None else now - self._current_since
 
     def key(self, key_id: str | None) -> Any:
-        """The public key; None if there is none of that id. A token without an id matches a set with a single key."""
+        """The public key; None if no key has that id. A token without an id matches a set with a single key."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         found = self._keys.get(key_id)
@@ -102,13 +102,14 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidConfig for a URL whose keys cannot be trusted: over http://, anybody on the network path could
+    """Raises InvalidConfig for a URL whose keys cannot be trusted: over http://, an attacker on the network path could
     insert a key, and log in as any user. Loopback is safe."""
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise InvalidConfig(
-            f"sasl.oauthbearer.jwks.endpoint.url={url}: without TLS whoever is on the line can sign tokens. Use "
-            "https://; http:// is taken for localhost and loopback addresses alone"
+            f"sasl.oauthbearer.jwks.endpoint.url={url}: without TLS an attacker on the network path can sign "
+            "tokens. Use "
+            "https://; http:// is accepted only for localhost and loopback addresses"
         )
     if parts.scheme not in ("https", "http", "file"):
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url={url}: must begin with https:// or file://")

@@ -25,13 +25,13 @@ class Refused(KafkaError):
 
 
 class Mechanism(Protocol):
-    """One exchange. `step` raises Refused; after that, or after a user, it gets no more tokens."""
+    """One exchange of a SASL mechanism. `step` raises Refused; after that, or after a user, it gets no more tokens."""
 
     def step(self, token: bytes, now_s: float) -> Step: ...
 
 
 def invalid_credentials(mechanism: str, reason: str) -> Refused:
-    """The refusal in Kafka's words, which do not say what was wrong."""
+    """The refusal with Kafka's text, which does not say what was wrong."""
     return Refused(
         f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}",
         reason,

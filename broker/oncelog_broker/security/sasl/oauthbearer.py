@@ -15,7 +15,7 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_creden
 
 NAME: Final = "OAUTHBEARER"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Algorithms with a public key. With a shared-secret algorithm, anybody with the public key could forge tokens."""
+"""Algorithms with a public key. With a shared-secret algorithm, everyone with the public key could forge tokens."""
 LAST_SECOND: Final = 1e12
 """Seconds since 1970: later expiries are rejected, so that their milliseconds fit the response."""
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
@@ -24,7 +24,7 @@ _ABORT: Final = b"\x01"
 """The client's answer to an error."""
 
 KeyOf = Callable[[str | None], Any]
-"""Returns the public key of an id (`kid`); None if there is none."""
+"""Returns the public key with an id (`kid`); None if it does not exist."""
 
 
 class TokenRules(NamedTuple):
@@ -39,7 +39,7 @@ class TokenRules(NamedTuple):
 
 
 class OAuthExchange:
-    """One exchange: a single token and, if it is refused, the client's answer to the error."""
+    """One exchange: a single token and, if it is refused, the client's response to the error."""
 
     def __init__(self, rules: TokenRules) -> None:
         self._rules = rules
@@ -67,13 +67,13 @@ class OAuthExchange:
             raise Refused(
                 "Authentication failed: Client requested an authorization id that is different from the token's "
                 "principal name",
-                f"{subject!r:.100} asks to be somebody else",
+                f"{subject!r:.100} requests another authorization identity",
             )
         return Step(b"", subject, expires)
 
 
 def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, Any]:
-    """The claims of a valid token. Raises ValueError, whose message contains nothing of the token."""
+    """The claims of a valid token. Raises ValueError, whose message contains no part of the token."""
     import jwt
 
     try:

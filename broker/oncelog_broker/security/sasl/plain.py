@@ -38,6 +38,6 @@ class PlainMechanism:
         if authorization and authorization != name:
             raise Refused(
                 "Authentication failed: Client requested an authorization id that is different from username",
-                f"{user!r:.100} asks to be somebody else",
+                f"{user!r:.100} requests another authorization identity",
             )
         return Step(b"", user)

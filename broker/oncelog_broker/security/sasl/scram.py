@@ -63,7 +63,7 @@ class ScramExchange:
         if authorization and unescaped_name(authorization.removeprefix("a=")) != self._user:
             raise Refused(
                 "Authentication failed: Client requested an authorization id that is different from username",
-                f"{self._user!r:.100} asks to be somebody else",
+                f"{self._user!r:.100} requests another authorization identity",
             )
         self._credential, self._exists = self._credential_of(self._user)
         nonce = client_nonce + self._server_nonce

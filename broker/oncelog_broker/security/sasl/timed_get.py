@@ -25,7 +25,7 @@ class _Deadline:
         self._until = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds left. Raises TimeoutError if there are none."""
+        """Seconds left. Raises TimeoutError if no time is left."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"not complete after {self._seconds:.0f} s")
@@ -100,8 +100,8 @@ def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], N
     """Return the document at `url`. `check` is called with the URL of each redirect and raises if it must not be
     followed.
 
-    Raises OSError, whatever is wrong with the server or its answer; ValueError if the document has more than
-    `max_bytes`; what `check` raises. Blocks for `seconds` at most, beside the lookup of the host's name.
+    Raises OSError, whatever is wrong with the server or its response; ValueError if the document has more than
+    `max_bytes`; the errors of `check`. Blocks for at most `seconds`, plus the lookup of the host's name.
     """
     deadline = _Deadline(seconds)
     opener = build_opener(_Http(deadline), _Https(deadline), FileHandler(), _Redirects(check))

@@ -156,11 +156,11 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
 def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
     if trusted is None and purpose is ssl.Purpose.CLIENT_AUTH:
-        # The system's certificate authorities serve the web, and certify anybody with a domain: that authenticates
-        # nobody here, and ssl.principal.mapping.rules would accept any name in a certificate.
+        # The system's certificate authorities serve the web, and certify every owner of a domain: that authenticates no
+        # client here, and ssl.principal.mapping.rules would accept any name in a certificate.
         raise InvalidConfig(
             f"listener {config.listener}: {config.name_of(keys.SSL_CLIENT_AUTH)}={config[keys.SSL_CLIENT_AUTH]} needs "
-            f"to know whose certificates count: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "
+            f"the trusted authorities are unknown: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "
             f"{keys.SSL_TRUSTSTORE_CERTIFICATES.name} to the authority of your clients"
         )
     if trusted is None:

@@ -51,7 +51,7 @@ def read_key_store(config: TlsSettings) -> KeyStore | None:
         if (key is None) != (chain is None):
             raise InvalidConfig(
                 f"{config.name_of(keys.SSL_KEYSTORE_KEY)} and {config.name_of(keys.SSL_KEYSTORE_CERTIFICATE_CHAIN)} "
-                f"go together: only one of them is set"
+                f"must be set together: only one is set"
             )
         if key is None or chain is None:
             return None

@@ -23,7 +23,7 @@ _E = TypeVar("_E", ResourceType, PatternType, AclOperation, AclPermission)
 
 
 class FilterFields(Protocol):
-    """What DescribeAcls and DeleteAcls say of which ACLs they are about."""
+    """The fields of DescribeAcls and DeleteAcls that select ACLs."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -47,7 +47,7 @@ class CreationFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """Raises KafkaError INVALID_REQUEST for a number that stands for nothing."""
+    """Raises KafkaError INVALID_REQUEST for an unknown number."""
     return AclFilter(
         PatternFilter(
             _known(ResourceType, fields.resource_type_filter),
@@ -64,7 +64,7 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def pattern_of(fields: CreationFields) -> ResourcePattern:
-    """Raises KafkaError INVALID_REQUEST for a number that stands for no single thing."""
+    """Raises KafkaError INVALID_REQUEST for a number that is unknown or stands for several values."""
     kind = _known(ResourceType, fields.resource_type)
     pattern = _known(PatternType, fields.resource_pattern_type)
     if kind is ResourceType.ANY or pattern in (PatternType.ANY, PatternType.MATCH):
@@ -73,7 +73,7 @@ def pattern_of(fields: CreationFields) -> ResourcePattern:
 
 
 def entry_of(fields: CreationFields) -> AclEntry:
-    """Raises KafkaError INVALID_REQUEST for a number that stands for no single thing."""
+    """Raises KafkaError INVALID_REQUEST for a number that is unknown or stands for several values."""
     operation = _known(AclOperation, fields.operation)
     permission = _known(AclPermission, fields.permission_type)
     if operation is AclOperation.ANY or permission is AclPermission.ANY:
@@ -87,5 +87,5 @@ def _known(kind: type[_E], number: int) -> _E:
     except ValueError:
         known = kind(0)
     if known == 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no {kind.__name__} {number}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {kind.__name__} {number}.")
     return known

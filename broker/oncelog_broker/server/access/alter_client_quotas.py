@@ -1,9 +1,8 @@
 """AlterClientQuotas (49), v0-1: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612).
 
-Behaviour: each entity succeeds or fails by itself; one that is named twice, or one of whose keys is, fails with
-INVALID_REQUEST and is left as it was. An entity is answered once. To remove what is not there is no error. With
-validate_only nothing is changed.
-Answered when this broker holds clients to it. Every broker serves it.
+Behaviour: each entity succeeds or fails by itself; an entity that is named twice, or has a key that is named twice,
+fails with INVALID_REQUEST and is not changed. An entity is answered once. Removing a quota that does not exist is no
+error. With validate_only nothing is changed. Answered when this broker holds clients to it. Every broker serves it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        named_parts = entry.entity[: len(TYPES) + 1]  # this many: a type is repeated or unknown
+        named_parts = entry.entity[: len(TYPES) + 1]  # the number of parts: a type is repeated or unknown
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
         result = Result(error_code=ErrorCode.NONE, entity=shown)
@@ -85,7 +84,7 @@ async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNode
 
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
-    """Return the changes of one entry; the removal of a key that is no quota is ignored. Raises KafkaError
+    """Return the changes of one entry; the removal of a key that is not a quota is ignored. Raises KafkaError
     INVALID_REQUEST."""
     changes: Changes = {}
     keys, named = keys_of(entity), set()

@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (51), v0: make, change and delete SCRAM credentials (KIP-554); each user by itself.
+"""AlterUserScramCredentials (51), v0: create, change and delete SCRAM credentials (KIP-554); each user by itself.
 
-The client salts the password, so that it never comes here; what is kept lets nobody log in.
+The client salts the password, so that it never reaches the broker; the stored credential allows no login.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def _credential(mechanism: ScramMechanism, upsertion: Upsertion) -> str:
     if upsertion.iterations > MAX_ITERATIONS:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not upsertion.salt or not upsertion.salted_password or len(upsertion.salt) > MAX_SALT_BYTES:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "No salt, too much of it, or no salted password")
+        raise KafkaError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt is missing or too long, or the salted password is missing"
+        )
     return credential_of(
         mechanism, bytes(upsertion.salt), bytes(upsertion.salted_password), upsertion.iterations
     ).format()

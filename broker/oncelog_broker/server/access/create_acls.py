@@ -1,7 +1,7 @@
 """CreateAcls (30), v1-3: add ACLs (KIP-140, KIP-290).
 
-Behaviour: each ACL succeeds or fails by itself; those of one pattern are written together. One that is there already is
-no error. Answered when this broker decides by them. Every broker serves it.
+Behaviour: each ACL succeeds or fails by itself; the ACLs of one pattern are written together. Creating an ACL that
+exists is no error. Answered when this broker decides by them. Every broker serves it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ async def _create(request: CreateAclsRequest, context: AccessContext) -> CreateA
 
 
 async def until_decided_by(context: AccessContext) -> None:
-    """Return when this broker decides by all that was written until now, if the store lets it know."""
+    """Return when this broker's decisions use all ACLs that were written until now, if the store is available."""
     try:
         await context.services.metadata.synced()
     except StoreUnavailable:
-        return  # it is written, and holds here when the store is back
+        return  # the ACL is written, and takes effect here when the store is available again
 
 
 def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:

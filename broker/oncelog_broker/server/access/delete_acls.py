@@ -1,7 +1,8 @@
 """DeleteAcls (31), v1-3: take away the ACLs that filters match (KIP-140, KIP-290).
 
-Behaviour: each ACL is told of by one of the filters that match it. Filters that name one pattern are held against the
-store, so that nothing of it is overlooked; the others against what this broker knows. Every broker serves it.
+Behaviour: each ACL appears in the result of only one of the filters that match it. Filters that name one pattern are
+compared with the store, so that no ACL of it is overlooked; the other filters with this broker's image. Every broker
+serves it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict
 
 
 async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: AccessContext) -> bool:
-    """Delete what the filters match of one pattern, and tell it in their results; whether there was any."""
+    """Delete the ACLs of one pattern that the filters match, and add them to the results; returns whether there were
+    any."""
 
     results: dict[EntryFilter, Result] = {}
     for wanted, result in filters:

@@ -1,8 +1,8 @@
 """DescribeClientQuotas (48), v0-1: the quotas that were set, of the entities that a filter matches (KIP-546, KIP-612).
 
 Behaviour: a component names a part of entities and wants its name, the default, or any; each must match. An entity that
-has a part which no component names matches too, unless the filter is strict. A filter of addresses is of those alone,
-and an address is found however it is spelled.
+has a part which no component names matches too, unless the filter is strict. A filter on addresses matches only
+entities of an address, and an address matches however it is spelled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Component = DescribeClientQuotasRequest.ComponentData
 EXACT: Final = 0
 DEFAULT_ENTITY: Final = 1
 SPECIFIED: Final = 2
-"""Match types: the name, the default, either of them."""
+"""Match types: the name, the default, or either of them."""
 ENTITIES_PER_STEP: Final = 200
 
 
@@ -50,7 +50,7 @@ def handle(request: DescribeClientQuotasRequest, context: AccessContext) -> Answ
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Filter:
-    """What entities must have, by type. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """The conditions on an entity, by type. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION."""
     wanted: Filter = {}
     for component in request.components:
         kind = component.entity_type

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), v0: who can log in by SCRAM, and with how many iterations (KIP-554)."""
+"""DescribeUserScramCredentials (50), v0: which users can log in by SCRAM, and with how many iterations (KIP-554)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _describe_each(
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
             results.append(_failed(name, KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)))
         elif unreadable:
-            message = f"The credential in the metadata store cannot be read; set it anew: {', '.join(unreadable)}"
+            message = f"The credential in the metadata store cannot be read; set it again: {', '.join(unreadable)}"
             results.append(_failed(name, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)))
         elif infos:
             results.append(Result(user=name, error_code=ErrorCode.NONE, credential_infos=infos))

@@ -21,7 +21,7 @@ MAX_WHOLE_NUMBER: Final = 2**63 - 1
 
 
 class Part(Protocol):
-    """Of an entity."""
+    """One part of an entity: a type and a name."""
 
     entity_type: str
     entity_name: str | None
@@ -48,7 +48,7 @@ def entity_of(parts: Iterable[Part]) -> QuotaEntity:
 
 
 def _address(text: str) -> str:
-    """As it is compared. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
+    """Normalize an address for comparison. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
     address = plain_address(text)
     if address is None:
         raise _invalid(f"{text!r:.60} is not a valid IP address.")
@@ -56,7 +56,7 @@ def _address(text: str) -> str:
 
 
 def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:
-    """Types and names, as a response has them: null stands for the default."""
+    """Types and names, as a response has them: null is the default."""
     named = zip(TYPES, entity, strict=True)
     return in_order((kind, name if isinstance(name, str) else None) for kind, name in named if name is not None)
 

@@ -1,8 +1,7 @@
 """SaslAuthenticate (36), v0-2: a token of the mechanism that SaslHandshake chose (KIP-152, KIP-368, T22).
 
-One that is refused is answered after a while (connection.failed.authentication.delay.ms), and the connection closed.
-Where no token is expected it is ILLEGAL_SASL_STATE.
-Versions: v1 says for how long the login holds, v2 is flexible.
+A refused token is answered after a delay (connection.failed.authentication.delay.ms), and the connection closed. Where
+no token is expected it is ILLEGAL_SASL_STATE. Versions: v1 says for how long the login holds, v2 is flexible.
 """
 
 from __future__ import annotations

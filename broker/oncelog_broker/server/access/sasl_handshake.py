@@ -1,7 +1,7 @@
 """SaslHandshake (17), v0-1: choose a SASL mechanism (T22).
 
-Where nobody logs in, or has logged in for good, it is ILLEGAL_SASL_STATE, as in Kafka.
-Versions: after v0 the tokens come as they are, after v1 in SaslAuthenticate.
+On a listener without SASL, or after authentication, the error is ILLEGAL_SASL_STATE, as in Kafka. Versions: after v0
+the tokens are sent without a header, after v1 in SaslAuthenticate.
 """
 
 from __future__ import annotations

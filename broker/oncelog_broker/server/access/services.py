@@ -10,7 +10,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class AccessServices(CommonServices, Protocol):
-    """What handlers of users, rights and quotas may reach, beside what all may."""
+    """The parts of the broker that handlers of users, rights and quotas may use, in addition to the common ones."""
 
     configs: ConfigController
     acls: AclController

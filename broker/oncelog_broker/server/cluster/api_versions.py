@@ -1,4 +1,4 @@
-"""ApiVersions (18), v0-4: what this broker serves, and its features.
+"""ApiVersions (18), v0-4: the APIs that this broker serves, and its features.
 
 Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
 An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
@@ -28,7 +28,7 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 """Name, lowest and highest level that we know, and from which level of `oncelog.version` on the highest one is in
 force: before that it is the lowest. From transaction.version 2 on clients use transactions V2 (T6)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""What a client may call itself and its version (KIP-511): they become metric names."""
+"""The characters that a client may use in its name and version (KIP-511): they become metric names."""
 
 
 @cache
@@ -36,7 +36,7 @@ def served_versions(
     level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
 ) -> ApiVersionsResponse:
     """Returns the answer to every well-formed request. `level`: of `oncelog.version`, in force (`feature_levels`).
-    `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: with that level, and with the
+    `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include that level, and the
     APIs that only brokers use; `two_phase_commit`: transaction.two.phase.commit.enable."""
     features = [(name, low, high) for name, low, high, _ in FEATURES]
     in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
@@ -59,7 +59,7 @@ def served_versions(
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        # It must not be negative, or clients take the features for unknown, and it rises with them.
+        # The epoch must not be negative, or clients ignore the features, and it increases with them.
         finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)
@@ -71,7 +71,7 @@ def served_versions(
 
 @cache
 def unsupported_version() -> ApiVersionsResponse:
-    """The v0 answer to a version from the future: the error, and the range of ApiVersions itself."""
+    """The v0 response to an unknown version: the error, and the range of ApiVersions itself."""
     versions = SERVED[ApiKey.API_VERSIONS].versions
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

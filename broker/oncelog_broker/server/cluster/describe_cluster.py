@@ -1,6 +1,6 @@
 """DescribeCluster (60), v0-2: cluster id, controller and brokers.
 
-Versions: v1 endpoint type (only brokers can be asked for: there are no controllers apart), v2 fenced brokers, of which
+Versions: v1 endpoint type (only brokers can be asked for: no separate controllers exist), v2 fenced brokers, of which
 there are none.
 """
 

@@ -1,8 +1,7 @@
-"""From a frame to its handler, from the handler's answer to the bytes of the response.
+"""From a frame to its handler, and from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version. A handler answers (`runtime/answers.py`) with
-its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
-said in `connection.py`.
+Handlers see the same message classes for all versions. A handler answers (`runtime/answers.py`) with its response, or
+with a future of it; None means no response (acks=0). `connection.py` says what delays the next request of a connection.
 """
 
 from __future__ import annotations
@@ -40,9 +39,10 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 RESPONSE_PREFIX: Final = Struct(">ii")
-"""Size of what follows, correlation id."""
+"""Size of the following bytes, correlation id."""
 JOINED_BYTES: Final = 256 * 1024
-"""An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
+"""An answer up to this size is written as one piece; a larger one, encoded in slices, in the pieces that the slices
+produced."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 WARNED_HOSTS: Final = 100
 """For how many hosts a warning is logged, once each, that a request exceeds a limit: their clients would not learn why
@@ -57,7 +57,7 @@ class Dispatcher:
         """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
-        """Enforces the quotas of clients; None while there are no quotas."""
+        """Enforces the quotas of clients; None while no quotas exist."""
         self.observed: Observed | None = None
         """Quota usage for the metrics; None if metrics are off."""
         self._times = times
@@ -80,7 +80,7 @@ class Dispatcher:
         route = self._routes.get(key)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
-                self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
+                self._refuse_api_versions(connection, correlation_id)  # a version that this broker does not know (T2)
                 return
             route = self._route(api_key, version)
         if len(frame) > self._max_copied and not route.reads_frame:
@@ -128,7 +128,7 @@ class Dispatcher:
             route.times.total.append(self._monotonic() - started)
 
     def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
-        """How many requests have come, by API and version."""
+        """The number of requests so far, by API and version."""
         for key, route in self._routes.items():
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
@@ -181,7 +181,7 @@ class Dispatcher:
             nonlocal answered
             if done.cancelled() or done.exception() is not None:
                 responded(done)
-            elif slot.waits_for is not None:  # else the connection has ended
+            elif slot.waits_for is not None:  # otherwise the connection has ended
                 if started:
                     answered = self._monotonic()
                 try:
@@ -190,7 +190,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
+                    slot.waits_for = late  # a disconnect then cancels the encoding, too
                     late.add_done_callback(responded)
                 else:
                     finish()

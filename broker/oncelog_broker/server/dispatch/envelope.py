@@ -1,7 +1,7 @@
 """Envelope (58), v0: a request of a client that another broker forwards to this one, the controller (KIP-590).
 
-Behaviour: for brokers alone. The request is handled as if the client had asked here, except for rights and quotas: the
-broker that passes it on has asked for them (`server/request/forwarding.py`). It is never forwarded again. Later
+Behaviour: for brokers alone. The request is handled as if the client had sent it here, except for rights and quotas:
+the broker that forwards it has checked them (`server/request/forwarding.py`). It is never forwarded again. Later
 requests of the same connection do not wait for it.
 """
 

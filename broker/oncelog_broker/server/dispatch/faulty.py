@@ -1,7 +1,7 @@
-"""Requests that are to go wrong: what a test has set for `EndTxn.request`, before it is done, or for `EndTxn.answer`.
+"""Faults in requests: a test has set them for `EndTxn.request`, before the request is handled, or for `EndTxn.answer`.
 
-`FaultyHandler` stands around a handler where the process is armed (`oncelog serve --fail-control`), and nowhere else.
-A connection ends where TCP would lose something: neither a request nor an answer goes missing between two others.
+`FaultyHandler` wraps a handler if the process is armed (`oncelog serve --fail-control`), and only then. A lost request
+or answer closes the connection, as TCP would: none can be lost between two others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog_protocol.errors import ErrorCode
 NAMED_TRANSACTION: Final = ("transactional_id", "v3_and_below_transactional_id")
 NAMED_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
-"""A Fetch names only what has changed since the one before."""
+"""A Fetch names only partitions that have changed since the previous one."""
 GO_ON: Final = object()
 """The result that means: no fault applies, handle the request."""
 
@@ -34,7 +34,7 @@ def api_name(key: ApiKey) -> str:
 
 
 class FaultyHandler:
-    """As the handler of an API, unless a fault is set for a request or for its answer."""
+    """Calls the handler of an API, unless a fault is set for a request or for its answer."""
 
     def __init__(self, key: ApiKey, handler: Callable[..., Answer[Any]], faults: Faults) -> None:
         self._handler = handler
@@ -51,7 +51,7 @@ class FaultyHandler:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
     def _before(self, struck: Iterable[Fault], request: Any, context: AnyContext) -> Answer[Any]:
-        """What is answered in place of the handler: GO_ON where that is to work."""
+        """The answer instead of the handler's: GO_ON if the handler is to be called."""
         delays: list[Fault] = []
         answer: Any = GO_ON
         for fault in struck:
@@ -85,7 +85,7 @@ class FaultyHandler:
         return self._later(delays, answer) if delays else answer
 
     def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
-        """`answer`, after all `delays`, one after the other; each ends when its fault is taken back."""
+        """Return `answer` after all `delays`, one after the other; each ends when its fault is removed."""
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
         left = iter(delays)
@@ -123,7 +123,7 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
-    """What a request is about, by the name of the filter."""
+    """The subjects of a request, by the name of the filter."""
     groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
     topics = [
         topic
@@ -155,7 +155,7 @@ def _topic_name(topic: Any, image: ClusterImage) -> str | None:
 
 
 def filters_of(key: ApiKey) -> frozenset[str]:
-    """What a fault of this API may be limited to."""
+    """The filters that a fault of this API may have."""
     fields = request_type(key).__annotations__.keys()
     found = {"transactional_id": {*NAMED_TRANSACTION, "transactions"}, "group_id": {"group_id", "groups"}}
     if key not in NAMES_NO_TOPICS:

@@ -75,7 +75,7 @@ class Listeners:
         return listening.port
 
     async def start(self, dispatcher: Dispatcher) -> None:
-        """Begin to serve on everything that was bound; `dispatcher` gets the requests."""
+        """Begin to serve on all bound sockets; `dispatcher` gets the requests."""
         self._dispatcher = dispatcher
         for listening in self._listening:
             await listening.start()
@@ -89,7 +89,8 @@ class Listeners:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""
+        """Stop accepting, let written responses leave, then close the remaining connections. Harmless when that has
+        been done."""
         while self._listening:
             await self._listening.pop().close()
         if self.connections.rates is not None:
@@ -102,11 +103,12 @@ class Listeners:
 
 
 def _cannot_listen(listener: Listener, error: OSError) -> OSError:
-    """The same error with what to do. The words of asyncio repeat the address, so the system's are used for it."""
+    """The same error, with the remedy in its message. The message of asyncio repeats the address, so the system's
+    message is used instead."""
     why, what_to_do = error.strerror or str(error), f"Check {listener.host!r} in `listeners`."
     if error.errno == errno.EADDRINUSE:
         why = os.strerror(errno.EADDRINUSE).lower()
-        what_to_do = "Is another broker running there? Set `listeners` to another port (0 takes any free one)."
+        what_to_do = "Is another broker using that port? Set `listeners` to another port (0 takes any free one)."
     elif error.errno == errno.EACCES:
         what_to_do = "Ports below 1024 are often reserved: set `listeners` to a higher one (0 takes any free one)."
     return OSError(f"cannot listen on {listener.host}:{listener.port}: {why}. {what_to_do}")

@@ -1,8 +1,7 @@
-"""The context of a request whose client has a quota: what the request uses is counted.
+"""The context of a request whose client has a quota: counts the resources that the request uses.
 
-The processor's time is that of the thread in which the loop runs, taken before and after each piece of work that is
-done for the request: its handler and the encoding of its answer, slices, and steps of a task. Nobody asks for it where
-the client has no quota of it.
+Processor time is the time of the loop's thread, read before and after each piece of work for the request: its handler
+and the encoding of its answer, slices, and steps of a task. It is not read if the client has no quota on it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 STRICT_SINCE: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
-"""From this version on a client knows THROTTLING_QUOTA_EXCEEDED; others are throttled after what they did (KIP-599)."""
+"""From this version on a client understands THROTTLING_QUOTA_EXCEEDED; older clients are throttled afterwards
+(KIP-599)."""
 
 
 class QuotaUse(Protocol):
-    """Where what is used is counted: `throttling`."""
+    """The interface that counts usage: `throttling`."""
 
     def wait(self, key: QuotaKey, limit: Limit) -> float: ...
 
@@ -61,14 +61,15 @@ class MeteredContext(AnyContext):
         self.limits = limits
         self.request_bytes = request_bytes
         self.is_exempt = False
-        """A broker asks, as one."""
+        """The sender is a broker, on a connection for brokers."""
         self.is_settled = False
-        """What it uses from now on counts for the next request: this one has its answer."""
+        """Later usage counts for the next request: this one has been answered."""
         self.spent = 0.0
         """Seconds of the processor that are not counted yet."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
-        """When what is at work now began, by the processor's time; below 0: nothing is, or nobody wants to know."""
+        """The processor time at which the present piece of work began; below 0: no work is running, or its time is not
+        counted."""
 
     # --- the processor's time
 
@@ -80,12 +81,12 @@ class MeteredContext(AnyContext):
         return is_late
 
     def handled(self) -> None:
-        """All that is done at once is done."""
+        """All immediate work of the request is done."""
         self.measure()
         self._began = -1.0
 
     def measure(self) -> None:
-        """Count what was spent until now."""
+        """Count the usage until now."""
         if self._began >= 0:
             now = self.services.clock.processor()
             self._spend(now - self._began)
@@ -97,7 +98,7 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """The same work, each step of it counted, but for those that are within something that is."""
+        """The same work, with each step counted, except steps within work that is counted already."""
         processor = self.services.clock.processor
         value: Any = None
         error: BaseException | None = None
@@ -135,7 +136,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- what else may be limited
+    # --- other limits
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

@@ -1,4 +1,5 @@
-"""The answer to a request that is refused as a whole, with one error: what Kafka's own `getErrorResponse` makes.
+"""The response to a request that is refused as a whole, with one error: equal to the result of Kafka's
+`getErrorResponse`.
 
 For the requests that an application's clients send and must bear to have refused; REFUSABLE lists them.
 """
@@ -39,12 +40,12 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, 
 NO_OFFSET: Final = -1
 NO_NODE: Final = -1
 FIRST_NULL_PROTOCOL: Final = 7
-"""From this version on of JoinGroup, no generation has no protocol (KIP-559)."""
+"""From this version of JoinGroup on, a response without a generation has a null protocol (KIP-559)."""
 FIRST_FIND_OF_MANY: Final = 4
 FIRST_FETCH_OF_MANY: Final = 8
 FIRST_DELETE_BY_ID: Final = 6
 FIRST_OF_BROKERS: Final = 4
-"""AddPartitionsToTxn: from this version on brokers ask, and there is an error of the whole request."""
+"""From this version on AddPartitionsToTxn is sent by brokers, and its response has a top-level error code."""
 
 
 def refusal(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
@@ -54,7 +55,7 @@ def refusal(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
 
 def _produce(request: ProduceRequest, version: int, code: ErrorCode) -> ProduceResponse | None:
     if request.acks == 0:
-        return None  # nobody waits for an answer
+        return None  # the client expects no response
     answer_type = ProduceResponse.TopicProduceResponse
     return ProduceResponse(
         responses=[

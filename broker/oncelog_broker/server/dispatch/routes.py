@@ -1,4 +1,4 @@
-"""The way of requests of one API at one version."""
+"""Decodes, handles and encodes requests of one API at one version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
 TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
+"""Every eighth request of an API is timed, also the first one: timing all of them would cost noticeable time."""
 PARTS_PER_JOIN: Final = 1000
-"""Parts of a large answer that are joined at a time."""
+"""How many parts of a large answer are joined at a time."""
 
 
 def handler_of(served: Served) -> Callable[..., Any]:
@@ -35,12 +35,12 @@ def handler_of(served: Served) -> Callable[..., Any]:
 
 
 class NewRoute(Exception):
-    """The first request of this API and version: `Route.make` comes before it is decoded."""
+    """The first request of this API and version: `Route.make` must be called before it is decoded."""
 
 
 class Route:
-    """One API at one version. It is made when the first request comes: the handler is imported and both codecs are
-    compiled, which takes some milliseconds, at worst some tens. Until then `decode` raises NewRoute."""
+    """The route of one API at one version. It is made when the first request arrives: the handler is imported and both
+    codecs are compiled, which takes milliseconds to tens of milliseconds. Until then `decode` raises NewRoute."""
 
     __slots__ = (
         "_encode_steps",
@@ -73,12 +73,13 @@ class Route:
         self._encode_steps: Callable[[Any, list[Buffer]], Iterator[None]] = _first
         self.has_records = api_key == ApiKey.FETCH
         self.reads_frame = api_key == ApiKey.PRODUCE
-        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
+        """Whether the decoded request refers to slices of its frame, so that the frame must not be reused while the
+        request is handled."""
         self.flexible_response = response_header_version(served.key, version) == 1
         self.make_lane: MakeLane | None = None
         """The fast lane of this API, if it has one and lanes are open."""
         self.requests = 0
-        """How many have come, since the start."""
+        """The number of requests since the start."""
         self.times: ApiTimes | None = None
         """Times of this API in all versions; None if they are not measured."""
 
@@ -100,7 +101,7 @@ class Route:
         self._encode_steps = response_codec.encode_steps
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
-        """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
+        """Like `encode`, for an answer of many elements, whose small parts are joined along the way."""
         joined = len(parts)
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:

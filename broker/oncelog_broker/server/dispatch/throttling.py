@@ -1,22 +1,22 @@
-"""Holds clients to their quotas (KIP-13, KIP-124, KIP-219, KIP-599): the one place where that is done.
+"""Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599): the only module that does so.
 
-A client that has exceeded its quota is answered at once, with the time to wait (`throttle_time_ms`), and nothing else
-of that connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
+A client that has exceeded its quota is answered at once, with the time to wait (`throttle_time_ms`), and no further
+request of that connection is handled until that time is over. A Fetch beyond the quota reads nothing: its answer is
+empty.
 
 A connection that has not used a quota yet must wait before its first request that does, while other connections that
 share the quota have exceeded it: its request stays unread until their debt is paid (S95). So a new connection for each
-request gains nothing. What a Produce request uses is charged when it is put off. It waits once, for what was used
-before it, and those who use the quota all the time do not keep it waiting. The debt of many simultaneous requests is
-bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or longer is checked again like a new one, so
-that the rate holds all the same. How many connections an address may make is a quota of its own,
-connection_creation_rate.
+request gains nothing. The usage of a Produce request is charged when it is delayed. It waits once, for earlier usage,
+and clients that use the quota all the time do not extend its wait. The debt of many simultaneous requests is bounded by
+`MAX_DEBT_WINDOWS`. A connection that has waited for a window or longer is checked again like a new one, so that the
+rate is still enforced. How many connections an address may make is a quota of its own, connection_creation_rate.
 
     producer_byte_rate        the bytes of Produce requests
     consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
     request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
     controller_mutation_rate  partitions created and deleted
 
-Each quota is a token bucket (`security/quotas/bucket.py`). As long as nobody has a quota the `dispatcher` has no
+Each quota is a token bucket (`security/quotas/bucket.py`). As long as no client has a quota the `dispatcher` has no
 Throttling at all. A quota that changes holds from the next request on.
 """
 
@@ -61,7 +61,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
-"""What the field can say."""
+"""The largest value of the field."""
 PERCENT: Final = 0.01
 _STRICT_SINCE: Final[Mapping[int, int]] = {int(api): version for api, version in STRICT_SINCE.items()}
 
@@ -69,10 +69,10 @@ Handler = Callable[[Any, Any], Answer[Any]]
 
 
 class Throttling:
-    """Of one broker."""
+    """The quotas of one broker's clients."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
-        """`is_observed`: what is used is noted for metrics, too."""
+        """`is_observed`: usage is also recorded for metrics."""
         self._clock = clock
         self._quotas: Quotas = {}
         self._has_quotas = False
@@ -84,7 +84,7 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Apply the quotas of an image. Returns what enforces them; None if no client has a quota."""
+        """Apply the quotas of an image. Returns the object that enforces them; None if no client has a quota."""
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
             self._has_quotas = any(entity.ip is None for entity in image.quotas)
@@ -92,7 +92,7 @@ class Throttling:
                 self.observed.quotas = image.quotas
         return self if self._has_quotas else None
 
-    # --- what the `dispatcher` asks
+    # --- called by the `dispatcher`
 
     def context(
         self,
@@ -104,8 +104,8 @@ class Throttling:
         client_id: str | None,
         request_bytes: int,
     ) -> AnyContext:
-        """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
-        in: what they may send is limited otherwise (`login_gate`). Raises PutOff."""
+        """The context of a request, which counts its usage if its client has a quota. Connections before their login
+        have no quotas: their requests are limited by `login_gate`. Raises PutOff."""
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
@@ -151,28 +151,28 @@ class Throttling:
         return then(answer, lambda response: self._settled(response, context))
 
     def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
-        """Raises PutOff where the connection has not used a quota that this request uses, and others have used too much
-        of it. Fetch is asked in `serve`, each time."""
+        """Raises PutOff if the connection has not used a quota that this request uses, and other connections have
+        exceeded it. Fetch is asked in `serve`, each time."""
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._ask_to_produce(limits, limit, request_bytes)
-        elif version < _STRICT_SINCE.get(api_key, 0):  # newer ones are refused by their handlers
+        elif version < _STRICT_SINCE.get(api_key, 0):  # newer versions are refused by their handlers
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # nobody waits for this one for more than a moment, as in Kafka
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # such a request is delayed by a moment at most, as in Kafka
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff: either the request has its place behind what was used before it, or so much was used that its
-        place would be too far back, and it is asked again."""
+        """Raises PutOff: either the request has its place behind the earlier usage, or the usage is so high that its
+        place would be too far back, and it must be checked again."""
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
         if seconds < self.usage.max_debt_seconds:
@@ -183,7 +183,7 @@ class Throttling:
         self._put_off(key, limit, seconds)
 
     def _put_off(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
-        """Raises PutOff where there is a time to wait."""
+        """Raises PutOff if there is a time to wait."""
         if seconds > 0:
             self._tell_of_wait(key, limit, seconds)
             raise PutOff(seconds)
@@ -192,7 +192,7 @@ class Throttling:
         if self.observed is not None:
             self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
 
-    # --- what contexts ask
+    # --- called by contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
         """Seconds to wait, as things are."""
@@ -206,7 +206,8 @@ class Throttling:
         return self._usage(key).use(key, limit, amount, now, in_full=in_full)
 
     def count_processor(self, context: MeteredContext) -> float:
-        """Count what the request has spent; seconds to wait, of which there are never many at once, as in Kafka."""
+        """Count the processor time of the request; returns seconds to wait, of which there are never many at once, as
+        in Kafka."""
         limit, spent = context.limits.request, context.spent
         if limit is None:
             return 0.0
@@ -220,7 +221,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # nobody sets quotas for these, and so they take no room
+            name = hashlib.sha256(name.encode()).hexdigest()  # no quota can be set for this name
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -239,7 +240,8 @@ class Throttling:
     # --- the answer
 
     def _settled(self, response: Any, context: MeteredContext) -> Any:
-        """The answer with the time to wait, from which on the connection waits. None: there is no answer (acks=0)."""
+        """The answer with the time to wait, from which on the connection waits. None: the request has no response
+        (acks=0)."""
         if context.is_exempt:
             return response
         seconds, key, limit = self._count_bytes(response, context)
@@ -256,7 +258,7 @@ class Throttling:
             if limit is not None:
                 self._tell_of_wait(key, limit, seconds)
             if seconds >= self._usage(key).window:
-                context.limits.charged.pop(key, None)  # many share it: ask again, before what they owe is forgotten
+                context.limits.charged.pop(key, None)  # the bucket is shared: check again, before its debt is forgotten
             throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
@@ -279,7 +281,7 @@ class Throttling:
 
 
 def _of_processor(limit: Limit) -> Limit:
-    """Of a percentage: seconds of the processor, each second."""
+    """Convert a percentage: seconds of processor time per second."""
     return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # which may be too little for a float
 
 
@@ -293,8 +295,9 @@ def _record_bytes(response: FetchResponse) -> int:
 
 
 def _empty_fetch(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
-    """As Kafka answers who has to wait: with nothing. A session takes the request in and goes on; none is made, nor is
-    one that the client gives up closed: it is thrown away when others need its place."""
+    """The empty response that Kafka sends to a client that has to wait. The session applies the request's changes and
+    continues; no session is created, and one that the client closes is not closed here: it is evicted when other
+    sessions need its place."""
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         return FetchResponse(session_id=NO_SESSION, responses=[])
     services = context.services

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each by itself."""
+"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group by itself."""
 
 from __future__ import annotations
 

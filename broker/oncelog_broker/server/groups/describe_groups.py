@@ -1,7 +1,7 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
-Metadata of members is shown while the group is stable; assignments always, while it rebalances the last ones. An
-unknown group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead.
+Metadata of members is shown while the group is stable; assignments always, during a rebalance the last ones. An unknown
+group is GROUP_ID_NOT_FOUND from v6 on (KIP-1043), before that a group in state Dead.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
 
-Behaviour: the leader of the partition of the internal topic that the key hashes to (S30), at its address on the
-listener that the request came through. The first request for a group creates `__consumer_offsets`, the first for a
-transactional id `__transaction_state`. Share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients
-retry.
-Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
+Behaviour: the leader of the partition of the internal topic to which the key hashes (S30), at its address on the
+listener of the request. The first request for a group creates `__consumer_offsets`, the first for a transactional id
+`__transaction_state`. Share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Versions:
+v1 key types, v4 many keys in one request (T16), v6 share groups.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def handle(request: HeartbeatRequest, context: GroupContext) -> Answer[Heartbeat
 
 
 def _failed(error: KafkaError) -> HeartbeatResponse:
-    """Who asks while its group is loaded is alive, for all that is known: clients take that for no answer to a
-    Heartbeat, since Kafka gives none (aiokafka's consumer ends of it)."""
+    """While its group is loaded, a member is assumed to be alive, so Heartbeat is answered without an error: clients do
+    not expect COORDINATOR_LOAD_IN_PROGRESS, which Kafka does not send here (aiokafka's consumer stops on it)."""
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

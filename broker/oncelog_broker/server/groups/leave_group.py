@@ -1,6 +1,6 @@
-"""LeaveGroup (13), v0-5: members leave, or are taken out by an administrator.
+"""LeaveGroup (13), v0-5: members leave, or an administrator removes them.
 
-Versions: before v3 one member, whose error is the answer's; from v3 many, static ones by their instance id alone
+Versions: before v3 one member, whose error is the top-level one; from v3 many, static ones by their instance id only
 (KIP-345); v5 a reason, which is logged (KIP-800).
 """
 
@@ -24,7 +24,7 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""Some 2 ms. The members of a larger request leave in several steps, as if there had been several requests."""
+"""They take some 2 ms. The members of a larger request leave in several steps, as if there were several requests."""
 
 
 def handle(request: LeaveGroupRequest, context: GroupContext) -> Answer[LeaveGroupResponse]:
@@ -47,7 +47,8 @@ def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """The error of one part is that of all: the group is not ours, or not there, and the client comes again."""
+    """An error of one part applies to all: the group is not coordinated here, or does not exist, and the client
+    retries."""
     for answer in answers:
         if answer.error_code:
             return answer
@@ -80,7 +81,7 @@ def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
 
 
 def _unknown(member: Member) -> LeaveGroupResponse.MemberResponse:
-    """The group does not exist, so neither does its member."""
+    """The group does not exist, so the member does not exist either."""
     return LeaveGroupResponse.MemberResponse(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

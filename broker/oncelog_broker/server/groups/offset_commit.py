@@ -1,7 +1,7 @@
 """OffsetCommit (8), v2-10: store how far a group has read.
 
 Behaviour: members commit in their generation; without generation and member id the group must have no members. A
-partition that does not exist is refused by itself, as is metadata over offset.metadata.max.bytes (T15).
+partition that does not exist is refused by itself, as is metadata longer than offset.metadata.max.bytes (T15).
 Versions: v2-4 a retention of its own, v6 leader epochs, v7 static members, v10 topic ids in place of names (T9).
 """
 
@@ -38,7 +38,7 @@ def handle(request: OffsetCommitRequest, context: GroupContext) -> Answer[Offset
 def _commit(
     request: OffsetCommitRequest, topics: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetCommitResponse]:
-    """Commit some of the topics of `request`, or all."""
+    """Commit some of the topics of `request`, or all topics."""
     unknown: list[TopicRequest] = []
     if context.version >= FIRST_TOPIC_ID_VERSION:
         topics, unknown = resolve_names(topics, context.services.image)

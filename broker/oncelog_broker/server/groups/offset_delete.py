@@ -27,7 +27,8 @@ def handle(request: OffsetDeleteRequest, context: GroupContext) -> Answer[Offset
 def _delete_some(
     request: OffsetDeleteRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetDeleteResponse]:
-    """Of `topics`; the others are answered with their refusal where the group is not refused as a whole."""
+    """Delete offsets of `topics`; other topics are answered with their own error, unless the group is refused as a
+    whole."""
 
     def with_the_denied(response: OffsetDeleteResponse) -> Answer[OffsetDeleteResponse]:
         return response if response.error_code else context.in_slices(_with_refusals(response, denied))

@@ -1,12 +1,11 @@
 """OffsetFetch (9), v1-10: how far groups have read.
 
-Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. What is named
-twice is answered once. With require_stable an offset that an open transaction commits is UNSTABLE_OFFSET_COMMIT (S37),
-which clients retry.
-A member of a consumer group names its epoch (v9), which must be its present one: what an older one may read, another
-member may still commit over.
-Versions: v2 all topics of a group and an error of the whole, v5 leader epochs, v7 require_stable, v8 many groups in one
-request, v10 topic ids in place of names (T9).
+Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. A partition that is
+named twice is answered once. With require_stable an offset with a pending transactional commit is
+UNSTABLE_OFFSET_COMMIT (S37), which clients retry. A member of a consumer group sends its epoch (v9), which must be the
+present one: an offset that a member with an older epoch reads may still be overwritten by another member. Versions: v2
+all topics of a group and an error of the whole, v5 leader epochs, v7 require_stable, v8 many groups in one request, v10
+topic ids in place of names (T9).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NO_TOPIC_ID: Final = bytes(16)
 PARTITIONS: Final = "partition_indexes"
 """The name of the field of a requested topic that lists its partitions."""
 Named = list[tuple[str, Collection[int]]]
-"""Topics by name, and partitions of them."""
+"""Topics by name, with their partitions."""
 TopicKey = tuple[str, bytes]
 """Name and id, of which the version says which one the client filled in."""
 
@@ -60,7 +59,7 @@ def handle(request: OffsetFetchRequest, context: GroupContext) -> Answer[OffsetF
 
 
 def _only_group(request: OffsetFetchRequest) -> Steps[GroupRequest]:
-    """That of a request before v8, as if it were one of many."""
+    """The group of a request before v8, as one of many."""
     group = GroupRequest(group_id=request.group_id, topics=None)
     if request.topics is not None:
         group.topics = []
@@ -80,7 +79,7 @@ def _fetch_each(request: OffsetFetchRequest, context: GroupContext) -> Steps[lis
 
 
 def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
-    """A group that is named again is asked for all that is asked of it."""
+    """If a group is named twice, the topics of both entries are combined."""
     found: dict[str, GroupRequest] = {}
     for number, group in enumerate(groups, 1):
         first = found.setdefault(group.group_id, group)
@@ -150,7 +149,7 @@ def _each(
 
 
 def _joined(context: GroupContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
-    """The error of one part is that of all: the group is not ours, and the client comes again."""
+    """An error of one part applies to all: the group is not coordinated here, and the client retries."""
     for answer in answers:
         if answer.error_code:
             return answer
@@ -167,8 +166,8 @@ def _all_topics(
     group: GroupRequest, require_stable: bool, context: GroupContext
 ) -> Answer[list[TopicRequest] | KafkaError]:
     """Where the group has offsets; with `require_stable` also where an open transaction commits its first one, which
-    would else seem not to exist after the transaction was committed (S37). A topic that is gone cannot be named to a
-    client that wants ids."""
+    would else seem not to exist after the transaction was committed (S37). A deleted topic cannot be reported to a
+    client that uses ids."""
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image
 
@@ -241,7 +240,7 @@ def _refused(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
 
 
 def _of_one_group(answer: GroupResponse, asked: GroupRequest, version: int) -> Steps[OffsetFetchResponse]:
-    """The answer before v8; v1 has no error of the whole group, so there each partition carries it."""
+    """The response before v8; v1 has no top-level error, so there each partition carries the error."""
     code = ErrorCode.of(answer.error_code)
     answers = iter(answer.topics)
     if code and version < FIRST_GROUP_ERROR_VERSION:

@@ -10,12 +10,12 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class GroupServices(CommonServices, Protocol):
-    """What handlers of consumer groups may reach, beside what all may."""
+    """The parts of the broker that handlers of consumer groups may use, in addition to the common ones."""
 
     groups: GroupCoordinator
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic that no client has created explicitly; see `topic_creation.TopicCreation.create`."""
 
 
 GroupContext: TypeAlias = RequestContext[GroupServices]

@@ -1,4 +1,4 @@
-"""SyncGroup (14), v0-5: the leader hands out the assignments of a generation, the others wait for theirs.
+"""SyncGroup (14), v0-5: the leader sends the assignments of a generation, the other members wait for theirs.
 
 Versions: v3 static members (KIP-345), v5 protocol type and name, which must be given (KIP-559, T14).
 """

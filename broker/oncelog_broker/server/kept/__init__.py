@@ -1,1 +1,2 @@
-"""What outlives a request: `fetch_sessions` are incremental fetches, `refused_batches` what producers send again."""
+"""State that outlives a request: `fetch_sessions` are incremental fetches, `refused_batches` are batches that producers
+will send again."""

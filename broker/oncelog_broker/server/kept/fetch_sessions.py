@@ -1,8 +1,8 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and gets only what changed.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
 Pure: requests in, plans out, both in steps, since either may be about tens of thousands of partitions. A session
-remembers, for each partition, what the client last asked and what it was last told. The epoch counts the requests of a
-session, so that a lost or repeated request is noticed.
+remembers, for each partition, the client's last fetch position and the last values that it was sent. The epoch counts
+the requests of a session, so that a lost or repeated request is noticed.
 
     session id  epoch   meaning
     0           -1      no session: everything is asked, everything is answered
@@ -10,13 +10,13 @@ session, so that a lost or repeated request is noticed.
     id          -1      close the session; everything is asked and answered
     id          n > 0   incremental: the n-th request since the session was made
 
-The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
-finds no room fetches without one, which costs bytes but no correctness. One whose session outgrows the bounds is told
-that it is not known, as if it had been evicted. Each follower keeps its one session: those take no room from clients,
-nor clients from them.
+The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client for whose
+session there is no room fetches without one, which costs bytes but no correctness. A client whose session outgrows the
+bounds gets the error for an unknown session, as after an eviction. Each follower has its one session: followers take no
+room from clients, nor clients from followers.
 
-A session belongs to the principal that made it. It holds the names of topics, and its epoch is its owner's place in it:
-for anybody else there is no session of that id (E57), and ids cannot be guessed from other ids.
+A session belongs to the principal that made it. It contains the names of topics, and its epoch is its owner's position
+in it: for other clients no session with that id exists (E57), and ids cannot be guessed from other ids.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PartitionResponse = TopicResponse.PartitionData
 Endpoints = Sequence[FetchResponse.NodeEndpoint]
 
 FIRST_TOPIC_ID_VERSION: Final = 13
-"""From this version of Fetch on topics are named by their ids."""
+"""From this version on Fetch names topics by their ids."""
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session: as many as a broker is planned for."""
+"""Limit on the partitions of one session: the number for which a broker is designed."""
 MAX_CACHED_PARTITIONS: Final = 100_000
 """Limit on the partitions of all sessions together; each costs some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
@@ -80,9 +80,9 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Whether the client must be told; then this is what it was told last."""
+        """Whether the client must get these values; then they are stored as the last sent ones."""
         if answer.error_code:
-            self.high_watermark = -1  # whatever comes next is news
+            self.high_watermark = -1  # the next values always count as new
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
@@ -97,7 +97,8 @@ Named = dict[Key, SessionPartition]
 
 
 class FetchSession:
-    """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
+    """The incremental fetch session of one client. Invariant: `epoch` is the epoch that its next incremental request
+    must carry."""
 
     __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
 
@@ -114,7 +115,7 @@ class FetchSession:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def update(self, named: Named, forgotten: Iterable[Key]) -> None:
-        """Take in what an incremental request changes."""
+        """Apply the changes of an incremental request."""
         for key, new in named.items():
             cached = self.partitions.setdefault(key, new)
             cached.wanted = new.wanted
@@ -123,7 +124,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """What one request reads, and how its answer is made of what was read."""
+    """The partitions that one request reads, and how its response is built from the reads."""
 
     __slots__ = ("_incremental", "_session", "wanted")
 
@@ -133,7 +134,7 @@ class FetchPlan:
         self._incremental = incremental
 
     def has_news(self, answers: list[PartitionResponse]) -> bool:
-        """Whether one of the `answers` says another high watermark than the session was told last."""
+        """Whether one of the `answers` has another high watermark than the last one that was sent."""
         session = self._session
         if session is None or not self._incremental:
             return True
@@ -152,7 +153,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """As `response`, for more than PARTITIONS_PER_STEP partitions."""
+        """Like `response`, for more than PARTITIONS_PER_STEP partitions."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP
@@ -184,7 +185,7 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # what gave data waits its turn: the others come first next time
+            session.partitions.move_to_end(key)  # the others come first in the next response
         return is_news or not self._incremental
 
 
@@ -197,7 +198,7 @@ class FetchSessions:
         self._cached_partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._of_followers: dict[int, FetchSession] = {}
-        """By broker."""
+        """Broker -> its session."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -211,8 +212,8 @@ class FetchSessions:
         follower: int | None = None,
         owner: object = None,
     ) -> Steps[FetchPlan]:
-        """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds; `owner`: the
-        principal that asks.
+        """The partitions that `request` reads. `by_id`: it names topics by id; `now` is monotonic, in seconds; `owner`:
+        the principal that asks.
 
         Sessions change in the last step only.
 
@@ -224,7 +225,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            self._give_up(request.session_id, owner)  # before any of them is looked at
+            self._give_up(request.session_id, owner)  # before any of them is processed
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
         number = 0
@@ -288,7 +289,7 @@ class FetchSessions:
     def _create(
         self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
     ) -> FetchSession | None:
-        """A new session; None where those in use leave no slot, or no room for its partitions."""
+        """A new session; None if the active sessions leave no slot, or no room for its partitions."""
         if follower is not None:
             session = self._of_followers[follower] = FetchSession(
                 self._new_id(), named, by_id=by_id, now=now, owner=owner
@@ -311,7 +312,7 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Whether `session`, as it has become, is within the bounds, if need be once others that rest are evicted."""
+        """Whether the changed `session` is within the bounds, if necessary after evicting idle sessions."""
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False
         while self._cached_partitions > self._max_partitions:

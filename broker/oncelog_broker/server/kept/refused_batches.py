@@ -1,15 +1,18 @@
-"""The first batches that producers were refused for a passing reason: they come again, and before all others.
+"""The first batches of producers that were refused for a retriable reason: they will be sent again, and must come
+before all others.
 
-Clients send several batches without waiting for answers. A broker that hears a moment later than they do that it leads
-a partition refuses the first ones, and is the leader when the next ones of the same sending arrive. Kafka tells these
-OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then goes on with a new epoch, in which it also numbers anew what the leader
-before had taken, and replicated, without an answer: that would be there twice. And where a partition knows
-nothing of a producer, it would take the later batch for its first one, and refuse the first one for ever.
+Clients send several batches without waiting for answers. A broker that learns a moment later than the producers that it
+leads a partition refuses the first batches, and is the leader when the next ones of the same pipeline arrive. Kafka
+refuses those with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues with a new epoch, in which it also renumbers
+batches that the previous leader had appended, and replicated, without a response: these would be duplicated. And if a
+partition does not know the producer, it would accept the later batch as its first one, and refuse the first one for
+ever.
 
-So a batch behind a refused batch is refused for the same reason until the first one is sent again. This lasts some
-seconds only: if a producer sends the first one to another broker, it must learn the real error of the later one. Pure.
+So a batch behind a refused batch is refused for the same reason until the first one is sent again. An entry lasts only
+some seconds: if a producer sends the first batch to another broker, it must get the real error of the later one. Pure.
 
-Anybody can have something noted here, of any producer and of topics that are not there: so it is little, and short.
+Any client can cause entries, for any producer and for topics that do not exist: so they are few, small, and
+short-lived.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 MAX_REFUSED: Final = 10_000
 """The newest are remembered: five megabytes."""
 REMEMBERED_SECONDS: Final = 10.0
-"""Longer than what was sent with the refused one is on its way."""
+"""Longer than batches sent together with the refused one are in flight."""
 
 
 class Destination(NamedTuple):
-    """A partition as its producer names it, always alike: a broker that has not heard of it yet knows no other name."""
+    """A partition as its producer names it, always in the same way: a broker that does not know it yet has no other
+    name."""
 
     topic: str
     topic_id: bytes
@@ -44,7 +48,7 @@ class Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Partition and producer id -> what was refused with the lowest sequence. Times: monotonic, in seconds."""
+    """Partition and producer id -> the refused batch with the lowest sequence. Times: monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._first: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
@@ -58,7 +62,7 @@ class RefusedBatches:
     ) -> None:
         """Note that a batch of `producer` that begins with `sequence` was refused for this temporary `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
-            return  # no such topic will ever be there
+            return  # no such topic will ever exist
         key = where, producer.producer_id
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
@@ -69,18 +73,18 @@ class RefusedBatches:
             self._first.popitem(last=False)
 
     def reason(self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, now: float) -> ErrorCode | None:
-        """Why a batch that comes before the one that begins with `sequence` was refused; None: none was."""
+        """Why an earlier batch than the one that begins with `sequence` was refused; None if none was."""
         first = self._remembered((where, producer.producer_id), now)
         if first is None or first.epoch != producer.epoch or sequence <= first.sequence:
             return None
         return first.reason
 
     def forget(self, where: Destination, producer_id: int, now: float) -> None:
-        """A batch of the producer is in the log, which knows from now on what comes next."""
+        """A batch of the producer was appended: from now on the log knows its next sequence."""
         self._first.pop((where, producer_id), None)
         oldest = next(iter(self._first.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self._first.popitem(last=False)  # so that there soon is nothing to look up for those who come next
+            self._first.popitem(last=False)  # so that the lookup soon ends for later batches
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self._first.get(key)

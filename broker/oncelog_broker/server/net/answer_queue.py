@@ -1,10 +1,10 @@
 """The send side of a connection: answers are sent in the order of the requests, however long each takes.
 
-An answer that comes later has a slot in the queue; answers that are ready before it wait in slots behind it. With no
-slot in the queue, an answer is written at once, together with those of the other requests handled in the same go.
+An answer that is not ready has a slot in the queue; ready answers behind it wait in slots, too. With no slot in the
+queue, an answer is written at once, together with those of the other requests handled in the same pass.
 
-Back-pressure: while too many answers, or too many bytes of them, are not sent, `Hold.ANSWERS_FULL` stands, and no
-further request of the connection is handled.
+Back-pressure: while too many answers, or too many bytes of them, are unsent, `Hold.ANSWERS_FULL` is set, and no further
+request of the connection is handled.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORT
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
-"""How many answers of one connection may wait, themselves or behind others. At this number no further request is
+"""How many answers of one connection may wait for their result or behind others. At this number no further request is
 handled."""
 ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
-"""Parts of a response of this size or more are written as they are; smaller ones are joined first."""
+"""Parts of a response of this size or more are written unchanged; smaller ones are joined first."""
 
 
 class Slot:
@@ -55,7 +55,7 @@ class Slot:
 
 
 class AnswerQueue:
-    """The answers of one connection. Invariant: the first slot, if there is one, is not ready."""
+    """The answers of one connection. Invariant: the first slot, if any, is not ready."""
 
     __slots__ = (
         "_copies_all",
@@ -74,8 +74,8 @@ class AnswerQueue:
     )
 
     def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
-        """`scheduler` is shared by all connections. `lifecycle`: of this connection; `Hold.ANSWERS_FULL` is put there
-        while so much is outstanding that no further request may be handled."""
+        """`scheduler` is shared by all connections. `lifecycle`: the one of this connection; `Hold.ANSWERS_FULL` is set
+        there while so many answers are outstanding that no further request may be handled."""
         self.memory = Holding(limits.answers, address)
         """Its holding of the memory budget: the bytes on the heap, if they are more than WRITE_HIGH_WATER_BYTES."""
         self._copies_all = False
@@ -88,7 +88,7 @@ class AnswerQueue:
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
-        """Heap bytes of answers that wait for those before them."""
+        """Heap bytes of ready answers that wait for earlier ones."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
@@ -103,7 +103,7 @@ class AnswerQueue:
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
-        """The client is gone: answers are dropped."""
+        """The client has disconnected: answers are dropped."""
         self._transport = None
         self._write_buffer.close()
         self.flow()
@@ -195,9 +195,9 @@ class AnswerQueue:
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """The answer of `slot` is complete, or there is none. Send all answers that are ready in order."""
+        """The answer of `slot` is complete, or will not come. Send all answers that are ready in order."""
         if self._is_closed:
-            return  # nobody reads it: bytes counted now would never be counted out
+            return  # the client reads no more: bytes counted now would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:

@@ -1,14 +1,15 @@
 """One client connection: the callbacks of the event loop, which join receive side, requests and send side.
 
-Requests are handled in order. The next one is handled when the effects of the one before are done (T17); most are
-answered by then. A request that still waits has a slot in the `answer_queue`. It holds back the requests behind it, as
-in Kafka, unless it has declared its effects done (`let_next_in`): a Produce that is appended and waits for other
-replicas does so, so that the waits of pipelined requests overlap while their appends stay in order. `connection_state`
-names everything that holds back the next request. Meanwhile the client's bytes stay in the receive buffer and, when
-that is full, in the client's socket: back-pressure.
+Requests are handled in order. The next request is handled when the effects of the previous one are done (T17); most
+requests are answered by then. A request that still waits has a slot in the `answer_queue`. An unanswered request blocks
+the requests behind it, as in Kafka, unless it has declared its effects done (`let_next_in`): a Produce that is appended
+and waits for other replicas does so, so that the waits of pipelined requests overlap while their appends stay in order.
+`connection_state` names every reason why the next request is not handled. Meanwhile the client's bytes stay in the
+receive buffer and, when that is full, in the client's socket: back-pressure.
 
-When a client goes, the requests that have come whole are still handled, one after the other: a producer with acks=0
-closes when it has sent everything, and expects no answer. They do not wait for other clients or replicas.
+When a client closes the connection, the requests that arrived completely are still handled, one after the other: a
+producer with acks=0 closes when it has sent everything, and expects no response. These requests do not wait for other
+clients or replicas.
 
 In one turn of the loop a connection has one request handled, and more only while the loop budget lasts, which all
 connections share (docs/design/fairness.md).
@@ -49,7 +50,8 @@ MEMORY_RETRY_SECONDS: Final = 0.05
 """How long a connection without memory for a large frame waits before it asks again."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""How long a request of a client that has gone may take. After that it is given up, with those behind it."""
+"""Seconds that a request of a disconnected client may take. After that it is abandoned, together with the requests
+behind it."""
 REST_SECONDS: Final = 1.0
 """How long a connection rests before it gives up its receive buffer."""
 
@@ -129,7 +131,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The request whose effects are not done (`Hold.EFFECTS`); None if there is none."""
+        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if there is none."""
         self._may_be_large = False
         """The next request may begin however large it is: this connection has its turn among the large requests."""
         self._is_watched = False
@@ -169,7 +171,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            # Handle nothing: uvloop reads, although it was told not to before it began.
+            # Handle nothing: uvloop reads although it was paused before it began.
             self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
@@ -203,7 +205,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._answers.is_leaving
 
     def _leave(self) -> bool:
-        """The client sends no more. Returns False if no request is left to be handled, and no answer to be sent."""
+        """The client sends no more. Returns False if neither a request to handle nor an answer to send is left."""
         is_unread = self._held_by is not None and self._held_by.is_unread
         if not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
             return False
@@ -214,7 +216,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return True
 
     def _end(self) -> None:
-        """Nothing is left to be done: cancel the answers and free the buffers."""
+        """All work is done: cancel the answers and free the buffers."""
         if self._lifecycle.state is State.ENDED:
             return
         self._lifecycle.on(Event.LOST)
@@ -239,7 +241,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._lifecycle.holds:
             self._handle_frames()
             if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
-                # The loop would read on as long as bytes come: let other connections have their turn first.
+                # The loop would read on as long as bytes arrive: let other connections run first.
                 self._pause_reading()
                 self._wait_for_next_turn()
         elif self._received.is_full:
@@ -265,8 +267,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle whole frames in the buffer until a hold stands or the loop budget is spent. Answers that are ready at
-        once are sent together."""
+        """Handle complete frames in the buffer until a hold is set or the loop budget is spent. Answers that are ready
+        at once are sent together."""
         self._answers.hold()
         try:
             self._handle_each()
@@ -413,7 +415,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._without_memory_since = 0.0
 
     def _go_on(self) -> None:
-        """A hold was lifted: handle the next requests if none stands any more."""
+        """A hold was removed: handle the next requests if none remains."""
         if not self._lifecycle.holds:
             if self._received.end or self._lifecycle.state is not State.OPEN:  # else nothing has come, nor is lent
                 self._handle_frames()
@@ -459,10 +461,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> Slot:
         """The request being handled is answered later: with `respond` and this slot, then `finish`.
 
-        `answer` is cancelled if the client goes; if other requests are behind it, only if it `is_long_poll`, which
-        waits for other clients. With `reads_frame` the frame stays unchanged until then. `holds_back`: no other request
-        is handled before `finish`, or before `let_next_in`. `is_unread`: the request is still to be decoded, and is not
-        given up before `begins`.
+        `answer` is cancelled when the client disconnects; if other requests are behind it, only if it `is_long_poll`,
+        which waits for other clients. With `reads_frame` the frame stays unchanged until then. `holds_back`: no other
+        request is handled before `finish`, or before `let_next_in`. `is_unread`: the request is still to be decoded,
+        and is not given up before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -482,7 +484,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def let_next_in(self, slot: Slot) -> None:
         """All effects of the request of this slot are done, although it is not answered: the next request is handled in
-        the next turn of the loop."""
+        the next iteration of the loop."""
         if self._held_by is slot:
             self._effects_done()
             if not self._lifecycle.holds & LIFTED_IN_TIME:
@@ -504,7 +506,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def cancelled(self, slot: Slot) -> None:
-        """The answer of this slot was cancelled: its client has gone, or the broker stops."""
+        """The answer of this slot was cancelled: its client has disconnected, or the broker stops."""
         if self._lifecycle.state is State.CLIENT_GONE:
             self.finish(slot)
         else:
@@ -536,12 +538,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.gate = None
 
     def shut(self) -> None:
-        """Close after everything written has been sent: the broker stops."""
+        """Close after all written bytes have been sent: the broker stops."""
         self._lifecycle.on(Event.CLOSED)
         self._close_transport()
 
     def _close_transport(self) -> None:
-        """Close the transport if everything written has been sent; otherwise `_on_room` calls this again."""
+        """Close the transport if all written bytes have been sent; otherwise `_on_room` calls this again."""
         if self._transport is None:
             self._end()
         elif not self._answers.is_leaving:
@@ -561,7 +563,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         elif self._reads_too_slowly(now) and limits.answers.is_short:
             self.close("responses not read while others wait for the memory that they take")
         elif self._lifecycle.state is State.CLIENT_GONE and now - self.last_active > LEFT_SECONDS:
-            self.close(f"the client has gone, and its request is not done after {LEFT_SECONDS:.0f} s")
+            self.close(f"the client has disconnected, and its request is not done after {LEFT_SECONDS:.0f} s")
         elif self.gate is not None and self.gate.is_late(now):
             self.close(f"not logged in within {LOGIN_SECONDS:.0f} s")
         elif self._is_frame_late(now):

@@ -1,8 +1,8 @@
 """How fast connections may be made: to each listener, to all together, and from each address (KIP-402, KIP-612).
 
-Connections that come too fast for a listener wait in its backlog. The inter-broker listener is kept apart from the
-others: a crowd of clients holds up no broker. An address beyond its quota is accepted, since nobody knows it before,
-and closed after a while, in which it makes no other connection if it waits for this one.
+Connections that arrive too fast for a listener wait in its backlog. The inter-broker listener has its own rate: many
+clients do not delay a broker. A connection from an address beyond its quota is accepted, since the address is not known
+before, and closed after a delay, during which a client that waits for this connection makes no other one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
-"""Connections at a time that are to be closed; beyond these at once."""
+"""Connections that wait at a time for their closing; further ones are closed at once."""
 
 
 class _Rate:
-    """Of one listener, or of all."""
+    """The rate of one listener, or of all."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -43,7 +43,7 @@ class _Rate:
 
 
 class _Pace:
-    """Of one listener: its own rate, and that of all."""
+    """The pace of one listener: its own rate, and that of all."""
 
     def __init__(self, rates: list[_Rate], clock: Clock, window: float) -> None:
         self._rates = rates
@@ -61,7 +61,7 @@ class _Pace:
 
 
 class Made:
-    """How many connections came to a listener."""
+    """The number of connections accepted by a listener."""
 
     def __init__(self, window: float) -> None:
         self.total = 0
@@ -69,7 +69,7 @@ class Made:
 
 
 class ConnectionRates:
-    """Of one broker."""
+    """The connection rates of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -92,7 +92,7 @@ class ConnectionRates:
             self._has_quotas = any(entity.ip is not None for entity in image.quotas)
 
     def pace(self, listener: str) -> Pace | None:
-        """How fast connections may come to a listener. None: as fast as they like."""
+        """How fast a listener may accept connections. None: as fast as they like."""
         config = self._config
         of_listener = ListenerConfig(config, listener)
         is_own = of_listener.name_of(MAX_CONNECTION_CREATION_RATE) != MAX_CONNECTION_CREATION_RATE.name

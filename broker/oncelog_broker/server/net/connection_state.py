@@ -1,12 +1,12 @@
-"""When a connection handles its next request: a lifecycle of five states, and the holds that stand. Pure.
+"""When a connection handles its next request: a lifecycle of five states, and a set of holds. Pure.
 
-The lifecycle is a table, TRANSITIONS: whatever changes the state of a connection is an event of it. `make reference`
-draws it (docs/reference/connections.md).
+The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
+reference` draws it (docs/reference/connections.md).
 
-A hold is one named reason to wait. Several may stand at a time, and each is lifted by the code that has put it: a
-connection that is throttled while it stands in line with a large request waits for both. The state is one of the
-holds, too, where it handles no requests; so the next request is handled if no hold stands, and the hot path is one test
-of an integer.
+A hold is one named reason to wait. Several may be set at a time, and each is removed by the code that set it: a
+connection that is throttled while it queues with a large request waits for both. A state in which no requests are
+handled is also one of the holds; so the next request is handled if no hold is set, and the hot path is one test of an
+integer.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Final
 
 
 class State(Enum):
-    """The state of a connection. Its value says what happens in it."""
+    """The state of a connection. The value of a state describes it."""
 
     OPEN = "Requests are handled in order."
-    LAST_REQUEST = "The request being handled is the last one. When all answers are there the connection drains."
+    LAST_REQUEST = "The request being handled is the last one. When all answers are written the connection drains."
     CLIENT_GONE = (
-        "The client sends no more. Requests that have come whole are handled, but none waits for others; then the "
+        "The client sends no more. Requests that arrived completely are handled, but none waits for others; then the "
         "connection drains."
     )
-    DRAINING = "No request is handled. The connection is closed when what is written has left, or is closing."
+    DRAINING = "No request is handled. The connection is closed when all written bytes have been sent, or is closing."
     ENDED = "The connection is closed and counted out, its answers are cancelled and its buffers given up."
 
 
 class Event(Enum):
-    """What changes the state of a connection. Its value says when it happens."""
+    """An event that changes the state of a connection. Its value says when it happens."""
 
     LAST_REQUEST_TAKEN = "The request being handled is to be the last: a login was refused."
-    CLIENT_LEFT = "The client sends no more, and something is left to be handled or sent."
-    ALL_DONE = "Nothing is left to be handled, and no answer is awaited that would be sent."
+    CLIENT_LEFT = "The client sends no more, and a request or answer is left to handle or send."
+    ALL_DONE = "No request is left to handle, and no pending answer would be sent."
     CLOSED = "The broker closes it: it stops, or the client breaks a rule or a limit."
-    LOST = "Its transport is gone, and nothing is left to be handled."
+    LOST = "Its transport is closed, and no request is left to handle."
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -90,16 +90,16 @@ class Hold(IntEnum):
 
 
 LIFTED_IN_TIME: Final = Hold.TURN | Hold.LARGE_REQUEST | Hold.THROTTLE
-"""The holds that are lifted whatever client and broker do."""
+"""The holds that are removed after a time, whatever client and broker do."""
 
 HOLD_MEANINGS: Final[Mapping[Hold, str]] = {
     Hold.EFFECTS: "The effects of the request before it are not done (T17). Lifted when they are, or it is answered.",
-    Hold.ANSWERS_FULL: "Too many answers, or too many bytes of them, have not left. Lifted when some have.",
-    Hold.TURN: "The loop's other work comes first. Lifted in the next turn of the loop.",
-    Hold.LARGE_REQUEST: "It stands in line with other large requests. Lifted when it is the connection's turn.",
+    Hold.ANSWERS_FULL: "Too many answers, or too many bytes of them, have not been sent. Lifted when some have been.",
+    Hold.TURN: "The loop's other work comes first. Lifted in the next iteration of the loop.",
+    Hold.LARGE_REQUEST: "Its large request queues behind others. Lifted when it is the connection's turn.",
     Hold.THROTTLE: "The client has used more than a quota (KIP-219). Lifted when the time is up.",
     Hold.MEMORY: "Other connections hold the memory that it needs. Lifted after a moment, to ask again.",
-    Hold.STATE: "The state is not one in which requests are handled. Never lifted.",
+    Hold.STATE: "In this state no requests are handled. Never lifted.",
 }
 
 
@@ -111,8 +111,8 @@ class Lifecycle:
     def __init__(self) -> None:
         self.state = State.OPEN
         self.holds = 0
-        """The bits of the holds that stand. The next request is handled as soon as it is there if this is 0.
-        Invariant: `Hold.STATE` stands if and only if `state` is not in HANDLING."""
+        """The bits of the holds that are set. If this is 0, the next request is handled as soon as it
+        arrives. Invariant: `Hold.STATE` is set if and only if `state` is not in HANDLING."""
 
     def __repr__(self) -> str:
         return f"Lifecycle({self.state.name}, {', '.join(hold.name for hold in Hold if self.holds & hold)})"
@@ -124,9 +124,9 @@ class Lifecycle:
             self.holds |= Hold.STATE
 
     def put(self, hold: Hold) -> None:
-        """Harmless for one that stands."""
+        """Set a hold; does nothing if it is already set."""
         self.holds |= hold
 
     def lift(self, hold: Hold) -> None:
-        """Harmless for one that does not stand."""
+        """Remove a hold; does nothing if it is not set."""
         self.holds &= ~hold

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenConnection(Protocol):
-    """The part of a connection that is used for all of them."""
+    """The interface of a connection to the code that handles all connections together."""
 
     @property
     def listener(self) -> str:
@@ -39,7 +39,7 @@ class Connections:
         self.rates = rates
         self.budget = budget
         self.scheduler = RoundRobin(budget)
-        """Connections with large answers: a slice is one portion of them."""
+        """Connections with large answers: in one slice, one portion of an answer is written."""
         self.large_requests = RoundRobin(budget)
         """Connections with a large request that this turn of the loop had no time for: a slice is one request."""
         self._open: dict[OpenConnection, None] = {}
@@ -66,7 +66,7 @@ class Connections:
         return refused
 
     def release(self, connection: OpenConnection, host: str) -> None:
-        """Forget a connection that is closed; harmless for one that was not admitted."""
+        """Forget a connection that is closed; does nothing for one that was not admitted."""
         if connection in self._open:
             del self._open[connection]
             self.limits.release(host)

@@ -1,9 +1,9 @@
-"""The receive side of a connection: one buffer that bytes come into, and the frames that are cut out of it.
+"""The receive side of a connection: one buffer that bytes are read into, and the frames that are cut out of it.
 
-The buffer grows with the bytes received, never with a claimed length, and is given up when the connection rests. A
-large frame gets address space for all of it, so that it never has to be copied, but memory only as its bytes come. A
-frame is a slice of it, not a copy: it stays as it is until the next frame is asked for, or, where the request still
-reads it, for as long as the request wants it (`lend`): what comes meanwhile goes into another buffer.
+The buffer grows with the bytes received, never with a claimed length, and is freed when the connection is idle. A large
+frame gets address space for its whole length, so that it never has to be copied, but memory only as its bytes arrive. A
+frame is a slice of the buffer, not a copy: it is unchanged until the next frame is requested, or, if the request still
+reads it, as long as the request needs it (`lend`): bytes that arrive meanwhile go into another buffer.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ MIN_FRAME_BYTES: Final = 8
 """Api key, version and correlation id: less is no request."""
 INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
-"""Room beyond a large frame, so that one read may bring the next ones as well."""
+"""Room beyond a large frame, so that one read may also receive the next frames."""
 
 READ_BYTES: Final = 128 * 1024
-"""For one read. The event loop reads up to 32 times in a turn from one socket, while there is more."""
+"""For one read. The event loop reads up to 32 times in an iteration from one socket, while bytes are available."""
 LARGE_FRAME_BYTES: Final = 1024 * 1024
-"""A frame above this has a buffer of its own, whose memory comes in pieces of this size."""
+"""A frame above this has a buffer of its own, whose memory is allocated in pieces of this size."""
 KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
 """A buffer that has grown above this is given up as soon as it is empty: few requests are so large."""
 
 
 class FrameRefused(Exception):
-    """A frame whose size is none, or beyond the limit, or more than the system has room for."""
+    """A frame with an invalid size, one beyond the limit, or one for which the system has no memory."""
 
 
 class _Bytes(bytearray):
-    """Bytes of which can be told when nobody has a slice of them any more."""
+    """A byte array that can tell whether slices of it are still in use."""
 
     __slots__ = ("__weakref__",)
 
 
 class ReceiveBuffer:
-    """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
+    """The bytes that one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the
+    buffer."""
 
     __slots__ = (
         "_granted",
@@ -64,27 +65,28 @@ class ReceiveBuffer:
         self._limits = limits
         self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = Holding(limits.requests, address)
-        """What it holds of the ledger: its size, once that is above the initial one."""
+        """The buffer's share of the memory budget: its size, once that is above the initial one."""
         self.received = 0
-        """Bytes that have come, since the beginning."""
+        """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How much of the view may be written: all, but for a large frame."""
+        """How many bytes of the view may be written: all, except for a large frame."""
         self.begin = 0
         """Where the next frame begins."""
         self.end = 0
-        """Where the bytes received end: equal to `begin` if nothing is left."""
+        """The end of the received bytes: equal to `begin` if none are left."""
         self._wanted = 0
         """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """Somebody has to log in: so large may frames be until then. Raw SASL tokens may be of any size, also none."""
+        """The client must authenticate first: set the limit on frames until then. Raw SASL tokens may be of any size,
+        also none."""
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
 
     def accept_requests(self) -> None:
-        """Somebody has logged in."""
+        """The client has authenticated."""
         self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = self.memory.moved_to(self._limits.requests)
 
@@ -98,17 +100,17 @@ class ReceiveBuffer:
 
     @property
     def room_bytes(self) -> int:
-        """How large the room is; 0 where there is no buffer."""
+        """The size of the room for further bytes; 0 if the buffer is freed."""
         return min(self._granted - self.end, READ_BYTES)
 
     def add(self, size: int) -> None:
-        """So many bytes were written into the room."""
+        """Note that so many bytes were written into the room."""
         self.end += size
         self.received += size
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for further bytes."""
+        """Whether the room for further bytes is used up."""
         return self.end == self._granted > 0
 
     @property
@@ -142,7 +144,7 @@ class ReceiveBuffer:
         (size,) = SIZE.unpack_from(self._view, begin)
         if size < self._min_frame_bytes or size > self._max_frame_bytes:
             raise FrameRefused(
-                f"frame of {size} bytes: from {self._min_frame_bytes} to {self._max_frame_bytes} are taken"
+                f"frame of {size} bytes: from {self._min_frame_bytes} to {self._max_frame_bytes} are accepted"
             )
         if available - 4 < size:
             self._wanted = size + 4
@@ -155,7 +157,7 @@ class ReceiveBuffer:
         self.begin -= SIZE.size + len(frame)
 
     def lend(self) -> None:
-        """The last frame is still read by its request: it stays as it is until nobody has it any more."""
+        """The request still reads the last frame: its bytes stay unchanged until the request drops it."""
         self._is_lent = True
 
     def rewind(self) -> bool:
@@ -166,8 +168,8 @@ class ReceiveBuffer:
         return True
 
     def make_room(self) -> bool:
-        """Have room for more, now that no frame in the buffer is in use but one that is lent. False if there is no
-        memory for it: ask again."""
+        """Make room for more bytes, now that no frame in the buffer is in use except a lent one. False if no memory is
+        available: call again later."""
         if self._is_lent:
             self._is_lent = False
             if self.memory.held:
@@ -186,9 +188,9 @@ class ReceiveBuffer:
         return True
 
     def _make_room(self, frame_size: int) -> bool:
-        """Move what is left to the front, grow when even that leaves no room.
+        """Move the remaining bytes to the front, and grow the buffer if that leaves no room.
 
-        The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
+        The buffer at most doubles each time, so it follows the bytes received, not the size that a client claims.
         """
         pending = self.end - self.begin
         capacity = self._granted
@@ -207,7 +209,7 @@ class ReceiveBuffer:
         return True
 
     def _grant_more(self, pending: int, frame_size: int) -> bool:
-        """Room for the next piece of a large frame, of which `pending` bytes have come."""
+        """Make room for the next piece of a large frame, of which `pending` bytes have arrived."""
         wanted = min(frame_size, pending + LARGE_FRAME_BYTES)
         if not self.memory.hold(wanted, frame_size):
             return False
@@ -228,19 +230,19 @@ class ReceiveBuffer:
         self._view, self._granted, self.begin, self.end = view, len(view), 0, pending
 
     def give_up(self) -> None:
-        """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
+        """Drop the buffer (slices of it that are still in use keep it alive) and its share of the memory budget."""
         self._view, self._granted = memoryview(b""), 0
         self.begin = self.end = 0
         self.memory.owe(0)
 
 
 def _give_back_with(buffer: object, memory: Holding) -> None:
-    """Have the ledger count `memory` until nobody has a slice of `buffer` any more: a request that is worked on keeps
-    its frame though its connection goes, and the connection's next frames are counted beside it."""
+    """Let the memory budget count `memory` until no slice of `buffer` is in use: a request being handled keeps its
+    frame after its connection has ended, and the connection's next frames are counted in addition."""
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody counts any more
+        with suppress(RuntimeError):  # the loop has ended, and the budget is no longer used
             loop.call_soon_threadsafe(memory.owe, 0)  # the last slice may have been a thread's
 
     finalize(buffer, gone).atexit = False

@@ -1,4 +1,4 @@
-"""Request headers, decoded once per connection: the client's id is nearly always that of the request before."""
+"""Request headers, decoded once per connection: the client id is nearly always that of the previous request."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from oncelog_protocol.messages.headers import RequestHeader
 PREFIX: Final = Struct(">hhi")
 """API key, version, correlation id: how every request header begins."""
 KEPT_HEADER_BYTES: Final = 1024
-"""A header behind the PREFIX that is larger is decoded each time: what a connection keeps is bounded."""
+"""A larger header behind the PREFIX is decoded each time: so the memory that a connection keeps is bounded."""
 MAX_HEADER_TAGS: Final = 100
-"""Tagged fields in one header. Kafka defines none, so all of them are passed over."""
+"""Tagged fields in one header. Kafka defines none, so all of them are skipped."""
 
 
 class CachedHeader:
-    """What a connection's last request had in its header behind the PREFIX: comparing bytes saves decoding them."""
+    """The header of a connection's last request behind the PREFIX: comparing bytes saves decoding them."""
 
     __slots__ = ("client_id", "route_header", "tail")
 
@@ -28,7 +28,7 @@ class CachedHeader:
 
     @classmethod
     def read(cls, route_header: MessageCodec[RequestHeader], frame: memoryview) -> tuple[CachedHeader, int, str | None]:
-        """Decode the header of `frame`: what to keep of it, where the body begins, the client's id.
+        """Decode the header of `frame`; returns the header to cache, where the body begins, and the client id.
 
         Raises MalformedMessage.
         """
@@ -39,4 +39,4 @@ class CachedHeader:
 
 
 NO_HEADER: Final = CachedHeader(None, b"", None)
-"""The cached header of a connection that has sent nothing yet, or whose header is too large to be kept."""
+"""The cached header of a connection that has sent nothing yet, or whose header is too large to cache."""

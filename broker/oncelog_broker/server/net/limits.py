@@ -1,4 +1,4 @@
-"""What clients together, and one address alone, may take of the broker: connections, and memory (`memory_budget`).
+"""The limits on connections and memory of all clients together, and of one address (`memory_budget`).
 
 Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
 `connections.max.idle.ms`. Our own: `queued.max.response.bytes`. The constants below have no key.
@@ -16,12 +16,12 @@ from oncelog_broker.server.net.memory_budget import Holding, MemoryBudget
 FRAME_SECONDS: Final = 30.0
 """A frame that has begun must be whole within this time, or the connection is closed (slow-loris)..."""
 MIN_FRAME_RATE: Final = 256 * 1024
-"""... and a second more for so many bytes of it as have come: a slow line may carry a large frame."""
+"""... and a second more for each so many bytes of it that have arrived: a slow network may carry a large frame."""
 RESPONSE_STALL_SECONDS: Final = 60.0
 """A client that reads none of its responses for this long is cut off."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unsent response bytes per connection above which the budget counts those on the heap. With so many there we handle no
-more of its requests."""
+"""Unsent response bytes per connection above which the budget counts the ones on the heap. With that many bytes unsent,
+no further request of the connection is handled."""
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
 """Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost
 little."""
@@ -40,15 +40,15 @@ LOGIN_BYTES: Final = 16 * 1024 * 1024
 """Limit on the request bytes of all connections together that have not logged in yet. A login counts only with tokens
 larger than the first buffer of its connection."""
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""A larger request may cost some milliseconds. So the large requests of many connections do not all begin in one turn
-of the event loop, as small ones do."""
+"""A larger request may cost some milliseconds. So the large requests of many connections do not all begin in one
+iteration of the event loop, as small ones do."""
 ELEMENTS_AT_ONCE: Final = 4_000
 """A request with more array elements is decoded in slices; this many take two to four milliseconds."""
 
 
 @dataclass(slots=True)
 class Limits:
-    """The limits of one broker and what is in use of them."""
+    """The limits of one broker and their present usage."""
 
     max_connections: int
     max_connections_per_ip: int
@@ -63,14 +63,14 @@ class Limits:
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     requests: MemoryBudget = field(init=False)
-    """What has come of requests, beyond the first buffer of each connection."""
+    """Received bytes of requests, beyond the first buffer of each connection."""
     logins: MemoryBudget = field(init=False)
-    """The same from connections on which somebody has to log in first."""
+    """The same for connections whose client must authenticate first."""
     answers: MemoryBudget = field(init=False)
     """The response bytes on the heap that wait until clients read them, or until earlier responses are sent."""
 
     copied_answer_bytes: int = field(init=False)
-    """Limit on the bytes of records that a response may copy to the heap while no other responses are held."""
+    """Limit on the bytes of records that a response may copy to the heap while no other responses are waiting."""
 
     def __post_init__(self) -> None:
         self.requests = MemoryBudget(self.queued_max_request_bytes)

@@ -1,7 +1,7 @@
-"""What a connection of a SASL listener may send, asked before a request is decoded.
+"""The requests that a connection of a SASL listener may send, checked before a request is decoded.
 
-A connection without a gate may send anything: those of other listeners, and those that have logged in where nobody has
-to do so again.
+A connection without a gate may send any request: those of other listeners, and authenticated ones on listeners without
+re-authentication.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ has no such limit."""
 
 
 class GatedConnection(Protocol):
-    """What a gate asks of its connection (`connection.BrokerConnection`)."""
+    """The attributes of a connection that a gate needs (`connection.BrokerConnection`)."""
 
     client_host: str
 
@@ -132,7 +132,7 @@ class LoginGate:
         try:
             answer, _ = self.authenticate(connection, token)
         except KafkaError as error:
-            # Before SaslAuthenticate there was no way to say so: the connection closes.
+            # Before SaslAuthenticate no error could be sent: the connection closes.
             held = self.refusal(connection, error)
             slot = connection.wait_for(held, reads_frame=False, holds_back=True)
             held.add_done_callback(

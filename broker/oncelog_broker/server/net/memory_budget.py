@@ -1,16 +1,16 @@
 """Which connection, at which address, holds how many bytes of requests or of answers: the bound of back-pressure. Pure.
 
-A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows from
-what the others leave: an address three quarters of what other addresses leave of the budget, and a connection three
-quarters of what the others of its address leave of that. So a new connection always gets something, however much is
-held, and a connection that is alone gets more than half of everything (the "dynamic thresholds" of shared packet
-buffers, Choudhury and Hahne 1998).
+A `MemoryBudget` counts the bytes of one kind that all connections together may use. The share of a connection depends
+on the usage of the others: an address may use three quarters of the bytes that other addresses leave of the budget, and
+a connection three quarters of the bytes that the other connections of its address leave of that. So a new connection
+always gets some bytes, however many are in use, and a single connection gets more than half of all (the "dynamic
+thresholds" of shared packet buffers, Choudhury and Hahne 1998).
 
-A request may need more than a share, and several that are half there must not wait for each other for ever: so one
-holder at a time may go beyond its share, of those that wait the one that needs the least in all. What is held in all is
-at most the budget and that one's request.
+A request may need more than a share, and several half-received ones must not wait for each other for ever: so one
+holder at a time may exceed its share: the waiting one that needs the fewest bytes in total. So the total is at most the
+budget plus that one request.
 
-Who holds bytes while others are refused some must turn them over (`Progress`), or is cut off.
+A holder of bytes must make progress while others are refused some (`Progress`), or is disconnected.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While others wait for memory, what a connection holds must move at a rate that would be through with it in this time:
-bytes that come in for a request, or go out of an answer."""
+"""While others wait for memory, the bytes of a connection must move at a rate that would finish within this time: bytes
+received for a request, or sent of an answer."""
 PROGRESS_WINDOW_SECONDS: Final = 5.0
 """A shorter time without a byte says nothing of a client..."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""... but of the one that holds more than its share more may be asked."""
+"""... but a holder beyond its share must be faster."""
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
-"""The room where there is NO_LIMIT."""
+"""The size of a budget with NO_LIMIT."""
 
 
 def _share(left: int) -> int:
@@ -36,7 +36,7 @@ def _share(left: int) -> int:
 
 
 class MemoryBudget:
-    """The bytes of one kind. `limit` may be NO_LIMIT."""
+    """The budget for bytes of one kind. `limit` may be NO_LIMIT."""
 
     __slots__ = ("_least", "_waiting", "beyond", "by_address", "is_short", "is_tight", "limit", "used")
 
@@ -49,7 +49,7 @@ class MemoryBudget:
         self.beyond: Holding | None = None
         """The only holding that may exceed its share."""
         self.is_tight = False
-        """More than half of the limit is held."""
+        """More than half of the limit is in use."""
         self.is_short = False
         """A holding was refused bytes, and half of the limit has not been free since."""
         self._waiting: dict[Holding, int] = {}
@@ -59,7 +59,7 @@ class MemoryBudget:
 
     @property
     def total(self) -> int:
-        """All bytes that are held."""
+        """All bytes in use."""
         return self.used + (0 if self.beyond is None else self.beyond.held)
 
     def _add(self, address: str, size: int) -> None:
@@ -86,7 +86,7 @@ class MemoryBudget:
             self._least = None
 
     def _is_next(self, needs: int) -> bool:
-        """Whether a holding that needs so many bytes in all may now exceed its share."""
+        """Whether a holding that needs so many bytes in total may now exceed its share."""
         if self.beyond is not None or not self._waiting:
             return self.beyond is None
         if self._least is None:
@@ -95,7 +95,7 @@ class MemoryBudget:
 
 
 class Holding:
-    """What one connection holds of a budget."""
+    """The bytes of a budget that one connection uses."""
 
     __slots__ = ("_address", "_budget", "held")
 
@@ -106,7 +106,7 @@ class Holding:
 
     @property
     def share(self) -> int:
-        """The most bytes that this holding may have, given what the others hold; below 0 if those exceed their
+        """The most bytes that this holding may have, given the bytes of the others; below 0 if those exceed their
         shares."""
         budget = self._budget
         of_address = budget.by_address[self._address]
@@ -133,13 +133,16 @@ class Holding:
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody was refused some of the same budget, and half of it has not been free since."""
+        """Whether another holding of the same budget was refused bytes, and half of the budget has not been free
+        since."""
         return self._budget.is_short
 
     def hold(self, size: int, needs: int = 0) -> bool:
-        """Hold `size` bytes in all: to hold less is always possible, for more False says that there is none now.
+        """Set the size to `size` bytes in total: a smaller size is always possible; for a larger one False means that
+        no memory is available now.
 
-        `needs`: how many bytes it will come to, for the place in the queue of those that need more than their share.
+        `needs`: the size that it will finally have, for its place in the queue of those that need more than their
+        share.
         """
         budget = self._budget
         if size <= self.held or budget.limit < 0 or size <= self.share:
@@ -157,11 +160,11 @@ class Holding:
         return True
 
     def wait_no_longer(self) -> None:
-        """It does not ask again for now."""
+        """Leave the queue: it will not ask again for now."""
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:
-        """Hold `size` bytes in all, though nobody allowed it: what is there must be counted."""
+        """Set the size to `size` bytes in total without permission: bytes that exist must be counted."""
         budget = self._budget
         budget._no_longer_waits(self)
         if budget.beyond is self:
@@ -174,14 +177,15 @@ class Holding:
         self.held = size
 
     def moved_to(self, budget: MemoryBudget) -> Holding:
-        """A new holding, of another budget, with all that this one had."""
+        """A new holding of another budget, with all bytes of this one."""
         other = Holding(budget, self._address)
         other.owe(self.held)
         self.owe(0)
         return other
 
     def handed_over(self) -> Holding:
-        """A new holding with all that this one had: for bytes that their connection has no more, and others have."""
+        """A new holding with all bytes of this one: for bytes that no longer belong to their connection but are still
+        in use."""
         other = Holding(self._budget, self._address)
         if self._budget.beyond is self:
             self._budget.beyond = other
@@ -203,8 +207,8 @@ class Progress:
         self._since, self._moved = now, moved
 
     def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. While that is less
-        than `window_seconds` ago, there is no new verdict: False.
+        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. Until
+        `window_seconds` have passed since then, returns False.
 
         `moved`: bytes so far, since the beginning.
         """

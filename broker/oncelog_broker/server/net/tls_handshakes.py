@@ -1,12 +1,12 @@
 """Schedules TLS handshakes: each step of one costs the loop about a millisecond.
 
-One step is taken in a turn of the loop, however many clients there are. At most MAX_AT_ONCE handshakes are under way;
-the other clients wait, with their first bytes kept. Addresses begin handshakes in turn, a new address first, so that an
-address with thousands of clients delays only its own. Within an address the newest client begins first: if more clients
-come than can be served, an old one has gone, or will have, before its handshake could begin.
+One step is taken in an iteration of the loop, however many clients there are. At most MAX_AT_ONCE handshakes run at a
+time; the other clients wait, with their first bytes buffered. Addresses begin handshakes in turn, a new address first,
+so that an address with thousands of clients delays only its own clients. Within an address the newest client begins
+first: if more clients come than can be served, an old one has disconnected, or will, before its handshake could begin.
 
-When MAX_AT_ONCE are under way, an address with more of them than another that waits gives up its oldest handshake.
-Among addresses with equally many, a handshake that has made no progress for LEFT_SECONDS is given up.
+When MAX_AT_ONCE are running, an address with more of them than a waiting address gives up its oldest handshake. Among
+addresses with equally many, a handshake that has made no progress for LEFT_SECONDS is given up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Handshake(Protocol):
         """The client's address."""
 
     def take_step(self) -> None:
-        """Process the bytes that have come."""
+        """Process the received bytes."""
 
     def close(self, reason: str) -> None:
         """Give it up."""
@@ -54,16 +54,16 @@ class TlsHandshakes:
         """Address -> its waiting handshakes, newest last; the address whose turn is next first."""
         self._ready: deque[Handshake] = deque()
         self._round_robin = RoundRobin()
-        """It has one member, these handshakes: one step is taken in a turn of the loop."""
+        """It has one member, these handshakes: one step is taken in an iteration of the loop."""
         self._is_member = False
         self._timer: asyncio.TimerHandle | None = None
-        """When it fires there is room for another handshake; None while that is not known to be later."""
+        """When it fires another handshake may begin; None if no time is known."""
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def on_input(self, handshake: Handshake) -> None:
-        """Bytes have come for the handshake: it needs a slice."""
+        """Bytes have arrived for the handshake: it needs a slice."""
         if handshake in self._under_way:
             self._ready.append(handshake)
         else:
@@ -75,7 +75,7 @@ class TlsHandshakes:
         self._join()
 
     def leave(self, handshake: Handshake) -> None:
-        """The handshake is done, or its client has gone. Harmless for an unknown one."""
+        """The handshake is done, or its client has disconnected. Harmless for an unknown one."""
         self._give_up_place(handshake)
         waiting = self._waiting.get(handshake.host)
         if waiting is not None:
@@ -94,7 +94,7 @@ class TlsHandshakes:
             self._round_robin.join(self)
 
     def take_slice(self) -> bool:
-        """One step of one handshake. Returns False: it joins again by itself, whatever the step raises."""
+        """One step of one handshake. Returns False: the handshake joins again by itself, whatever the step raises."""
         self._is_member = False
         try:
             self._take_one_step()
@@ -139,7 +139,7 @@ class TlsHandshakes:
         newest.take_step()
 
     def _next(self) -> tuple[str, float]:
-        """The address whose turn it is, and the seconds until there is room for its handshake."""
+        """The address whose turn is next, and the seconds until its handshake may begin."""
         first = next(iter(self._waiting))
         if len(self._under_way) < MAX_AT_ONCE:
             return first, 0.0

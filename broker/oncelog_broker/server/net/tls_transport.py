@@ -1,14 +1,14 @@
 """TLS between a socket and a `BrokerConnection`: for the event loop a protocol, for the connection its transport.
 
-Ours instead of the loop's `start_tls`, since a connection has to be counted before anything is computed for it,
-handshakes have turns (`tls_handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and
-one that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no
+It replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed for it;
+handshakes have turns (`tls_handshakes`); encrypted bytes must be counted together with those in the socket's buffer;
+and a client that sends no more must still get its answers. So TLS behaves like TCP, and `BrokerConnection` sees no
 difference.
 
-All connections receive through one buffer, since what comes is at once decrypted into that of the connection, which
-the ledger counts. No more is read of a socket than has room there, but for a record, so that hardly anything is left
-here when the connection takes no more. OpenSSL gets that little at a time, too: its buffers stay as large as they were
-once. What no ledger counts of a connection is UNCOUNTED_BYTES at most.
+All connections receive through one shared buffer, since received bytes are decrypted at once into the buffer of the
+connection, which the memory budget counts. Read at most as many bytes from a socket as that buffer has room for, plus
+one record, so that hardly any bytes remain here when the connection pauses reading. OpenSSL also gets only that many at
+a time: its buffers never shrink. The bytes of a connection that no budget counts are UNCOUNTED_BYTES at most.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ RECEIVE_BYTES: Final = 128 * 1024
 RECORD_BYTES: Final = 17 * 1024
 """... and one record, if that has less: of less than a record nothing can be decrypted."""
 OPENSSL_BYTES: Final = 2 * RECORD_BYTES
-"""What is with OpenSSL in each direction, at most: no more is given at once, to be decrypted or encrypted, and no more
-is left where the connection takes no more (of a record that had begun, and of one read without room for it)."""
+"""The most bytes in OpenSSL in each direction: no more are passed at once to be decrypted or encrypted, and no more
+remain when the connection pauses reading (of a record that had begun, and of one read without room for it)."""
 PLAIN_BYTES: Final = 32 * 1024
-"""So much of what leaves is no more than that when it is encrypted: two whole records."""
+"""So many bytes of plain text make at most OPENSSL_BYTES when encrypted: two whole records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
-"""Both buffers, which OpenSSL makes a third larger than it must, and that of the record in hand."""
+"""Both buffers, which OpenSSL makes a third larger than necessary, and the buffer of the current record."""
 HANDSHAKE_READ_BYTES: Final = 4096
-"""The same until the handshake is done: a first message fits. What a client that waits for its turn has sent beyond
-that stays in its socket."""
+"""The read size until the handshake is done: a first message fits. Further bytes of a client that waits for its turn
+stay in its socket."""
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
-"""What a client may send before its handshake is done: certificates are some kilobytes."""
+"""The most bytes that a client may send before its handshake is done: certificates have some kilobytes."""
 HANDSHAKE_RECORD: Final = 0x16
 """The first byte of a TLS connection: the type of a handshake record."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
@@ -60,7 +60,8 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. It is admitted when it is accepted, and hands its place to the connection that it carries."""
+    """One TLS connection. It is admitted when it is accepted, and passes its place to the connection that it
+    carries."""
 
     def __init__(
         self, security: ListenerSecurity, handshakes: TlsHandshakes, connections: Connections, make: MakeConnection
@@ -80,7 +81,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
         self._encrypted: list[bytes] = []
-        """What is on its way from OpenSSL to the socket, before what is `_outgoing`."""
+        """Encrypted bytes on the way from OpenSSL to the socket, before the bytes in `_outgoing`."""
         self._tls: ssl.SSLObject | None = None
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
@@ -99,7 +100,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
-            self._state = _State.CLOSED  # uvloop reads, though it was told not to before it began
+            self._state = _State.CLOSED  # uvloop reads although it was paused before it began
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -166,7 +167,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._handshakes.on_input(self)
 
     def take_step(self) -> None:
-        """Its turn: handle what has come of the handshake."""
+        """Its turn: process the received bytes of the handshake."""
         if self._state is not _State.SHAKING or self._raw is None:
             return
         if self._tls is None:
@@ -189,7 +190,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._open()
 
     def _open(self) -> None:
-        """Give the place over to the connection, with what has come behind the handshake."""
+        """Pass the place to the connection, with the bytes received after the handshake."""
         assert self._tls is not None
         assert self._raw is not None
         self._handshakes.leave(self)
@@ -205,10 +206,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw.resume_reading()
         self._pump()
 
-    # --- what comes
+    # --- receiving
 
     def _pump(self, received: memoryview | None = None) -> None:
-        """Decrypt what has come, with what has been `received` now, as far as the connection takes it."""
+        """Decrypt the buffered bytes, and those `received` now, as far as the connection accepts them."""
         app, tls, incoming = self._app, self._tls, self._incoming
         assert app is not None
         assert tls is not None
@@ -218,7 +219,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 assert len(room), "a connection without room has paused"
                 size, received, is_end = _read_into(tls, incoming, received, room)
                 if self._outgoing.pending:
-                    self._flush()  # that a renegotiation is refused, say
+                    self._flush()  # for example the alert that refuses a renegotiation
                 if size:
                     app.buffer_updated(size)
                 if is_end:
@@ -251,7 +252,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._has_ended:
             self._raw.resume_reading()
         if not self._will_pump:
-            # Not at once: the connection is in the middle of something.
+            # Not at once: the connection is being called.
             self._will_pump = True
             self._loop.call_soon(self._pump_on)
 
@@ -263,7 +264,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._has_ended and not self._is_paused and self._raw is not None and not self._tell_of_end():
             self._close_raw()
 
-    # --- what leaves
+    # --- sending
 
     def write(self, data: Any) -> None:
         self._encrypt(data)
@@ -277,7 +278,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _encrypt(self, piece: Buffer) -> None:
         raw, tls, size = self._raw, self._tls, len(piece)
         if raw is None or raw.is_closing():
-            return  # OpenSSL has said that nothing follows, and what the socket has still leaves
+            return  # OpenSSL has sent the end of the stream, and the bytes in the socket are still sent
         if self._app is None or tls is None or not size:
             return
         try:
@@ -319,8 +320,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._raw.abort()
 
     def close(self, reason: str | None = None, *, gently: bool = False) -> None:
-        """The transport's: send what is written, say that it is the end, close. With a `reason`, which is logged, cut
-        a handshake, or `gently` have its last words leave."""
+        """The method of a transport: send the written bytes, then the end of the stream, and close. With a `reason`,
+        which is logged, abort a handshake, or `gently` send its last bytes first."""
         if reason is None:
             self._close_raw()
             return
@@ -337,7 +338,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # nobody waits for the client's answer to it
+                pass  # the client's answer is not awaited
             self._flush()
         self._raw.close()
 
@@ -346,7 +347,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._app.close(reason)
         self.abort()
 
-    # --- among all open connections, until the handshake is done
+    # --- as an open connection, until the handshake is done
 
     def shut(self) -> None:
         """The broker stops."""
@@ -361,11 +362,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 def _read_into(
     tls: ssl.SSLObject, incoming: ssl.MemoryBIO, received: memoryview | None, room: memoryview
 ) -> tuple[int, memoryview | None, bool]:
-    """How much was decrypted into `room`, what is left of `received`, which follows what is `incoming`, and whether the
-    client has said that nothing follows."""
+    """Returns how many bytes were decrypted into `room`, the rest of `received`, which follows the bytes in `incoming`,
+    and whether the client has sent the end of the stream."""
     size, space = 0, len(room)
     while True:
-        if received is not None and incoming.pending < RECORD_BYTES:  # less than that may be a part of one
+        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes may be a part of a record
             fits = OPENSSL_BYTES - incoming.pending
             incoming.write(received[:fits])
             received = received[fits:] if len(received) > fits else None
@@ -373,7 +374,7 @@ def _read_into(
             read = tls.read(space - size, cast(Any, room[size:] if size else room))
         except ssl.SSLWantReadError:
             if received is not None:
-                continue  # what there was of it was no data
+                continue  # the record had no data
             return size, None, False
         except ssl.SSLZeroReturnError:
             return size, received, True

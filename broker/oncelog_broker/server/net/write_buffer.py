@@ -1,9 +1,9 @@
-"""Passes answers to the transport in portions, so that one turn of the loop is short.
+"""Passes answers to the transport in portions, so that each iteration of the loop is short.
 
-An answer from the log may be 50 MB of slices of mapped files. If it were written as a whole, the kernel would copy as
-much as the socket's buffers take, megabytes for each connection, in one turn of the loop; and each copied page would
-count as memory of this process. So a large answer is written in portions: while the loop budget lasts and the client
-reads, and then in the next turns, in round-robin order with other connections.
+An answer from the log may be 50 MB of slices of mapped files. If an answer were written whole, the kernel would copy as
+much as the socket's buffers take, megabytes for each connection, in one iteration of the loop; and each copied page
+would count as memory of this process. So a large answer is written in portions: while the loop budget lasts and the
+client reads, and then in the next turns, in round-robin order with other connections.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WriteBuffer:
     def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
-        """None while it is closed, so that an ended connection does not refer to itself."""
+        """None while closed, so that an ended connection does not refer to itself."""
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
@@ -53,13 +53,13 @@ class WriteBuffer:
     def open(
         self, transport: asyncio.Transport, on_clear: Callable[[], None], portion_bytes: int = PORTION_BYTES
     ) -> None:
-        """`on_clear` is called when nothing waits any more."""
+        """`on_clear` is called when no answer waits any more."""
         self._transport = transport
         self._on_clear = on_clear
         self.portion_bytes = portion_bytes
 
     def close(self) -> None:
-        """Drop everything that waits."""
+        """Drop all waiting answers."""
         self._transport = self._on_clear = None
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -67,7 +67,7 @@ class WriteBuffer:
     def write(self, pieces: list[Buffer], size: int) -> None:
         """Write `pieces`, of `size` bytes together, in order, as soon as the transport and the loop budget allow."""
         if size <= self.portion_bytes and not self._waiting and self._transport is not None:
-            self._transport.writelines(pieces)  # one for each request: a turn of the loop has few that are so large
+            self._transport.writelines(pieces)  # one for each request: few in one iteration of the loop are so large
             return
         self._waiting += pieces
         self.waiting_bytes += size
@@ -84,7 +84,7 @@ class WriteBuffer:
         self._join()
 
     def take_slice(self) -> bool:
-        """Write one portion. Returns whether there is more that the transport takes."""
+        """Write one portion. Returns whether there is more that the transport accepts."""
         if self._can_give:
             self._give_portion()
             if not self._waiting and self._on_clear is not None:

@@ -1,9 +1,12 @@
-"""DeleteRecords (21), v0-2: make everything below an offset unreadable by moving the log start offset.
+"""DeleteRecords (21), v0-2: make the records below an offset unreadable by moving the log start offset.
 
 Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted. The new start is on
 disk before the answer: what was said to be gone does not come back after a crash. Nor does it after an election: the
 answer waits up to timeout_ms for all replicas that are in sync, and says where the last of them begins. (Kafka waits
 for all that are alive; here one that is not in sync may join only when it has deleted the same.)
+
+A new leader whose high watermark has not caught up answers OFFSET_NOT_AVAILABLE, which clients retry, for an offset
+above it: the offset may be that of an acknowledged record. (Kafka answers OFFSET_OUT_OF_RANGE.)
 """
 
 from __future__ import annotations
@@ -30,12 +33,12 @@ HIGH_WATERMARK: Final = -1
 
 
 class Deleted(NamedTuple):
-    """Records of one partition are gone here."""
+    """A deletion in one partition, done in this broker's log."""
 
     result: PartitionResult
     partition: Partition
     offset: int
-    """All before it are to be gone."""
+    """All records before it are to be deleted."""
 
 
 def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[DeleteRecordsResponse]:
@@ -44,7 +47,7 @@ def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[Dele
 
 
 class _Delete:
-    """One request."""
+    """One DeleteRecords request."""
 
     __slots__ = ("_context", "_deleted", "_deleted_here", "_request")
 
@@ -53,7 +56,7 @@ class _Delete:
         self._context = context
         self._deleted_here: list[Deleted] = []
         self._deleted: list[Deleted] = []
-        """Where there are other replicas."""
+        """The deletions that have other replicas."""
 
     def all_then_note(self) -> Steps[DeleteRecordsResponse]:
         """Delete in our logs, and write that down."""
@@ -120,12 +123,15 @@ def _failed(index: int, code: ErrorCode) -> PartitionResult:
 
 
 def _delete(topic: str, partition: Partition, offset: int) -> int:
-    """Delete what is before an offset; which one that is. Raises KafkaError."""
+    """Delete the records before an offset; returns that offset. Raises KafkaError."""
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if target > partition.high_watermark and not partition.high_watermark_caught_up:
+        # The leader before may have acknowledged records up to there (as in KIP-207).
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if not 0 <= target <= partition.high_watermark:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {partition.high_watermark}"

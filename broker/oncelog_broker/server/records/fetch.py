@@ -1,13 +1,14 @@
-"""Fetch (1), v4-18: record batches from an offset on, waiting for more where there is too little.
+"""Fetch (1), v4-18: record batches from an offset on; waits for more if there are too few.
 
-Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
-exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes,
-or for max_bytes where those are fewer. Errors of a partition answer at once, and so does a reader's epoch that is not
-in the log (diverging_epoch). Records are slices of mapped files, but for the first few, which are copied. How many, the
-ledger decides: a client that does not read its answers holds little of the heap.
-A follower (replica_state) reads to the log's end, waits for what is appended, and tells with its offsets what it has.
-Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and who leads
-beside NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 also beside FENCED_LEADER_EPOCH, and where (KIP-951).
+Behaviour: partitions in the order of the request or session (T11); whole batches only; the first partition with data
+may exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for
+min_bytes, or for max_bytes if that is less. Errors of a partition answer at once, and so does a reader's epoch that is
+not in the log (diverging_epoch). Records are slices of mapped files, except for the first few, which are copied. How
+many, the ledger decides: a client that does not read its answers holds little of the heap. A follower (replica_state)
+reads to the log's end, waits for new appends, and its fetch offsets report its progress. Versions: v7 incremental
+sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with
+NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 the same with FENCED_LEADER_EPOCH, and the leader's address
+(KIP-951).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
-"""From here on a follower says which incarnation it is (KIP-903)."""
+"""From this version on a follower sends its incarnation (KIP-903)."""
 MAX_WAIT_SECONDS: Final = 600.0
 """However long a client says that it would wait."""
 
@@ -61,8 +62,8 @@ def read_again(
 
 
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
-    """Who it is that sees past the high watermark and moves it: another broker of this cluster, of which the image
-    knows, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
+    """The follower that sends the request, which may read beyond the high watermark and move it: another broker of this
+    cluster that the image contains, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
     state, brokers = request.replica_state, context.services.image.brokers
     is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION
     if state is None or not is_follower or not context.may_as_broker(rules.FETCH_AS_FOLLOWER):
@@ -71,7 +72,8 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # One that is newer than what we know comes again, when the image shows it: once believed, no other would count.
+        # An incarnation newer than the known one is refused, and retried when the image shows it: once accepted, it
+        # would exclude all others.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 
@@ -94,7 +96,7 @@ def delayed_fetch_of(
 
 
 class _Fetch:
-    """One request, which reads its partitions, perhaps waits for more, and then reads them again."""
+    """One request, which reads its partitions, may wait for more, and then reads them again."""
 
     __slots__ = ("_context", "_follower", "_plan", "_refused", "_request")
 
@@ -153,7 +155,7 @@ class _Fetch:
         return then(self._context.in_slices(self._read()), self._answer)
 
     def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
-        """Until `missing_bytes` more are there or the time is up, whichever is first."""
+        """Wait until `missing_bytes` more are available or the time is up."""
         if read.is_outdated():
             return None
         if self._follower is not None:

@@ -1,7 +1,7 @@
-"""One pass of a Fetch over its partitions: what a consumer may read of them, and what a follower is given.
+"""One pass of a Fetch over its partitions: for a consumer or a follower.
 
 A consumer reads below the high watermark or the last stable offset, at the leader or at a replica that is nearer. A
-follower reads to the log's end, and what it asks for says how far it is, which moves the high watermark.
+follower reads to the log's end, and its fetch offset reports its progress, which moves the high watermark.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class FetchRead(ABC):
         self.is_urgent = False
         """The response must leave at once, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """How long throttled partitions will be left out, 0 if there are none. The fetch does not wait for their
-        records."""
+        """For how many seconds throttled partitions will be skipped, 0 if there are none. The fetch does not wait for
+        their records."""
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
@@ -72,8 +72,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Whether there is more to be told of a partition by now, or another broker leads it, than when it was read
-        without an error: only where others came in between."""
+        """Whether a partition has news, or another leader, since it was read without an error: possible only if other
+        work ran in between."""
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
         partition, asked = None, wanted.request
@@ -96,7 +96,7 @@ class FetchRead(ABC):
         return answer
 
     def count(self) -> None:
-        """What was read is answered: a pass after which the request waits for more is not."""
+        """Count the bytes that are sent: not those of a pass after which the request waits for more."""
         for partition, size in zip(self.partitions, self._sizes, strict=True):
             traffic = partition.traffic
             traffic.fetches += 1
@@ -108,7 +108,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
-        """What is answered in the place of records; None: they may be read. Raises KafkaError."""
+        """The response without records; None: the records may be read. Raises KafkaError."""
 
     @abstractmethod
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
@@ -126,7 +126,7 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
+            if not (may_copy or is_first):  # small records would be copied to be sent: they come with the next response
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []
             self._copies_left -= size
@@ -176,7 +176,7 @@ class ConsumerRead(FetchRead):
             return partition
 
     def _check_may_read(self, name: str, topic_id: bytes) -> None:
-        """Raises KafkaError, unless nobody knows what topic that is: then it is not there for others either."""
+        """Raises KafkaError, unless the topic is unknown: then its existence must not be revealed either."""
         if self._by_id:
             topic = self._context.services.image.topic_by_id(topic_id)
             name = "" if topic is None else topic.name
@@ -249,7 +249,7 @@ class ReplicaRead(FetchRead):
         self._ends: list[int] = []
         """The log end offset of each of `partitions` when it was read."""
         self.joining: list[Partition] = []
-        """The partitions whose ISR the follower might join now."""
+        """The partitions whose ISR the follower may be able to join now."""
 
     def is_outdated(self) -> bool:
         return any(
@@ -275,7 +275,8 @@ class ReplicaRead(FetchRead):
         return None
 
     def _divergence(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
-        """None if the follower may read there, or where it left our log. Raises KafkaError."""
+        """None if the follower may read from its offset; otherwise the point where it diverged from this log. Raises
+        KafkaError."""
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)
         divergence = partition.check_follower(self._broker_id, position)
         if divergence is None and self._notes:
@@ -346,8 +347,8 @@ def _failure(wanted: Wanted, error: KafkaError) -> PartitionResponse:
 
 
 def _check_topic_is_not_zstd(partition: Partition) -> None:
-    """Who asks with a Fetch before v10 does not say that it reads zstd (KIP-110, T19). A topic whose compression.type
-    is zstd is refused to it. Batches that a producer made of zstd in any other topic are sent as they are: some clients
-    read zstd and ask with an old version, and one that does not fails at these batches by itself."""
+    """A client that sends a Fetch before v10 does not declare that it reads zstd (KIP-110, T19). A topic whose
+    compression.type is zstd is refused to it. Batches that a producer compressed with zstd in any other topic are sent
+    unchanged: some clients read zstd and use an old version, and one that does not fails at these batches by itself."""
     if partition.log.config.compression_type == ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -1,8 +1,8 @@
 """Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client goes to the leader at once, without a
 Metadata request and the pause before it.
 
-A broker gives a lead away when its image shows who has it now, so it knows whom to name. It does not name itself as
-long as it may not, or cannot yet, lead: the client would come back in no time.
+A broker gives up leadership when its image shows the new leader, so it knows whom to name. It does not name itself
+while it may not, or cannot yet, lead: the client would retry at once.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from oncelog_protocol.errors import ErrorCode
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSIONS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: 12, ErrorCode.FENCED_LEADER_EPOCH: 16}
-"""Kafka tells it from 16 on, where the endpoints come with it; there is a place for it since 12, and who knows the
-endpoints from the metadata, as nearly everybody does, goes to another broker by its id alone: so does our consumer,
-whose highest version is 12."""
+"""Kafka sends it from v16 on, which adds the endpoints; the field exists since v12, and a client that knows the
+endpoints from the metadata, as nearly every client does, needs only the id: so does our consumer, whose highest version
+is 12."""
 MAX_HINTS: Final = 1000
-"""In one answer, so that it is made in no time: for more partitions, a client asks for the metadata."""
+"""The most hints in one response, so that building it is quick: for more partitions, a client asks for the metadata."""
 
 
 class LeaderHint(NamedTuple):
@@ -36,7 +36,7 @@ class Endpoint(NamedTuple):
 
 
 class LeaderHints:
-    """Of one answer."""
+    """The hints of one response."""
 
     __slots__ = ("_context", "_count", "_leaders")
 
@@ -59,7 +59,7 @@ class LeaderHints:
         return LeaderHint(state.leader, state.leader_epoch)
 
     def endpoints(self) -> Iterator[Endpoint]:
-        """Where those listen that were named, for who came by the same listener as this request."""
+        """The addresses of the named brokers on the listener of this request."""
         brokers, listener = self._context.services.image.brokers, self._context.connection.listener
         for broker_id in sorted(self._leaders):
             broker = brokers.get(broker_id)

@@ -2,8 +2,8 @@
 
 Special timestamps: -1 latest (the last stable offset for read_committed, S50), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; all our data is local), -5 latest tiered (v9) and -6 earliest pending
-upload (v11): there is no tiered storage, so both find nothing.
-A partition that is named twice is INVALID_REQUEST, as in Kafka: each look-up by time reads a batch.
+upload (v11): tiered storage is not supported, so both find nothing. A partition that is named twice is INVALID_REQUEST,
+as in Kafka: each look-up by time reads a batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIRST_OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 
 class FoundOffset(NamedTuple):
-    """An offset with the timestamp and leader epoch of its record; -1 for what is not known."""
+    """An offset with the timestamp and leader epoch of its record; -1 for unknown values."""
 
     offset: int
     timestamp: int
@@ -90,7 +90,7 @@ def _answer(request: ListOffsetsRequest, context: RecordContext) -> Steps[ListOf
 
 
 def find(partition: Partition, timestamp: int, isolation_level: int, version: int) -> Steps[FoundOffset]:
-    """What `timestamp` stands for in `partition`. Raises KafkaError, UNSUPPORTED_VERSION for an unknown special."""
+    """Find the offset for `timestamp` in `partition`. Raises KafkaError, UNSUPPORTED_VERSION for an unknown special."""
     log = partition.log
     upper_bound = partition.upper_bound(isolation_level)
     if timestamp < 0 and version < FIRST_VERSION.get(timestamp, version + 1):
@@ -114,9 +114,9 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
 
 
 def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
-    """What ends at the high watermark is not told while that may lie below where the leader before showed it: readers
-    would see time run backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or for those who do not know that one
-    LEADER_NOT_AVAILABLE."""
+    """The high watermark is not reported while it may be below the value that the previous leader reported: readers
+    would see it go backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE for clients that do not
+    know that code."""
     if not partition.high_watermark_caught_up:
         known = version >= FIRST_OFFSET_NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -1,8 +1,8 @@
 """Rack awareness of Fetch: sends a consumer to a replica in its own rack, if the leader is not there (KIP-392).
 
-As Kafka's RackAwareReplicaSelector. A replica is proposed only where it will be found to be good: it is in sync, holds
-the offset that is asked for, and its broker can be reached through the listener that the consumer came by. Of several,
-the one that is furthest; the consumer stays there until its metadata grow old, or it is refused.
+Equivalent to Kafka's RackAwareReplicaSelector. A replica is proposed only if it can serve the fetch: it is in sync, has
+the requested offset, and its broker can be reached through the consumer's listener. Of several, the one with the
+highest offset; the consumer stays there until its metadata expires, or it is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIRST_VERSION: Final = 11
 
 
 def chooses(context: AnyContext) -> bool:
-    """Whether readers are sent to other replicas than the leader, and come to those."""
+    """Whether this broker sends readers to replicas other than the leader, and serves readers as a follower."""
     return context.version >= FIRST_VERSION and context.services.config[REPLICA_SELECTOR_CLASS] in RACK_AWARE_SELECTORS
 
 
@@ -39,7 +39,7 @@ class NearestReplica:
 
     @classmethod
     def for_request(cls, request: FetchRequest, context: AnyContext) -> NearestReplica | None:
-        """None where there is nothing to choose: the consumer does not say where it is, or is where this broker is."""
+        """None if nothing can be chosen: the consumer does not name its rack, or is in the rack of this broker."""
         services = context.services
         if not chooses(context):
             return None

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23), v2-4: where a leader epoch ends (KIP-101, KIP-320).
 
-Consumers ask it after a leader change, to find out whether what they read was cut off.
+Consumers send it after a leader change, to find out whether records that they read were truncated.
 
-Beyond Kafka: before an election the controller asks with it up to where the logs of a broker go, whoever leads
+Beyond Kafka: before an election the controller uses it to ask brokers for their log ends, whoever leads
 (`asks_for_log_ends`, for brokers only). A broker that does not know the field answers as it would anybody, without
 `are_log_ends`.
 """
@@ -41,6 +41,7 @@ def _answer(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Ste
                 else:
                     partition = replicas.leader(topic.topic, wanted.partition)
                     partition.check_leader_epoch(wanted.current_leader_epoch)
+                    partition.log.state.check_online()
                     epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answer = EndOffset(
                     error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset

@@ -1,15 +1,15 @@
 """Produce (0), v3-13: append one batch per partition.
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
-are appended before the answer. Where acks=all waits: in the partition's purgatory (`replication/purgatory.py`),
-until the replicas in sync have the records: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND if too
-few replicas stay in sync. The next request of the connection is handled meanwhile. acks=0 has no answer; an error then
-closes the connection (T17), the only sign of it for the client. Clients may not write to internal topics.
-Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
-NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
-Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
-answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
-DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+are appended before the answer. Where acks=all waits: in the partition's purgatory (`replication/purgatory.py`), until
+the replicas in sync have the records: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few
+replicas stay in sync. The next request of the connection is handled meanwhile. acks=0 has no response; an error then
+closes the connection (T17), the only signal of it for the client. Clients may not write to internal topics. Versions:
+v7 allows zstd, v8 error messages and the invalid records (KIP-467), v9 flexible, v10 the leader with
+NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names. Order (S59): topic -> CRC and size -> format ->
+duplicate, sequence, epoch -> offsets -> append -> producer state -> answer. A batch that is in the log already is
+answered with NONE and its offset, or, where that is forgotten, with DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced
+producer gets INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""What the log, or the coordinator, says of a producer that another one has replaced."""
+"""Errors of the log, or the coordinator, for a producer that has been replaced by another one."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -78,7 +78,7 @@ RETRIABLE: Final = frozenset(
     }
 )
 """Why a batch is refused that its producer sends again soon: see `refused_batches`."""
-FIRST_WAS_REFUSED: Final = "a batch of the producer that comes before this one was refused so"
+FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
 def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceResponse | None]:
@@ -103,7 +103,7 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
 def refused(
     request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
 ) -> ProduceResponse | None:
-    """The answer to a request of one batch that `partition` has refused to append."""
+    """The response to a request of one batch that `partition` has refused to append."""
     produce = _Produce(request, context)
     produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
     return produce.answer()
@@ -119,7 +119,7 @@ def not_replicated(
 
 
 class _Produce:
-    """One request on its way: what its partitions answer is put into the response as it comes."""
+    """One request in progress: the results of its partitions are put into the response as they come."""
 
     __slots__ = (
         "_context",
@@ -139,18 +139,18 @@ class _Produce:
         self._verification: Verification | None = None
         """The verification of a transactional request with several batches; None for other requests."""
         self._failed: str | None = None
-        """What is wrong with one of the batches, in words."""
+        """The error message for one of the batches."""
         self._is_misplaced = False
         """Another broker leads one of the partitions."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
-        """What is appended and perhaps not on all replicas in sync: its answer, where it is, and what becomes of it."""
+        """Batches that are appended and perhaps not on all in-sync replicas: the response, the position in it, and the
+        future result."""
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
-        """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
-        (E28). Its partitions are verified here, all at once; under transactions V2 they become part of the transaction
-        (T7)."""
+        """The error for a transactional request of several batches as a whole: all belong to its one producer (E28).
+        Its partitions are verified here, all at once; under transactions V2 they are added to the transaction (T7)."""
         request, context = self._request, self._context
         transactional_id = request.transactional_id
         if transactional_id is None:
@@ -210,7 +210,7 @@ class _Produce:
         return then(self.append_all(refused), self.when_replicated)
 
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
-        """Append each batch, unless the request is refused as a whole; done when no append is late any more."""
+        """Append each batch, unless the request is refused as a whole; done when no append is pending."""
         appended = self._context.in_slices(self._append_each(refused))
         return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
 
@@ -227,7 +227,7 @@ class _Produce:
                 yield None
 
     def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
-        """Append a batch behind those before it in the request that are for the same partition."""
+        """Append a batch after the earlier ones of the request for the same partition."""
         where = (topic.name, topic.topic_id, data.index)
         late: Answer[None]
         if self._late and where in self._late:
@@ -302,7 +302,7 @@ class _Produce:
         records: memoryview,
         appended: Appended | KafkaError,
     ) -> None:
-        """An append that waited is done, or refused."""
+        """Record the result of a delayed append."""
         if isinstance(appended, KafkaError):
             self._not_appended(answer, partition, _in_order(_where(topic, data), records, appended, self._context))
         else:
@@ -326,7 +326,8 @@ class _Produce:
 
     def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
         if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
-            # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
+            # The producer compares this with the last acknowledged offset, to find out whether its records were deleted
+            # (S28).
             answer.log_start_offset = partition.log.log_start_offset
         is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
         if partition is not None and is_in_the_log and not partition.is_alone:
@@ -338,7 +339,8 @@ class _Produce:
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
-        # It waits from now on: whoever asked later might be told of another leader's record with that offset.
+        # The waiting starts now: if it began later, it might be completed by a record of another leader with that
+        # offset.
         committed = partition.committed(next_offset)
         if isinstance(committed, Future) or committed is not ErrorCode.NONE:
             self._unreplicated = self._unreplicated or []
@@ -363,7 +365,7 @@ class _Produce:
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
-        """The response, as soon as acks=all is kept, or cannot be kept in time."""
+        """The response, as soon as acks=all is satisfied, or cannot be satisfied in time."""
         if self._unreplicated is None:
             return self.answer()
         self._context.effects_are_done()
@@ -404,7 +406,7 @@ class _Produce:
 
 
 def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
-    """What a walk finds wrong."""
+    """The result of a walk through the records that finds an error."""
     try:
         yield from walk
     except KafkaError as error:
@@ -413,7 +415,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
 
 
 def _nothing(_: object) -> None:
-    """All is done."""
+    """The result of a walk without an error."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -432,7 +434,7 @@ def _not_transactional() -> KafkaError:
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
-    one, which clients may not write to, whoever leads it."""
+    topic, which clients may not write to, whichever broker leads it."""
     replicas = context.services.replicas
     try:
         if context.version >= FIRST_TOPIC_ID_VERSION:
@@ -450,7 +452,7 @@ def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
 
 
 def _check_may_write(topic: TopicData, context: RecordContext) -> None:
-    """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
+    """Raises KafkaError, unless the topic does not exist: `_leader` reports that."""
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
@@ -476,7 +478,7 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
     attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
-            # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
+            # Write access under a transactional id is checked by the id, so it must not be missing (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
             )
@@ -506,7 +508,7 @@ def _check_comes_next(partition: Partition, where: Destination, records: memoryv
 
 
 def _in_order(where: Destination, records: object, error: KafkaError, context: RecordContext) -> KafkaError:
-    """What a batch is told that is not appended: what the one before it was told, where only that keeps it out."""
+    """The error of a batch that is not appended: the error of the previous batch, if only that one causes it."""
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))

@@ -15,7 +15,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class RecordServices(CommonServices, Protocol):
-    """What handlers that read and write records may reach, beside what all may."""
+    """The parts of the broker that handlers that read and write records may use, in addition to the common ones."""
 
     replicas: Replicas
     logs: LogManager

@@ -1,10 +1,10 @@
 """Appends the batches of a transactional Produce request, once it is verified that their transaction is open (KIP-890).
 
-The coordinator is asked once for all partitions of a request where that is possible (`Verification.ask`). Its answer
-holds for a partition until something has happened there that may have ended the transaction: a marker, or another
-leader epoch. Then, and for a request of one batch, it is asked anew for that partition alone. While an answer is on its
-way a guard sees to it that no marker comes between the question and the append: the record would open a transaction
-that nobody ends (E3).
+The coordinator is asked once for all partitions of a request where that is possible (`Verification.ask`). Its answer is
+valid for a partition until an event there may have ended the transaction: a marker, or another leader epoch. Then, and
+for a request of one batch, the coordinator is asked again for that partition only. While an answer is pending a guard
+ensures that no marker comes between the question and the append: the record would open a transaction that no
+coordinator ends (E3).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Appended = tuple[int, int]
 
 
 class Verification:
-    """What the coordinator has said about the partitions of one request."""
+    """The coordinator's answer about the partitions of one request."""
 
     __slots__ = ("_verdicts",)
 
@@ -53,8 +53,8 @@ class Verification:
         *,
         registers: bool,
     ) -> Answer[KafkaError | None]:
-        """Ask about all `partitions` at once; with `registers` (transactions V2) they become part of the transaction,
-        all or none. The answer is why the whole request is refused, or None."""
+        """Ask about all `partitions` at once; with `registers` (transactions V2) they are added to the transaction, all
+        or none. The answer is why the whole request is refused, or None."""
         closed = [
             partition for partition in partitions if not partition.log.producer_state.has_open_transaction(*producer)
         ]
@@ -106,7 +106,7 @@ def append_in_transaction(
     context: RecordContext,
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
-    """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
+    """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 it is added to it
     (T7). `verification`: of the whole request. The records are walked, if the log wants that; they are again if its
     settings have changed when the coordinator answers."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
@@ -138,7 +138,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # nothing can have come in between
+        return append(None, refused)  # no marker can have come in between
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

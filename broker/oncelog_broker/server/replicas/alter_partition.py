@@ -6,8 +6,8 @@ partition state asks for an epoch above that of its log. `controller/alter_parti
 Behaviour: all proposals of a request are written together; each is granted or refused by itself. A broker that is not
 the controller answers NOT_CONTROLLER. Where the outcome of the writes is unknown, the answer is REQUEST_TIMED_OUT: the
 leader then counts the members of both the old and the proposed ISR, until its image shows a newer partition epoch.
-Versions: v3 has the broker epoch of each replica (KIP-903). v0 and v1 are not served: they name topics by name, and a
-topic of that name may have been created again.
+Versions: v3 has the broker epoch of each replica (KIP-903). v0 and v1 are not served: they identify topics by name, and
+a topic may have been re-created under that name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def handle(request: AlterPartitionRequest, context: ReplicaContext) -> Answer[Al
 async def alter(
     request: AlterPartitionRequest, version: int, elector: Elector, slices: Slices
 ) -> AlterPartitionResponse:
-    """Ask this broker's controller, on behalf of any broker, itself included."""
+    """Ask this broker's controller, on behalf of any broker, including itself."""
     pauses = slices.pauses()
     proposals = []
     for proposal in _proposals(request, version):

@@ -1,9 +1,8 @@
 """AlterPartitionReassignments (45), v0-1: let other brokers hold partitions, or cancel that (KIP-455).
 
-Behaviour: each partition succeeds or fails by itself; it is answered when its reassignment has begun, which goes on
-for as long as the replicas that it adds have to catch up. One that is under way is replaced. A broker that is not the
-controller passes the request on to it. Where the store did not say what became of the writes, the whole is answered
-with REQUEST_TIMED_OUT.
+Behaviour: each partition succeeds or fails by itself; it is answered when its reassignment has begun, which lasts until
+the added replicas have caught up. A reassignment in progress is replaced. A broker that is not the controller passes
+the request on to it. If the store does not confirm the writes, the whole request is answered with REQUEST_TIMED_OUT.
 Versions: v1 `allow_replication_factor_change` (KIP-860).
 """
 

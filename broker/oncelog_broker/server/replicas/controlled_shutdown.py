@@ -1,10 +1,11 @@
-"""ControlledShutdown (7), v2-3: a broker that is about to stop asks that others lead what it leads. For brokers only.
+"""ControlledShutdown (7), v2-3: a broker that is about to stop asks for its leadership to be moved to other brokers.
+For brokers only.
 
-Behaviour: from here on the broker is elected nowhere, is in no ISR where somebody else is, and gets nothing new, until
-its registration goes. The answer names what it still leads of what others might: nobody else of those is in sync now.
-Asked again, the same is done again. Where the store did not say what became of the writes, the answer is
-REQUEST_TIMED_OUT.
-Versions: v0 and v1 do not say which incarnation of the broker it is (KIP-380), so that anybody could stop any of them.
+Behaviour: from then on the broker is not elected, is in no ISR that has another member, and gets no new replica, until
+its registration ends. The response lists the partitions that the broker still leads although others have replicas: none
+of these is in sync now. A repeated request does the same again. If the store does not confirm the writes, the response
+is REQUEST_TIMED_OUT. Versions: v0 and v1 do not name the incarnation of the broker (KIP-380), so that any sender could
+stop any broker.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def handle(request: ControlledShutdownRequest, context: ReplicaContext) -> Answe
 
 
 async def shut_down(request: ControlledShutdownRequest, elector: Elector) -> ControlledShutdownResponse:
-    """Ask this broker's controller, on behalf of any broker, itself included."""
+    """Ask this broker's controller, on behalf of any broker, including itself."""
     try:
         term = elector.term()
         with translated("the leaders of partitions"):

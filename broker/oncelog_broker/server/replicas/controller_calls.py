@@ -1,4 +1,4 @@
-"""What this broker itself asks of the controller, wherever that is: on another broker by a request, here by a call."""
+"""This broker's own requests to the controller: a request if another broker is controller, a call if this one is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 10.0
 
 
 class ControllerCalls:
-    """Each raises PeerUnavailable: nobody knows whether the controller has heard."""
+    """Each method raises PeerUnavailable: it is unknown whether the controller received the request."""
 
     def __init__(self, node_id: int, metadata: ImageView, peers: Peers, elector: Elector, slices: Slices) -> None:
         self._node_id = node_id
@@ -33,7 +33,7 @@ class ControllerCalls:
     def _controller(self) -> int:
         controller = self._metadata.image.controller_id
         if controller == NO_CONTROLLER:
-            raise PeerUnavailable(controller, "there is no controller")
+            raise PeerUnavailable(controller, "no controller is known")
         return controller
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -44,7 +44,7 @@ class ControllerCalls:
         return await self._peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ANSWER_SECONDS)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """For others to lead what this broker leads."""
+        """Move the leadership of this broker's partitions to other brokers."""
         from oncelog_broker.server.replicas.controlled_shutdown import shut_down
 
         controller = self._controller()

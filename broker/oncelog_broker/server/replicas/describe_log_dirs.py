@@ -1,7 +1,7 @@
-"""DescribeLogDirs (35), v1-5: the data directories of this broker, what lies in each, and how much room there is.
+"""DescribeLogDirs (35), v1-5: the data directories of this broker, the logs in each, and the free space.
 
-Each broker answers for itself, about the replicas that it has, led or followed. A log that is offline is not told of,
-as in Kafka. There are no future logs: no partition moves from one directory to another (KIP-113). No directory is
+Each broker answers for itself, about its replicas, led or followed. An offline log is not listed, as in Kafka. There
+are no future logs: moving a partition from one directory to another is not supported (KIP-113). No directory is
 cordoned (v5): `cordoned.log.dirs` is refused.
 """
 

@@ -1,10 +1,10 @@
-"""ElectLeaders (43), v0-2: let preferred replicas lead, or any where nobody in sync is left (KIP-460).
+"""ElectLeaders (43), v0-2: elect preferred replicas as leaders, or any replica if no in-sync one is left (KIP-460).
 
-Behaviour: each partition succeeds or fails by itself; one that is named twice is elected once and answered twice. Where
-all are asked for, all topics are named, without the partitions that need no election, as Kafka does. Answered when this
-broker knows of the new leaders: REQUEST_TIMED_OUT where that takes longer than timeout_ms. A broker that is not the
-controller passes the request on to it.
-Versions: v1 unclean elections, and an error of the whole; before, it stands at each partition.
+Behaviour: each partition succeeds or fails by itself; a partition that is named twice is elected once and answered
+twice. Where all are asked for, all topics are named, without the partitions that need no election, as Kafka does.
+Answered when this broker knows the new leaders: REQUEST_TIMED_OUT if that takes longer than timeout_ms. A broker that
+is not the controller passes the request on to it. Versions: v1 unclean elections, and a top-level error; before, the
+error is in each partition.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def _kind(request: ElectLeadersRequest) -> ElectionType:
     try:
         return ElectionType(request.election_type)
     except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election of type {request.election_type}.") from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}.") from None
 
 
 class Asked(NamedTuple):
     """The partitions of a request."""
 
     in_order: list[PartitionKey]
-    """With those that are named again."""
+    """The requested partitions, including repeated ones."""
     keys: set[PartitionKey]
 
 

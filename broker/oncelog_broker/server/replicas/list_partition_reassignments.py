@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), v0: which partitions are on their way to other brokers (KIP-455).
 
-Behaviour: of the partitions that are named, each once, or of all; a partition that is not on its way, or does not
-exist, is left out. The controller answers from what it knows now; another broker passes the request on to it.
+Behaviour: lists the named partitions, each once, or all; a partition that is not being reassigned, or does not exist,
+is omitted. The controller answers from its view; another broker forwards the request to it.
 """
 
 from __future__ import annotations

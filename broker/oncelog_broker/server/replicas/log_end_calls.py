@@ -21,16 +21,18 @@ PARTITIONS_PER_REQUEST: Final = 1000
 
 
 class LogEndCalls:
-    """The `AskedBrokers` of a controller. It asks nobody before `begin`: a broker may be controller while it starts."""
+    """The `AskedBrokers` of a controller. It sends no question before `begin`: a broker may be controller while it
+    starts."""
 
     def __init__(self, node_id: int, pause: Pause) -> None:
         self._node_id = node_id
         self._pause = pause
         self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
-        """Who is asked. A future, since they are made after the registration with which this broker may be elected."""
+        """The brokers to ask. A future, since they are made after the registration with which this broker may be
+        elected."""
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Begin to ask: from now on this broker knows its logs and can reach the others."""
+        """Begin to ask: from now on this broker knows its own logs and can reach the others."""
         self._asked.set_result((peers, replicas))
 
     async def until_ready(self) -> None:
@@ -48,7 +50,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # a broker of an older release, or one that does not trust us
+                return dict.fromkeys(keys, UNKNOWN)  # an older release, or no trust in this broker
             ends.update(_ends(response))
         return ends
 

@@ -1,4 +1,4 @@
-"""For handlers of who holds and who leads a partition."""
+"""The parts of the broker for handlers about replicas and leaders of partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_broker.server.request.forwarding import ForwardingServices
 
 
 class ReplicaServices(ForwardingServices, Protocol):
-    """What handlers of who holds and leads a partition may reach, beside what all may."""
+    """The parts of the broker that handlers about replicas and leaders may use, in addition to the common ones."""
 
     replicas: Replicas
     logs: LogManager

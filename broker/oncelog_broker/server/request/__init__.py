@@ -1,9 +1,9 @@
-"""What handlers of several rooms share.
+"""Code that handlers of several subpackages share.
 
-- `context` has who asks, in which version, what they may do, and how a handler answers.
+- `context` has the sender, version and rights of a request, and how a handler answers.
 - `duplicate_names` finds things that a request names twice, `topic_ids` turns ids of topics into names,
   `request_chunks` divides requests about very many partitions.
 - `wait_for_metadata` waits until a change is in the metadata of this broker, and of others.
 - `transactional_errors` has the error codes that older versions of transactional APIs know.
-- `forwarding` passes on to the controller what a client asked another broker (KIP-590).
+- `forwarding` forwards requests to the controller that a client sent to another broker (KIP-590).
 """

@@ -1,4 +1,4 @@
-"""Who asks in which version, what they may do, and how a handler answers them."""
+"""The context of a request: its sender, version and rights, and the ways in which a handler answers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
 """How many topics are authorized in one slice: some milliseconds if their verdicts are not cached yet."""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests that wait for what others do, and whose effects, if they have any, are done by then."""
+"""Requests that wait for actions of others, and whose own effects, if any, are done when the wait begins."""
 
 
 class CommonServices(Protocol):
-    """What the context itself needs, and any handler may reach. What a room of handlers needs beside: `services`."""
+    """The parts of the broker that the context itself needs, and that any handler may use. `services` has the
+    additional parts for a subpackage of handlers."""
 
     config: BrokerConfig
     """The present configuration; a change of dynamic settings replaces it."""
@@ -55,11 +56,11 @@ class CommonServices(Protocol):
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """queued.max.requests: how many requests that take several steps are at work at a time."""
+    """queued.max.requests: how many requests that take several steps may run at a time."""
     deadlines: Deadlines
     metadata: MetadataCache
     authorizer: StandardAuthorizer | None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
 
     @property
     def image(self) -> ClusterImage:
@@ -74,8 +75,8 @@ S = TypeVar("S", bound=CommonServices, covariant=True)
 
 
 class RequestContext(Generic[S]):
-    """What a handler may know beside its request: who asks, and the services of its room. Valid while the request is
-    handled."""
+    """The information that a handler has in addition to its request: the sender, and the services of its subpackage.
+    Valid while the request is handled."""
 
     __slots__ = (
         "_effects_are_done",
@@ -109,7 +110,7 @@ class RequestContext(Generic[S]):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.is_unread = False
-        """Whether the request is decoded in slices, and its handler does not have it yet."""
+        """Whether the request is decoded in slices, and has not been passed to its handler yet."""
         self._effects_are_done = False
         self._refusals = 0
         self._slot: Slot | None = None
@@ -121,16 +122,16 @@ class RequestContext(Generic[S]):
 
     @property
     def is_for_brokers(self) -> bool:
-        """Whether what brokers alone may ask is served here: on the inter-broker listener, if that is one of its own.
-        Where nobody logs in, a listener for everybody cannot tell brokers from others."""
+        """Whether requests that only brokers may send are served here: on the inter-broker listener, if that is a
+        separate one. Without authentication, a shared listener cannot tell brokers from other clients."""
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
-    # --- what who asks may do, in words of `security/authorizer/rules.py`
+    # --- the rights of the sender, in terms of `security/authorizer/rules.py`
 
     def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
-        """Whether they may, by a rule of the request's API, do that with the resource of that name. None: with any
-        resource of the rule's type that there is or might be."""
+        """Whether the sender may, by a rule of the request's API, use the resource with that name. None: any resource
+        of the rule's type, existing or not."""
         authorizer = self.services.authorizer
         if authorizer is None:
             return True
@@ -150,16 +151,16 @@ class RequestContext(Generic[S]):
         return connection.rights
 
     def require(self, rule: Rule, name: str = CLUSTER_NAME) -> None:
-        """As `may`; raises KafkaError, as the rule says, where they may not."""
+        """Like `may`; raises the KafkaError of the rule if the sender may not."""
         if not self.may(rule, name):
             raise KafkaError(rule.refused)
 
     def divided(self, rule: Rule, topics: Iterable[T]) -> tuple[list[T], list[T]]:
-        """Divide topics into those that the principal may use, and the others. For few; see `divided_in_steps`."""
+        """Divide topics into those that the principal may use, and the rest. For few; see `divided_in_steps`."""
         return run_steps(self.divided_in_steps(rule, topics))
 
     def divided_in_steps(self, rule: Rule, topics: Iterable[T]) -> Steps[tuple[list[T], list[T]]]:
-        """As `divided`, for any number of topics."""
+        """Like `divided`, for any number of topics."""
         verdicts: dict[str, bool] = {}
         divided: tuple[list[T], list[T]] = ([], [])
         for number, topic in enumerate(topics, 1):
@@ -172,11 +173,11 @@ class RequestContext(Generic[S]):
         return divided
 
     def may_as_broker(self, rule: Rule) -> bool:
-        """Whether what brokers alone may ask is served, here and for them."""
+        """Whether a request that only brokers may send is served, on this listener and for this sender."""
         return self.is_for_brokers and self.may(rule)
 
     def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """What they may do with the resource, a bit for each operation (KIP-430)."""
+        """The operations that the sender may do on the resource, one bit each (KIP-430)."""
         authorizer = self.services.authorizer
         if authorizer is None:
             return ALL_OPERATIONS[kind]
@@ -191,39 +192,41 @@ class RequestContext(Generic[S]):
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
 
     def in_slices(self, work: Steps[R]) -> Answer[R]:
-        """What `work` returns, a slice at a time if it takes long; given up when the client goes."""
+        """The result of `work`, computed in slices if it takes long; cancelled when the client disconnects."""
         return self.services.slices.run(work)
 
     def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
-        """As `in_slices`, where what `work` returns may come later still."""
+        """Like `in_slices`, for `work` whose result may itself come later."""
         answer: Answer[Any] = self.services.slices.run(work)
         return then(answer, lambda answer: answer)
 
     def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
-        """What a coroutine returns. A change that has begun is finished, whether the client stays or goes."""
+        """The result of a coroutine, run as a task. A change that has begun is finished, even if the client
+        disconnects."""
         return self.services.tasks.answer(f"request {self.api_key} of {self.client_id}", self._at_work(work))
 
     async def _at_work(self, work: Coroutine[Any, Any, R]) -> R:
         async with self.services.at_work:
             return await work
 
-    # --- what may go on meanwhile
+    # --- what may run meanwhile
 
     def begins(self) -> None:
-        """Its handler gets the request: from now on it may be given up when the client goes."""
+        """The handler gets the request: from now on it may be cancelled when the client disconnects."""
         self.is_unread = False
         if self._slot is not None:
             self.connection.begins(self._slot)
 
     def effects_are_done(self) -> None:
-        """Nothing of this request is left but to wait for its answer: the next one of its connection may begin."""
+        """All effects of this request are done, only its answer is pending: the next request of its connection may
+        begin."""
         self._effects_are_done = True
         if self._slot is not None:
             self.connection.let_next_in(self._slot)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
-        """A place for the answer to this request, which comes later. `reads_frame`: when it is decoded something is
-        still to be read from its frame, which must stay as it is."""
+        """Reserve the place for the answer to this request, which comes later. `reads_frame`: when it is decoded
+        something is still to be read from its frame, which must stay as it is."""
         done = self._effects_are_done
         self._slot = self.connection.wait_for(
             answer,

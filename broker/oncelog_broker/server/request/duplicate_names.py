@@ -1,8 +1,8 @@
 """Requests that name things: each thing is looked up, and answered, once.
 
 To name a thing takes two bytes or three, to describe it may take a thousand times as many: groups with all their
-offsets, partitions with all their producers. Where a thing that is named again changes nothing about the answer, its
-first mention stands for all. (Where it would be *done* twice the API has its own rule: CreateTopics refuses it.)
+offsets, partitions with all their producers. If a repeated name does not change the response, only its first occurrence
+is handled. (Where it would be *done* twice the API has its own rule: CreateTopics refuses it.)
 """
 
 from __future__ import annotations

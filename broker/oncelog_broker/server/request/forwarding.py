@@ -4,8 +4,8 @@
   trusts the broker that passes a request on, so Envelopes are served on the listener of brokers alone.
 - A request from an Envelope is never forwarded again. Two brokers that take each other for the controller answer
   NOT_CONTROLLER, and the client asks again.
-- A request is sent at most once. If it may have been sent and no answer came, the outcome is unknown, and the client
-  gets REQUEST_TIMED_OUT. If it surely was not sent, the client gets NOT_CONTROLLER.
+- A request is sent at most once. If the request may have been sent and no response came, the outcome is unknown, and
+  the client gets REQUEST_TIMED_OUT. If it surely was not sent, the client gets NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ENVELOPE_BYTES: Final = 64 * 1024
 
 
 class ForwardingServices(CommonServices, Protocol):
-    """What a handler needs to forward a request to the controller (KIP-590)."""
+    """The parts of the broker that a handler needs to forward a request to the controller (KIP-590)."""
 
     elector: Elector
     """Whether this broker is the controller, and its term."""
@@ -101,7 +101,8 @@ async def pass_on(request: Request[R], controller: int, context: ForwardingConte
     )
     if len(envelope.request_data) > services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA - ENVELOPE_BYTES:
         raise KafkaError(
-            ErrorCode.NOT_CONTROLLER, f"The request is too large to be passed on: ask broker {controller} itself."
+            ErrorCode.NOT_CONTROLLER,
+            f"The request is too large to be forwarded: send it to broker {controller} itself.",
         )
     seconds = min(max(timeout_ms, 0.0) / 1000, MAX_WAIT_SECONDS) + GRACE_SECONDS
     try:
@@ -119,7 +120,7 @@ async def pass_on(request: Request[R], controller: int, context: ForwardingConte
             ErrorCode.REQUEST_TIMED_OUT, f"Whether this was done is not known. The controller did not answer: {error}"
         ) from error
     if answer.response_data is None:
-        raise KafkaError(ErrorCode.of(answer.error_code), f"Broker {controller} refused what this broker passed on")
+        raise KafkaError(ErrorCode.of(answer.error_code), f"Broker {controller} refused the forwarded request")
     response: R = await _decoded(answer.response_data, context)
     return response
 

@@ -1,7 +1,7 @@
 """Requests about very many partitions: parts of some hundred, each a short step, answered as if they were one.
 
-Between two parts others have their turn, so what is true of the first need not be true of the last: each part is
-checked by itself, as one of several requests would be.
+Other requests may run between two parts, so a condition of the first part may not hold for the last: each part is
+checked by itself, like one of several requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from oncelog_broker.runtime.steps import Steps
 
 PARTITIONS_PER_PART: Final = 500
-"""Some 4 ms where each makes a record."""
+"""Some 4 ms if each makes a record."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
 
 
 def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
-    """The topics in order, with at most PARTITIONS_PER_PART partitions at a time; one without any counts as one."""
+    """The topics in order, with at most PARTITIONS_PER_PART partitions at a time; a topic without any counts as one."""
     part: list[T] = []
     room = PARTITIONS_PER_PART
     for topic in topics:
@@ -61,7 +61,7 @@ def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
 
 
 def joined(answers: Iterable[Iterable[A]]) -> Steps[list[A]]:
-    """The topics of the parts' answers, in order; one that is divided between parts is one again."""
+    """The topics of the parts' answers, in order; a topic that was divided between parts is joined again."""
     topics: list[A] = []
     for number, topic in enumerate(chain.from_iterable(answers), 1):
         if topics and _is_same(topics[-1], topic):

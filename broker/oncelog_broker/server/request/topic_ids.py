@@ -19,7 +19,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 
 def resolve_names(topics: Iterable[T], image: ClusterImage) -> tuple[list[T], list[T]]:
-    """(those whose id is known, now with their names; those whose id nobody has)."""
+    """(topics with known ids, now with their names; topics with unknown ids)."""
     known, unknown = [], []
     for topic in topics:
         found = image.topic_by_id(topic.topic_id)

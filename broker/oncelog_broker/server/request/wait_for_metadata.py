@@ -1,4 +1,4 @@
-"""Waiting until the cluster image shows a change: what an admin request does before it answers."""
+"""Waits until the cluster image shows a change, before an admin request is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage],
 async def wait_until_usable(
     cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
 ) -> None:
-    """Return when the image shows the topic with that many partitions, and those that this broker leads are open.
+    """Return when the image shows the topic with that many partitions, and the ones that this broker leads are open.
 
     Raises KafkaError REQUEST_TIMED_OUT: it was created, but cannot be used yet.
     """
@@ -45,7 +45,7 @@ async def _within(timeout_ms: int, change: Awaitable[object]) -> None:
 
 
 def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
-    """Whether the topic is there with that many partitions, each with a leader."""
+    """Whether the image has the topic with that many partitions, each with a leader."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)
@@ -59,7 +59,7 @@ def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
 
 
 def lacks_topic(name: str, topic_id: bytes | None) -> Callable[[ClusterImage], bool]:
-    """Whether the topic is gone; another one of the same name is not in the way."""
+    """Whether the topic is deleted; another topic with the same name does not matter."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)

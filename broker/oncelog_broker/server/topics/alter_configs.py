@@ -1,4 +1,5 @@
-"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by those given (older than key 44, racy, kept).
+"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by the given ones (older than key 44, and open to
+races; kept for old clients).
 
 A resource that is named twice stays as it is (INVALID_REQUEST for each mention).
 """

@@ -1,4 +1,5 @@
-"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: naming a resource, changing its settings."""
+"""Code that DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: naming a resource, changing its
+settings."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import ResourceType
 
 TIMEOUT_MS = 30_000
-"""These requests carry none."""
+"""These requests contain no timeout."""
 
 
 class Rules(NamedTuple):
@@ -32,7 +33,7 @@ class Rules(NamedTuple):
 
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
-"""Old overrides to new ones; raises KafkaError to refuse."""
+"""Computes new overrides from old ones; raises KafkaError to refuse."""
 
 
 class ChangesOf(NamedTuple):
@@ -55,7 +56,7 @@ def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int,
 
 
 def existing_topic(name: str, context: TopicContext) -> str:
-    """`name`, if there is such a topic. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    """`name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     check_topic_name(name)
     if context.services.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
@@ -70,7 +71,7 @@ def named_group(name: str) -> str:
 
 
 def broker_of(name: str, context: TopicContext) -> int | None:
-    """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
+    """The id of this broker, or None for "": the settings of all brokers. Raises KafkaError INVALID_REQUEST."""
     if name == "":
         return None
     if name != str(context.services.node_id):
@@ -113,8 +114,8 @@ async def alter_each(
 ) -> list[tuple[R, KafkaError | None]]:
     """Alter the settings of each resource, and return the error of each, or None.
 
-    `rules`: what a client needs for each type. `changes_of`: the changes that a resource of the request asks for.
-    `to_overrides`: functions that make them to the overrides of each type.
+    `rules`: the rights that a client needs for each type. `changes_of`: the changes that a resource of the request asks
+    for. `to_overrides`: functions that make them to the overrides of each type.
     """
     outcomes: list[tuple[R, KafkaError | None]] = []
     pauses = context.services.slices.pauses()

@@ -1,8 +1,8 @@
 """CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase.
 
-Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
-together ask for too many new partitions, each with POLICY_VIOLATION. A broker that is not the controller
-passes each topic on to it.
+Behaviour: each topic succeeds or fails by itself; a topic that is named twice fails with INVALID_REQUEST; if all
+together ask for too many new partitions, each fails with POLICY_VIOLATION. A broker that is not the controller passes
+each topic on to it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """CreateTopics (19), v2-7: create topics, and answer when their partitions can be used.
 
-Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
-together ask for too many partitions, each with POLICY_VIOLATION. -1 stands for the broker's default number of
-partitions or replicas (KIP-464). With validate_only nothing is created. A broker that is not
-the controller passes each topic on to it.
-Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
+Behaviour: each topic succeeds or fails by itself; a topic that is named twice fails with INVALID_REQUEST; if all
+together ask for too many partitions, each fails with POLICY_VIOLATION. -1 means the broker's default number of
+partitions or replicas (KIP-464). With validate_only no topic is created. A broker that is not the controller passes
+each topic on to it. Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ async def _create_all(request: CreateTopicsRequest, context: TopicContext) -> Cr
 
 
 async def _refused(request: CreateTopicsRequest, named: Counter[str], context: TopicContext) -> KafkaError | None:
-    """Why nothing of the request is done."""
+    """The reason why the whole request is refused."""
     pauses, default, partitions = context.services.slices.pauses(), context.services.config[NUM_PARTITIONS], 0
     for topic in request.topics:
         await pauses.here()
@@ -75,8 +74,8 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: T
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: TopicContext) -> TopicResult:
     services = context.services
-    # First, as Kafka does: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS, whatever settings it
-    # sends.
+    # This check is the first, as in Kafka: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS,
+    # whatever settings it sends.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -155,7 +154,8 @@ def _partitions(topic: TopicRequest, default: int) -> int:
 
 
 def _assignment(topic: TopicRequest) -> dict[int, list[int]] | None:
-    """The assignment made by hand, if there is one. Raises KafkaError INVALID_REQUEST for one beside numbers."""
+    """The manual assignment, if the request has one. Raises KafkaError INVALID_REQUEST for an assignment together with
+    numbers."""
     if not topic.assignments:
         return None
     if topic.num_partitions != -1 or topic.replication_factor != -1:

@@ -1,8 +1,8 @@
 """DeleteTopics (20), v1-6: delete topics by name, or by id (v6).
 
-Behaviour: each topic succeeds or fails by itself; answered when this broker serves the topic no more.
-A broker that is not the controller passes each topic on to it.
-`delete.topic.enable=false` refuses all of them (INVALID_REQUEST before v3, as older clients do not know better).
+Behaviour: each topic succeeds or fails by itself; answered when this broker no longer serves the topic. A broker that
+is not the controller passes each topic on to it. `delete.topic.enable=false` refuses all of them (INVALID_REQUEST
+before v3, as older clients know no other code).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _named(wanted: TopicState, context: TopicContext) -> TopicState:
 
 
 def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
-    """Also with its id, if there is one: that is for those who may delete it to know."""
+    """With its id, if the topic exists: only clients that may delete it learn the id."""
     found = image.topic(topic.name or "")
     return topic if found is None else TopicState(name=found.name, topic_id=found.topic_id)
 
@@ -74,7 +74,8 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 async def _delete(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: TopicContext
 ) -> None:
-    """`is_by_id`: another topic that has got the name meanwhile is not meant. `controller`: to whom it is passed on."""
+    """`is_by_id`: another topic that has got the name meanwhile must not be deleted. `controller`: the broker to which
+    it is forwarded."""
     assert topic.name is not None
     started = context.services.clock.monotonic()
     known = context.services.image.topic(topic.name)
@@ -95,7 +96,7 @@ async def _delete(
 async def _pass_on(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int, context: TopicContext
 ) -> bytes | None:
-    """The id that the topic had, where it is known. Raises KafkaError."""
+    """The id that the topic had, if known. Raises KafkaError."""
     alone = TopicState(name=None if is_by_id else topic.name, topic_id=topic.topic_id if is_by_id else ZERO_UUID)
     request = DeleteTopicsRequest(topics=[alone], topic_names=[topic.name or ""], timeout_ms=timeout_ms)
     answer = await pass_on(request, controller, context, timeout_ms)

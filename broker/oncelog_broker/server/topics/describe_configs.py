@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
+"""DescribeConfigs (32), v1-4: every key of a topic or broker, with its value and source (T23).
 
 Resources: topics; groups; brokers, by id or "" for what holds for all of them; the loggers of this broker. All keys are
 described where none is named. A secret has no value here. Keys of Kafka's that change nothing here are described where

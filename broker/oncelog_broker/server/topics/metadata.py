@@ -1,10 +1,10 @@
 """Metadata (3), v0-13: brokers, topics, leaders; creates topics that are asked for where that is allowed.
 
-Behaviour: addresses are those of the listener that the request came through (T24). A missing topic is created when
-`auto.create.topics.enable` and the request (v4+) both allow it, and is then answered whole, leaders and all.
-A topic that is named several times is answered once, or a small request could ask for more than the broker's memory.
-Versions: v0 empty list = all topics, v1+ null = all and empty = none (T10); v4 allow_auto_topic_creation; v10 topic
-ids in the answer; v12 topics asked for by id, null names only here (T9).
+Behaviour: addresses are those of the request's listener (T24). A missing topic is created when
+`auto.create.topics.enable` and the request (v4+) both allow it, and is then answered whole, leaders and all. A topic
+that is named several times is answered once, or a small request could ask for more than the broker's memory. Versions:
+v0 empty list = all topics, v1+ null = all and empty = none (T10); v4 allow_auto_topic_creation; v10 topic ids in the
+answer; v12 topics asked for by id, null names only here (T9).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _answer_named(
     request.topics = topics
     if _may_create(request, context):
         missing = _missing(request.topics, context.services.image)
-        # Where they may not know of any of them, it takes as long as if all were there.
+        # If the client may not describe any of the topics, the response takes as long as if all existed.
         if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
             return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))
@@ -98,7 +98,7 @@ async def _create_then_answer(request: MetadataRequest, context: TopicContext, m
     for name in missing:
         await pauses.here()
         if not context.may(rules.METADATA, name):
-            continue  # whether it is there is not for them to know
+            continue  # the client may not learn whether the topic exists
         try:
             if not context.may(rules.METADATA_CREATE_ANY):
                 context.require(rules.METADATA_CREATE, name)

@@ -13,14 +13,14 @@ from oncelog_broker.server.request.forwarding import ForwardingServices
 
 
 class TopicServices(ForwardingServices, Protocol):
-    """What handlers of topics and settings may reach, beside what all may."""
+    """The parts of the broker that handlers of topics and settings may use, in addition to the common ones."""
 
     replicas: Replicas
     topics: TopicController
     configs: ConfigController
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic that no client has created explicitly; see `topic_creation.TopicCreation.create`."""
 
 
 TopicContext: TypeAlias = RequestContext[TopicServices]

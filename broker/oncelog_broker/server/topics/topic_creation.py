@@ -49,8 +49,8 @@ class TopicCreation:
         """Internal topics that were wanted -> how many brokers lived, fewer than they are to have replicas."""
 
     async def create(self, name: str) -> None:
-        """Create a topic with the broker's defaults, an internal one with its own; wait until it can be used. One that
-        exists already is no error.
+        """Create a topic with the broker's defaults, an internal one with its own; wait until it can be used. An
+        existing topic is no error.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, COORDINATOR_NOT_AVAILABLE (too few
         brokers for an internal topic), LEADER_NOT_AVAILABLE (no controller to be reached), REQUEST_TIMED_OUT.
@@ -80,7 +80,8 @@ class TopicCreation:
         if controller == self._config().node_id:
             await self._topics.create_topic(name, partitions, replicas, overrides)
             return
-        # Only now: the declaration of a message is dear at the start, and most brokers never need this one here.
+        # Imported here, not above: compiling a message takes milliseconds at start-up, and most brokers never send this
+        # one.
         from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 
         topic = CreateTopicsRequest.CreatableTopic(

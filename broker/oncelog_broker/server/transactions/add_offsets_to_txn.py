@@ -1,5 +1,5 @@
-"""AddOffsetsToTxn (25), v0-4: the partition of `__consumer_offsets` that keeps a group becomes part of a transaction
-(S37). The offsets themselves go to the group coordinator, with TxnOffsetCommit."""
+"""AddOffsetsToTxn (25), v0-4: adds the partition of `__consumer_offsets` that stores a group to a transaction (S37).
+The offsets themselves go to the group coordinator, with TxnOffsetCommit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handle(request: AddOffsetsToTxnRequest, context: TransactionContext) -> Answ
 
 
 async def _create_then_add(request: AddOffsetsToTxnRequest, context: TransactionContext) -> AddOffsetsToTxnResponse:
-    """A consumer that assigns partitions by itself may not have asked for its group's coordinator yet."""
+    """A consumer that assigns partitions by itself may not have looked up its group's coordinator yet."""
     try:
         await context.services.create_topic(CONSUMER_OFFSETS)
     except KafkaError:

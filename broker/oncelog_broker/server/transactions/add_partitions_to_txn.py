@@ -1,11 +1,10 @@
-"""AddPartitionsToTxn (24), v0-5: partitions become part of a transaction, or are looked up in it (S36).
+"""AddPartitionsToTxn (24), v0-5: adds partitions to a transaction, or verifies that they are in it (S36).
 
-Behaviour: all partitions of a transaction are added or none; where one does not exist, or is internal, the others
-answer OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
-Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890), or from a client
-for its own.
+Behaviour: all partitions of a transaction are added or none; if one does not exist, or is internal, the others get
+OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition. Versions: v0-3 one transaction, from a
+producer; v4-5 many, from a broker for its producers (KIP-890), or from a client for its own.
 
-Who may ask (S97): a broker, which has CLUSTER_ACTION and comes by the listener of brokers, for every producer. Anybody
+Allowed senders (S97): a broker, which has CLUSTER_ACTION and uses the listener of brokers, for every producer. Anybody
 else adds to a transaction by the rights on the transactional id and the topics, in every version: some clients take the
 highest version that a broker has. To verify is for brokers alone.
 """
@@ -38,7 +37,8 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 FIRST_BATCHED_VERSION = 4
 CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
-"""A marker would go there in the end. Offsets become part of a transaction by AddOffsetsToTxn and TxnOffsetCommit."""
+"""Markers would be written to these topics in the end. Offsets are added to a transaction by AddOffsetsToTxn and
+TxnOffsetCommit."""
 CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
 """A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
 
@@ -63,7 +63,7 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
     )
     served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
     return then(
-        then(served, lambda answer: answer),  # which may come later, too
+        then(served, lambda answer: answer),  # the result, which may also come later
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
@@ -81,14 +81,14 @@ def _serve_each(
 def _when_committed(
     is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
 ) -> Answer[list[Result]]:
-    """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
+    """A broker asks for many producers over one connection: a wait for replicas must not delay the later requests."""
     if is_broker:
         context.effects_are_done()
     return all_of(answers)
 
 
 def _serve(transaction: Transaction, is_broker: bool, context: TransactionContext) -> Steps[Answer[Result]]:
-    """One transaction; its record may wait for replicas."""
+    """Handle one transaction; its record may wait for replicas."""
     closed = CLOSED_TO_BROKERS if is_broker else CLOSED_TO_CLIENTS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
@@ -111,7 +111,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
             if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif not image.has_partition(topic.name, index):
-                # Not where it has no leader just now: clients take that answer for the end of the transaction.
+                # Not if it has no leader now: clients treat that error as the end of the transaction.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None

@@ -1,6 +1,6 @@
 """DescribeTransactions (65), v0: the state of transactional ids, asked of their coordinator (KIP-664).
 
-Beyond Kafka, in tagged fields: which client works with the transactional id, where this broker has heard of it.
+Beyond Kafka, in tagged fields: the client that uses the transactional id, if this broker has seen it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """InitProducerId (22), v0-6: a producer id for an idempotent producer (S5), or to take over a transactional id (S34).
 
 Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. With one, its
-coordinator fences the previous producer, and aborts its open transaction: CONCURRENT_TRANSACTIONS meanwhile.
+coordinator fences the previous producer, and aborts its open transaction: CONCURRENT_TRANSACTIONS until that is done.
 Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21); v4 PRODUCER_FENCED; v6 transactions
 without a timeout, and an open transaction that is not aborted (KIP-939, S120). v6 is advertised only if
 `transaction.two.phase.commit.enable` is true.

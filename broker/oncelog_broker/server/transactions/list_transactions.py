@@ -62,7 +62,7 @@ def _list(request: ListTransactionsRequest, context: TransactionContext) -> Step
 async def _matching(
     text: str, request: ListTransactionsRequest, context: TransactionContext
 ) -> ListTransactionsResponse:
-    """Those of `_list` whose ids match."""
+    """The transactions of `_list` whose ids match."""
     try:
         pattern = await IdPattern.read(text)
     except InvalidPattern:

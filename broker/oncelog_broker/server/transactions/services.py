@@ -12,7 +12,8 @@ from oncelog_broker.server.request.context import RequestContext
 
 
 class TransactionServices(GroupServices, Protocol):
-    """What handlers of producer ids and transactions may reach, beside what all may."""
+    """The parts of the broker that handlers of producer ids and transactions may use, in addition to the common
+    ones."""
 
     transactions: TransactionCoordinator
     markers: MarkerAppender

@@ -34,7 +34,7 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""What an error of the log is called here."""
+"""Error of the log -> the error of this API."""
 
 
 def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
@@ -49,7 +49,7 @@ def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answ
 
 
 def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None:
-    """Raises KafkaError for what is refused as a whole."""
+    """Raises KafkaError for a request that is refused as a whole."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
@@ -61,7 +61,7 @@ def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None
 def _commit_some(
     request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: TransactionContext
 ) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets of `topics`, and refuse those of the others."""
+    """Write the offsets of `topics`, and refuse those of the other topics."""
     refused = _refuse(replace(request, topics=denied), context, KafkaError(rules.TXN_OFFSET_COMMIT.refused))
     if not topics:
         return refused
@@ -98,7 +98,7 @@ def _commit(request: TxnOffsetCommitRequest, context: TransactionContext) -> Ans
             return _refuse(request, context, refused)
 
         def write_part(part: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
-            # A marker that comes between the question and the write ends what was found open (E3).
+            # A marker between the verification and the write ends the transaction that was found open (E3).
             try:
                 partition.guards.check(guard)
                 return _write(part, context)
@@ -115,8 +115,9 @@ def _in_parts(
     context: TransactionContext,
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
-    """What `answer` says to the request or, if that is long, to its parts, in slices. With the client the rest of them
-    is given up: what is written counts only if the transaction commits, and who has no answer does not commit."""
+    """The result of `answer` for the request or, if that is long, for its parts, in slices. When the client disconnects
+    the remaining parts are skipped: offsets count only if the transaction commits, and a client without a response does
+    not commit."""
     if not is_long(request.topics):
         return answer(request)
 

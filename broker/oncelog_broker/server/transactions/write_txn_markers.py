@@ -1,9 +1,9 @@
 """WriteTxnMarkers (27), v1-2: a coordinator has the end of transactions written into the logs that this broker leads
-(S39, S40). Also what a tool sends to end a transaction that hangs (KIP-664).
+(S39, S40). A tool that ends a hanging transaction sends it, too (KIP-664).
 
-Behaviour: each marker is answered when it is on all replicas in sync, or with REQUEST_TIMED_OUT soon: a partition whose
-replicas are slow must not hold up the transactions of all others for long. The coordinator sends it again.
-Versions: v2 the transaction version, by which the epoch is checked (KIP-1228).
+Behaviour: each marker is answered when it is on all in-sync replicas, or soon with REQUEST_TIMED_OUT: a partition whose
+replicas are slow must not delay the transactions of all others for long. The coordinator sends it again. Versions: v2
+the transaction version, by which the epoch is checked (KIP-1228).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answ
 
 
 def _may(context: TransactionContext) -> bool:
-    """An administrator may, on any listener, where somebody says who that is; else only brokers may."""
+    """An authenticated administrator may, on any listener; otherwise only brokers may."""
     by_acls = context.services.authorizer is not None and context.may(rules.WRITE_MARKERS_AS_ADMIN)
     return by_acls or context.may_as_broker(rules.WRITE_MARKERS)
 
@@ -53,7 +53,7 @@ def _when_committed(context: TransactionContext, answers: list[Answer[ErrorCode]
 
 
 def _write_each(request: WriteTxnMarkersRequest, context: TransactionContext) -> Steps[list[Answer[ErrorCode]]]:
-    """What becomes of each marker, in the order of the request."""
+    """The result of each marker, in the order of the request."""
     answers = list[Answer[ErrorCode]]()
     for asked in request.markers:
         yield None

@@ -11,7 +11,7 @@ joining.py         from JoinGroup to an assignment
 holdings.py        the partitions of a member: revoking and taking them, with commits and callbacks
 coordinator.py     rebalances of the classic protocol, driven by poll: callbacks, joining, leaving
 
-Of the consumer protocol (KIP-848):
+The consumer protocol (KIP-848):
 
 epoch_heartbeat.py (pure) the content of its heartbeats
 broker_assigned.py the member, driven by poll: the broker assigns

@@ -77,7 +77,7 @@ class BrokerAssignedMember:
         self._listener = RebalanceListener()
         self._heartbeat = EpochHeartbeat(config)
         self._wanted: frozenset[IdPartition] | None = None
-        """The target assignment of the coordinator; None if there was none since the last join."""
+        """The target assignment from the coordinator; None if none has come since the last join."""
         self._announced: tuple[TopicPartition, ...] | None = None
         """Added partitions for which on_assigned has not been called yet."""
         self._error: KafkaError | None = None
@@ -101,7 +101,7 @@ class BrokerAssignedMember:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The group metadata for commits in transactions.
 
-        After it was fenced or has left, a member names its last epoch: without an epoch it would count as a consumer
+        After it was fenced or has left, a member sends its last epoch: without an epoch it would count as a consumer
         outside of the group, whose offsets are not checked (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
@@ -122,7 +122,7 @@ class BrokerAssignedMember:
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets or, without any, the positions. Raises what `Commits.commit` raises."""
+        """Commit these offsets or, without any, the positions. Raises the errors of `Commits.commit`."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
@@ -133,7 +133,7 @@ class BrokerAssignedMember:
     # rebalances
 
     async def advance(self) -> None:
-        """Do what is due before records are returned. Raises KafkaError, and what callbacks raise."""
+        """Do everything that is due before records are returned. Raises KafkaError, and exceptions of callbacks."""
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -197,7 +197,7 @@ class BrokerAssignedMember:
         self._announced = (self._announced or ())[len(added) :]
 
     def _named(self) -> frozenset[TopicPartition] | None:
-        """Return the target assignment by topic name. Partitions whose topic name is unknown are left out until the
+        """Return the target assignment by topic name. Partitions whose topic name is unknown are skipped until the
         metadata has it."""
         if self._wanted is None:
             return None
@@ -277,7 +277,7 @@ class BrokerAssignedMember:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return False
         if membership.generation != sent or membership.state is not state:
-            return True  # it has left, or was dropped, meanwhile
+            return True  # the member has left, or was dropped, meanwhile
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code, response.error_message, sent)
@@ -345,7 +345,7 @@ class BrokerAssignedMember:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """Like `unsubscribe`, within `timeout_s` except for callbacks, and stop. Raises what callbacks raise."""
+        """Like `unsubscribe`, within `timeout_s` except for callbacks, and stop. Raises exceptions of callbacks."""
         try:
             await self._leave(timeout_s)
         finally:
@@ -382,7 +382,7 @@ class BrokerAssignedMember:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
-            # Then the others wait for our session to end: longer, and nothing worse.
+            # The group then notices only when this member's session times out: the rebalance is late, nothing is lost.
             logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:
@@ -397,5 +397,5 @@ class BrokerAssignedMember:
 
 
 def _new_member_id() -> str:
-    """A member makes its id itself, and keeps it while it lives."""
+    """A member generates its id itself, and keeps it as long as it lives."""
     return uuid_to_string(uuid.uuid4().bytes)

@@ -44,9 +44,9 @@ class Asked(NamedTuple):
     """The moment at which a commit was requested: it belongs to the generation of that moment, however late it is sent
     (S88).
 
-    With a cooperative strategy, kept partitions are read on in the next generation. `held` has the positions of the
-    member's partitions at that moment: a partition that was revoked and assigned again has another one. Empty with an
-    eager strategy, where every generation starts with all partitions revoked.
+    With a cooperative strategy, reading of the kept partitions continues in the next generation. `held` has the
+    positions of the member's partitions at that moment: a partition that was revoked and assigned again has another
+    one. Empty with an eager strategy, where every generation starts with all partitions revoked.
     """
 
     generation: Generation
@@ -76,8 +76,8 @@ class Commits:
         is_cooperative: bool = False,
         on_stale: Callable[[], None] | None = None,
     ) -> None:
-        """`on_stale`: of the consumer protocol, whose members name their epoch when they fetch offsets. It is called
-        when that epoch is over: the next heartbeat tells which one is now."""
+        """`on_stale`: for the consumer protocol, whose members send their epoch when they fetch offsets. It is called
+        when that epoch is over: the next heartbeat returns the present one."""
         self._membership = membership
         self._on_stale = on_stale
         self._positions = positions
@@ -101,8 +101,8 @@ class Commits:
         """Commit for the application, with retries, in its turn.
 
         Waits for a missing topic, as a broker may learn of a new one late. Raises CommitFailed if this consumer is no
-        longer a member of the generation that reads these (cooperative: after committing those that it still owns),
-        RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
+        longer a member of the generation that reads these partitions (cooperative: after committing those that it still
+        owns), RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, otherwise KafkaError.
         """
         asked = self.asked()
         self.number += 1
@@ -172,8 +172,9 @@ class Commits:
             raise CommitFailed(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"group {self._config.group_id}: a commit of generation {asked.generation.generation_id} is not stored"
-                f" for {', '.join(map(str, sorted(given_up)))}: the group has rebalanced, and others may read there;"
-                " poll, and go on with what is assigned then",
+                f" for {', '.join(map(str, sorted(given_up)))}: the group has rebalanced, and other members may "
+                "read them;"
+                " poll, and continue with the partitions assigned then",
             )
         return frozenset(without_topic)
 
@@ -201,7 +202,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; partitions without one are left out. Raises KafkaError."""
+        """The committed offsets; partitions without one are omitted. Raises KafkaError."""
         wanted = list(partitions)
         cause: KafkaError | None = None
         failures = 0
@@ -228,7 +229,7 @@ class Commits:
 
     def _is_stale(self, error: KafkaError) -> bool:
         """Whether an answer to a member of the consumer protocol says that its epoch is over. That is no reason to
-        begin anywhere else than at the committed offset."""
+        start anywhere else than at the committed offset."""
         is_stale = self._on_stale is not None and error.code in STALE
         if is_stale and self._on_stale is not None:
             self._on_stale()
@@ -242,7 +243,8 @@ class Commits:
         if is_outside or membership.is_lost or membership.state is MemberState.COMPLETING:
             raise CommitFailed(
                 ErrorCode.REBALANCE_IN_PROGRESS,
-                f"group {self._config.group_id} rebalances: what was read may belong to others by now; poll first",
+                f"group {self._config.group_id} rebalances: its partitions may belong to other members by now; "
+                "poll first",
             )
         sent = membership.generation
         response = await self._connection.send(commit_request(self._config, sent, offsets))
@@ -311,8 +313,8 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 def fetch_request(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
 ) -> OffsetFetchRequest:
-    """Waits for offsets of pending transactions, whatever the isolation level (as in the Java client): starting before
-    them could repeat what the transaction commits (KIP-447)."""
+    """The request waits for offsets of pending transactions, whatever the isolation level (as in the Java client):
+    starting before them could repeat work that the transaction commits (KIP-447)."""
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",
@@ -368,7 +370,7 @@ class AutoCommit:
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the committed offsets of these partitions, as others may have changed them."""
+        """Forget the committed offsets of these partitions, as other members may have changed them."""
         for partition in partitions:
             self._stored.pop(partition, None)
 

@@ -1,6 +1,6 @@
 """The consumer's group coordinator client: rebalances, driven by poll.
 
-`advance` is called by each poll and does what is due, in this order, then lets the poll go on:
+`advance` is called by each poll and does all that is due, in this order, then lets the poll continue:
 
     the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
     joined                ->  commit and on_revoked for what is to go, then on_assigned for what has come
@@ -100,7 +100,7 @@ class GroupCoordinator:
         self._missing_timer: asyncio.TimerHandle | None = None
         metadata.in_use.append(lambda: self._interest.names.union(self._joining.watched or ()))
 
-    # what the application wants
+    # --- subscriptions and assignments
 
     @property
     def is_subscribed(self) -> bool:
@@ -113,7 +113,7 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The identity under which the present partitions were assigned. A member that was expelled or has left names
+        """The identity under which the present partitions were assigned. A member that was expelled or has left sends
         its last generation: without one it would count as a consumer outside the group, whose offsets are not checked
         (S46, S64)."""
         config, generation = self._config, self._membership.last_generation
@@ -152,7 +152,7 @@ class GroupCoordinator:
     # rebalances
 
     async def advance(self) -> None:
-        """Do what is due before records are returned. Raises KafkaError, and what callbacks raise."""
+        """Do everything that is due before records are returned. Raises KafkaError, and exceptions of callbacks."""
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -220,7 +220,7 @@ class GroupCoordinator:
 
     async def _hand_over(self, handover: _Handover) -> None:
         """Hand a new assignment to the application."""
-        # Those not revoked yet: the callback is not repeated after a failure.
+        # The partitions that are not revoked yet: the callback is not repeated after a failure.
         await self._holdings.give_up(
             self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
         )
@@ -249,7 +249,7 @@ class GroupCoordinator:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """`unsubscribe` within `timeout_s` (apart from callbacks), and stop. Raises what callbacks raise."""
+        """`unsubscribe` within `timeout_s` (apart from callbacks), and stop. Raises exceptions of callbacks."""
         try:
             await self._leave(CLOSED, timeout_s)
         finally:
@@ -307,7 +307,7 @@ class GroupCoordinator:
             logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
-        """Leave the group, as the application does not poll, so that others get the partitions."""
+        """Leave the group, as the application does not poll, so that other members get the partitions."""
         logger.warning(
             "group %s: no poll for more than max_poll_interval_ms=%d: leaving the group until the next one",
             *(self._config.group_id, self._config.max_poll_interval_ms),

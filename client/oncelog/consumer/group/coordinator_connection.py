@@ -2,6 +2,11 @@
 
 Brokers answer each connection in order, and Fetch and JoinGroup wait on purpose, which would delay a heartbeat behind
 them. So heartbeats and commits have their own connection, and each rebalance uses another one.
+
+Rule: no request waits longer than twice request_timeout_ms for a coordinator that is gone. All requests but JoinGroup
+have that timeout. JoinGroup may be held until the rebalance timeout, and the connection to a machine that lost its
+power stays open; so while JoinGroup waits, the client makes sure, every request_timeout_ms, that the coordinator is
+there.
 """
 
 from __future__ import annotations
@@ -10,8 +15,8 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
@@ -19,7 +24,8 @@ from oncelog.cluster import Broker, Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
-from oncelog.errors import ConnectionFailed, RequestTimedOut
+from oncelog.connection.versions import LAST_TRY, api_versions_request
+from oncelog.errors import ConnectionFailed, KafkaError, RequestTimedOut
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -72,6 +78,33 @@ class CoordinatorConnection:
         finally:
             if connection is not None:
                 connection.close()
+
+    async def hold(self, connection: BrokerConnection, request: Request[R], timeout_s: float) -> R:
+        """The answer to a request that the coordinator may hold for `timeout_s`, over a connection `for_joining`.
+
+        Raises KafkaError; ConnectionFailed as soon as the coordinator is known to be another one, or to have restarted.
+        """
+        answer = connection.start(request, timeout_s=timeout_s)
+        gone = asyncio.ensure_future(self._until_gone(connection))
+        try:
+            both: list[asyncio.Future[Any]] = [answer, gone]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not answer.done():
+            raise ConnectionFailed(f"{connection.address}: not the coordinator of group {self._group_id} any more")
+        return answer.result()
+
+    async def _until_gone(self, connection: BrokerConnection) -> None:
+        """Return when another broker is the coordinator. A machine that has restarted resets the connection instead, as
+        soon as something arrives there: hence the ApiVersions, which a coordinator answers after what it holds."""
+        while True:
+            await asyncio.sleep(self._config.request_timeout_ms / 1000)
+            with suppress(KafkaError):  # nobody says who the coordinator is: no reason to leave this one
+                connection.start(api_versions_request(), LAST_TRY)
+                found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=True)
+                if Address(found.host, found.port) != connection.address:
+                    return
 
     def lost(self, reason: str) -> None:
         """The coordinator has moved, or cannot be reached."""

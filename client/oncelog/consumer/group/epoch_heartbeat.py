@@ -99,7 +99,7 @@ class EpochHeartbeat:
         self._heard = None
 
     def begin_anew(self) -> None:
-        """The member is none any more: the next heartbeat joins."""
+        """The member has left or was fenced: the next heartbeat joins."""
         self._heard, self.epoch = None, JOINING_EPOCH
 
 

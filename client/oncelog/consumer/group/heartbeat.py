@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class PollWatch:
     """Whether the application polls within max.poll.interval.ms. Pure.
 
-    `progress` is any value that changes with it, so that returning single records costs nothing extra.
+    `progress` is any value that changes with each poll, so that returning single records costs nothing extra.
     """
 
     def __init__(self, max_interval_s: float) -> None:
@@ -91,7 +91,7 @@ class Heartbeat:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # whatever the error: without heartbeats the member is expelled
+            except Exception:  # any error is handled here: without heartbeats the member is expelled
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 failures += 1
 
@@ -125,7 +125,7 @@ class Heartbeat:
 
 
 def report_end(task: asyncio.Task[None]) -> None:
-    """Log what has ended the heartbeats of a member, unless that is its closing."""
+    """Log why the heartbeats of a member ended, unless it was closed."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, ClientClosed):
         logger.error("heartbeats have ended", exc_info=error)

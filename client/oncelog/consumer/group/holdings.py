@@ -24,7 +24,7 @@ class Holdings:
         self._auto_commit = auto_commit
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets or, without any, the positions. Raises what `Commits.commit` raises."""
+        """Commit these offsets or, without any, the positions. Raises the errors of `Commits.commit`."""
         consumed = self._positions.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:

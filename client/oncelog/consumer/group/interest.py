@@ -37,12 +37,13 @@ class RebalanceListener:
         """Before these are revoked: processed records may still be committed."""
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are lost already, and others may read them: commits would be refused. By default calls on_revoked."""
+        """The partitions are already lost, and other members may read them: commits would be refused. By default calls
+        on_revoked."""
         await self.on_revoked(partitions)
 
 
 def check_listener(listener: RebalanceListener) -> None:
-    """Raises TypeError for an object that lacks a method, or has an unknown one."""
+    """Raises TypeError for an object that does not have a required method, or has an unknown one."""
     kind = type(listener)
     missing = [name for name in CALLED if not callable(getattr(listener, name, None))]
     if missing:

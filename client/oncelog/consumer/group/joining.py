@@ -119,7 +119,8 @@ class Joining:
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
         config, sent = self._config, self._membership.generation
         request = self._join_request(sent)
-        response = await connection.send(request, timeout_s=config.max_poll_interval_ms / 1000 + JOIN_SLACK_S)
+        timeout_s = config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
+        response = await self._connection.hold(connection, request, timeout_s)
         if self._membership.state is not MemberState.PREPARING:
             return Reaction.REJOIN  # the generation was lost meanwhile
         code = ErrorCode.of(response.error_code)
@@ -150,7 +151,7 @@ class Joining:
             assignments=assignments,
         )
         # Unlike JoinGroup, SyncGroup waits for the leader's assignment alone, so request_timeout_ms is enough, as in
-        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat notices it.
+        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat detects it.
         answer = await connection.send(sync)
         if self._membership.state is not MemberState.COMPLETING:
             return Reaction.REJOIN

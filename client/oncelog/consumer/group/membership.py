@@ -6,8 +6,8 @@
     │            │                                 │                                │
     └────────────┴───────────── the group rebalances: join again ───────────────────┘
 
-FENCED (another process has our instance id) ends everything; LEFT ends it until the next subscription. A member keeps
-its generation while it joins the next one: it may still commit with it, and cooperative members go on reading.
+FENCED (another process has our instance id) is final; LEFT lasts until the next subscription. A member keeps its
+generation while it joins the next one: it may still commit with it, and cooperative members go on reading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_MEMBER_ID: Final = ""
 
 
 class MemberState(Enum):
-    """A state, and what the member waits for in it."""
+    """A state, and the response for which the member waits in it."""
 
     UNJOINED = "a reason to join"
     PREPARING = "the answer to JoinGroup"
@@ -46,7 +46,7 @@ PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 
 class Reaction(Enum):
-    """What to do about an error."""
+    """How a member reacts to an error."""
 
     RETRY = auto()
     """Repeat the request after the back-off."""
@@ -86,9 +86,10 @@ SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
     # The group's last rebalance has not finished: nothing of ours is out of date.
     (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
-    # The epoch has gone on: the next heartbeat tells, and what we still have may be committed in it.
+    # The epoch has changed: the next heartbeat returns the new one, and the partitions that the member still has may be
+    # committed in it.
     (ApiKey.OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): Reaction.RETRY,
-    # The group is gone, and we with it.
+    # The group no longer exists, nor does this membership.
     (ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
 }
@@ -110,8 +111,8 @@ class Generation(NamedTuple):
 
 
 class Membership:
-    """One member. `is_lost`: its generation ended before its partitions were revoked. `last_generation` is the last one
-    joined.
+    """The membership of one consumer. `is_lost`: its generation ended before its partitions were revoked.
+    `last_generation` is the last one joined.
 
     Invariant: STABLE has a generation. `rejoin_reason` says why a stable member must rejoin.
     """
@@ -134,7 +135,7 @@ class Membership:
         return self.state is MemberState.STABLE
 
     def enter(self) -> None:
-        """There is a subscription to join for."""
+        """The application has subscribed: join."""
         if self.state is MemberState.LEFT:
             self._move(MemberState.UNJOINED)
 
@@ -172,9 +173,9 @@ class Membership:
     def react(self, api_key: ApiKey, code: ErrorCode, sent: Generation) -> Reaction:
         """React to an error in the response to a request of generation `sent`.
 
-        A response that says that `sent` has ended is ignored in a later generation, and while the member joins:
-        joining is what ended `sent`, and the response to a commit may overtake that to JoinGroup, which has a
-        connection of its own. An expelled member learns it from JoinGroup or SyncGroup.
+        A response that says that `sent` has ended is ignored in a later generation, and while the member joins: joining
+        has ended `sent`, and the response to a commit may overtake that to JoinGroup, which uses another connection. An
+        expelled member learns it from JoinGroup or SyncGroup.
         """
         todo = reaction(api_key, code)
         is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)

@@ -82,11 +82,11 @@ def restore(
     spark_settings: tuple[tuple[str, str], ...],
     log_level: str,
 ) -> None:
-    """Make topics again from Parquet: all topics of an archive, or the named ones.
+    """Create topics again from Parquet: all topics of an archive, or the named ones.
 
-    Keys, values, headers and timestamps are the same, byte by byte, in the same partitions and the same order;
-    offsets are new. A topic that is there must have the same number of partitions, and be empty. Plain output: topic,
-    partitions, records, name of what was restored.
+    Keys, values, headers and timestamps are the same, byte by byte, in the same partitions and the same order; offsets
+    are new. A topic that exists must have the same number of partitions, and be empty. Plain output: topic, partitions,
+    records, name of the restored topic.
     """
     with failing("stopped; the topic under way is not whole: delete it"):
         from oncelog_pipeline.jobs.archive import reading

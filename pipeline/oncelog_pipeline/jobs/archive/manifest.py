@@ -86,7 +86,7 @@ def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
         return
     days = (now_ms - archived.oldest_ms) / 86_400_000
     raise ArchiveError(
-        f"{archived.topic}: its oldest record is {days:.1f} days old, and {RETENTION}={retention_ms} would have it"
+        f"{archived.topic}: its oldest record is {days:.1f} days old, and {RETENTION}={retention_ms} would delete"
         f" deleted again: restore with --config {RETENTION}=-1"
     )
 

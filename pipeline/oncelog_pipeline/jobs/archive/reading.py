@@ -1,6 +1,6 @@
 """Restores Parquet to topics, in Spark: the same bytes, in the same partitions and order.
 
-Offsets are new: they are those of a topic in which nothing was ever deleted, compacted or aborted.
+Offsets are new: they are the offsets of a topic from which no record was ever deleted, compacted or aborted.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def restore(
     """Restore these topics, or all; a single topic may get another `name`. Returns each archived topic with its
     restored name.
 
-    Each topic is written atomically (`delivery`). Raises ArchiveError, KafkaError, and what Spark raises.
+    Each topic is written atomically (`delivery`). Raises ArchiveError, KafkaError, and Spark's errors.
     """
     there = {each.topic: each for each in contents(spark, path)}
     for topic in topics:
         if topic not in there:
-            raise ArchiveError(f"{path} has no topic {topic}, but {', '.join(sorted(there))}")
+            raise ArchiveError(f"{path} has no topic {topic}; it has {', '.join(sorted(there))}")
     chosen = [there[topic] for topic in topics or sorted(there)]
     if name is not None and len(chosen) > 1:
         raise ArchiveError(f"{len(chosen)} topics cannot all be restored as {name}: name one of them")

@@ -41,8 +41,8 @@ async def make(bootstrap_servers: str, archived: Archived, name: str, configs: M
     """Create the topic `name` with the partitions of the archived one. If it exists, it must be empty and have as many
     partitions.
 
-    `configs` are the user's. Raises KafkaError, and ArchiveError also if the topic's retention would delete what is
-    restored.
+    `configs` are the user's. Raises KafkaError, and ArchiveError also if the topic's retention would delete the
+    restored records.
     """
     async with Admin(bootstrap_servers) as admin:
         is_new = True
@@ -65,12 +65,12 @@ async def _check_empty(admin: Admin, archived: Archived, name: str) -> None:
     partitions = (await admin.describe_topics([name]))[name].partitions
     if len(partitions) != archived.partitions:
         raise ArchiveError(
-            f"{name} is there with {len(partitions)} partitions, and the archive has {archived.partitions}: restore"
+            f"{name} exists with {len(partitions)} partitions, and the archive has {archived.partitions}: restore"
             " under another name (--as)"
         )
     ends = await admin.list_offsets({TopicPartition(name, index): LATEST_TIMESTAMP for index in partitions})
     if any(end.offset for end in ends.values()):
-        raise ArchiveError(f"{name} is there and was written to: delete it, or restore under another name (--as)")
+        raise ArchiveError(f"{name} exists and was written to: delete it, or restore under another name (--as)")
 
 
 async def _own_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ PLACE = ("topic", "partition")
 def archive(
     spark: SparkSession, bootstrap_servers: str, topics: Sequence[str], path: str, *, by_date: bool = False
 ) -> list[Archived]:
-    """Archive all of these topics. `path` must not exist. Raises KafkaError, and what Spark raises."""
+    """Archive all of these topics. `path` must not exist. Raises KafkaError, and Spark's errors."""
     wanted = [replace(each, by_date=by_date) for each in asyncio.run(described(bootstrap_servers, topics))]
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     records = _records(spark, bootstrap_servers, wanted)

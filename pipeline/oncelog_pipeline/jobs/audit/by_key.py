@@ -34,7 +34,7 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """Run the audit. Each key must begin with the number `first`; None allows any. Raises what Spark raises."""
+    """Run the audit. Each key must begin with the number `first`; None allows any. Raises Spark's errors."""
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}
     read = spark.read.format("oncelog").options(**options).load()

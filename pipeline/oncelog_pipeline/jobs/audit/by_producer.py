@@ -32,7 +32,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Run the audit. Raises what Spark raises."""
+    """Run the audit. Raises Spark's errors."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})
@@ -118,8 +118,8 @@ def _audited(topic: str, totals: Any, there: Extent) -> Audited:
     if totals.judged < totals.records:
         remarks.append(f"{totals.records - totals.judged} records are of producers that number nothing: not judged")
     if topic in there.compacted:
-        remarks.append("it is compacted, so that records are missing rightly: gaps are not judged")
+        remarks.append("it is compacted, so records may be missing: gaps are not judged")
     deleted = [part for part in sorted(there.earliest) if part.topic == topic and not there.is_whole(*part)]
     if deleted:
-        remarks.append(f"the beginning of {len(deleted)} of its partitions is deleted: judged from there on")
+        remarks.append(f"the beginning of {len(deleted)} of its partitions is deleted: only the rest is judged")
     return Audited(topic, totals.records, totals.judged, totals.numbering, tuple(remarks))

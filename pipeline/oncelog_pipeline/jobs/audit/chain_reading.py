@@ -22,9 +22,10 @@ async def read_chains(
     patience_s: float = DEFAULT_PATIENCE_S,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[list[Chain]]:
-    """The chains of all batches that end in the range, also of aborted ones; some now and then, so that little is kept.
+    """The chains of all batches that end in the range, also of aborted ones; yielded in groups, so that little is kept
+    in memory.
 
-    So each batch is of one range, however a partition is cut. Raises NothingRead, KafkaError.
+    So each batch belongs to one range, however a partition is cut. Raises NothingRead, KafkaError.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
     options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})

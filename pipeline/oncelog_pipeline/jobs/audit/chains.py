@@ -1,7 +1,7 @@
 """Finds lost and duplicate records of idempotent producers, by the sequence numbers in a log. Pure.
 
 A producer numbers its records for each partition: 0, 1, 2 ..., and begins again at 0 with every epoch; brokers store
-these numbers. In the order of offsets, the next batch of one producer in a partition is one of these:
+these numbers. In the order of offsets, the next batch of one producer in a partition is one of these cases:
 
     right      it continues the batch before it, or begins a later epoch at 0
     a gap      it begins later: records are missing
@@ -9,8 +9,8 @@ these numbers. In the order of offsets, the next batch of one producer in a part
     a zombie   its epoch is over: a marker or a batch with a later epoch came before
 
 A topic may be larger than any memory, so this is done in two steps. `Chains` joins the batches of a range of offsets
-while they are right; it reports no faults, because it does not see earlier batches. `judged` goes through the
-chains of all ranges, which are few if there are few faults.
+while they are right; it reports no faults, because it does not see earlier batches. `judged` processes the chains of
+all ranges, which are few if there are few faults.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Kind(Enum):
 
 
 class Header(NamedTuple):
-    """The fields of a batch that the audit needs. `sequence` is that of its first record; a control batch has none."""
+    """The fields of a batch that the audit needs. `sequence` is the sequence of its first record; a control batch has
+    none."""
 
     first_offset: int
     last_offset: int
@@ -53,7 +54,7 @@ class Header(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Consecutive batches of one producer, each of which continues the one before.
+    """Consecutive batches of one producer, each of which continues the previous one.
 
     `first_end` is the sequence of the last record of the first epoch, `last_sequence` that of the last epoch;
     NO_SEQUENCE while an epoch has only a marker. The chain with `NO_PRODUCER` covers all batches of the log by offset
@@ -73,7 +74,7 @@ class Chain(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`records` are how many are missing, there again or from a zombie, from `offset` on."""
+    """`records` is the number of records that are missing, duplicated or from a zombie, from `offset` on."""
 
     kind: Kind
     producer_id: int
@@ -83,7 +84,8 @@ class Finding(NamedTuple):
 
 
 class Chains:
-    """Joins the batches of one range of offsets. `finished` is taken while reading, so that little is kept."""
+    """Joins the batches of one range of offsets. `finished` is emptied while reading, so that little is kept in
+    memory."""
 
     def __init__(self) -> None:
         self._open: dict[int, Chain] = {}
@@ -137,7 +139,8 @@ def _before_all(chain: Chain) -> Chain:
 
 
 def _before(chain: Chain) -> Chain:
-    """The chain that `chain` continues, if the log begins later: whatever came before is assumed right."""
+    """The assumed earlier chain that `chain` continues, if the log begins later: earlier batches are assumed to be
+    right."""
     sequence = NO_SEQUENCE if chain.first_sequence in (0, NO_SEQUENCE) else chain.first_sequence - 1
     epoch, offset = chain.first_epoch, chain.first_offset - 1
     return Chain(chain.producer_id, offset, offset, epoch, sequence, sequence, epoch, sequence, 0, 0)

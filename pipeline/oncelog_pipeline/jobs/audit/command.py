@@ -40,9 +40,9 @@ def audit(
 ) -> None:
     """Prove topics free of gaps and duplicates, with a Spark job, at any size.
 
-    By producer: brokers keep the numbers that idempotent producers give their records, and every record must follow the
-    one before. By key: the records of each key carry a number of yours (1, 2, 3 ...), in a JSON value or a header; it
-    must go up by one, and is judged as committed readers see it.
+    By producer: brokers store the sequence numbers that idempotent producers give their records, and every record must
+    follow the previous one. By key: the records of each key have a number of yours (1, 2, 3 ...), in a JSON value or a
+    header; it must increase by one, and is judged as committed readers see it.
 
     The exit code is 1 where something is wrong. Plain output: for each fault its kind, topic, producer or key, place,
     and how many records it concerns.
@@ -50,7 +50,7 @@ def audit(
     if (by == "key") != (path is not None or header is not None):
         raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")
     if path is not None and header is not None:
-        raise click.UsageError("--sequence and --sequence-header say the same: one of them is too many")
+        raise click.UsageError("--sequence and --sequence-header mean the same: use only one")
     with failing():
         verdict = _audited(topics, bootstrap, path, header, first, client_settings(settings), spark_settings, log_level)
     show(verdict, chosen_format(output))

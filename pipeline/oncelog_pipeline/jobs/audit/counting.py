@@ -1,4 +1,4 @@
-"""Faults, of which there may be as many as records, counted in Spark; of each kind a few are taken as examples."""
+"""Faults, which may be as many as records, counted in Spark; a few of each kind are kept as examples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from oncelog_pipeline.jobs.audit.verdict import EXAMPLES, Audited, Count, Fault,
 
 
 def verdict_of(by: str, topics: Sequence[Audited], faults: DataFrame) -> Verdict:
-    """Count the faults. `faults` has the columns of Fault and is persisted meanwhile. Only the verdict comes to the
-    driver."""
+    """Count the faults. `faults` has the columns of Fault and is persisted during the count. Only the verdict is sent
+    to the driver."""
     try:
         counts = [
             Count(row.kind, row.topic, row.faults, row.records)

@@ -14,8 +14,8 @@ from oncelog_pipeline.source.offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The first offset and the end of each partition, as of now. `compacted` topics may lack offsets without a
-    fault."""
+    """The first offset and the end of each partition, as of now. `compacted` topics may have gaps in their offsets
+    without a fault."""
 
     earliest: Offsets
     latest: Offsets

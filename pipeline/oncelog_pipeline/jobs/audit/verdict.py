@@ -44,8 +44,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One topic that was audited. Of `records` that were read, `judged` carry a sequence, from `numbering` producers or
-    keys. `remarks` say what could not be judged."""
+    """One topic that was audited. `judged` of the `records` read have a sequence, from `numbering` producers or keys.
+    `remarks` list what could not be judged."""
 
     topic: str
     records: int

@@ -1,7 +1,7 @@
-"""What work under way is about to change; to be emptied with it. Until then nobody asks whether it still shows itself.
+"""Differences that present work will change; to be emptied with it. Until then no check requires them to appear.
 
-GOING are defects; when they are mended their entries are taken out. COMING are entries of rows of docs/differences.md
-that are not true yet; when they are, they move to their area. Both have `seen_in` NOWHERE while they wait here.
+GOING are defects; their entries are removed when they are fixed. COMING are entries of rows of docs/differences.md that
+are not true yet; when they are, they move to their area. Both have `seen_in` NOWHERE while they wait here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Differences in what strangers, and users without rights, are told."""
+"""Differences in the responses to strangers, and to users without rights."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def produce_walk(side: Side, seed: int) -> None:
 
 @dataclass(slots=True)
 class Owner:
-    """Of a transactional id; `before` was it until it was taken over."""
+    """The owner of a transactional id; `before` was the owner until it was taken over."""
 
     producer: Producer
     second_protocol: bool

@@ -115,10 +115,10 @@ def test_a_start_takes_them_with_a_warning(caplog):
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("process.roles=broker,controller", "there is no KRaft here"),
+        ("process.roles=broker,controller", "KRaft is not supported"),
         ("controller.quorum.voters=1@a:9093", "set zookeeper.connect where several brokers"),
-        ("create.topic.policy.class.name=com.example.P", "what the class decides would not be decided"),
-        ("remote.log.storage.system.enable=true", "there is no tiered storage"),
+        ("create.topic.policy.class.name=com.example.P", "the rules of that class would not be applied"),
+        ("remote.log.storage.system.enable=true", "tiered storage is not supported"),
         ("num.network.thread=3", "Unknown configuration num.network.thread"),
     ],
 )

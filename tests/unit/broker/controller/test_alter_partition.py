@@ -9,9 +9,9 @@ from oncelog_broker.controller.alter_partition import (
     decide,
     find_partition,
 )
-from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
+from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker
-from oncelog_broker.controller.partition_decisions import PartitionChange, wanted_change
+from oncelog_broker.controller.partition_decisions import PartitionChange, undecided, wanted_change
 from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
@@ -157,8 +157,30 @@ def test_s80_a_leader_without_a_log_that_is_alone_in_sync_gives_the_lead_up(view
     assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_s80_with_others_in_sync_or_without_other_replicas_it_keeps_the_lead(view):
-    assert decide(view, KEY, gives_up(1, 2), 9) is view.states[KEY], "it proposes an ISR without itself"
+def test_s80_what_a_leader_gives_up_with_others_in_sync_goes_to_one_that_has_an_open_log(view):
+    """Nobody is elected before a broker of the ISR has answered: broker 1 may be dead, its session not being over."""
+    view.candidates.is_asked_for = True
+    view.put_brokers(KnownBroker(broker, broker * 10) for broker in (1, 2, 3))
+    view.put_state(KEY, KnownState(PartitionState(2, 5, (1, 2, 3), 1), 7, 100))
+    change = decide(view, KEY, gives_up(1, 2, 3, sender=2), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(-1, 6, (1, 2, 3), 9), 7)
+    view.put_state(KEY, KnownState(change.state, 8, 101))
+    assert undecided(view, KEY).ask == (1, 2, 3)
+    view.candidates.note(KEY, 2, OFFLINE)
+    assert wanted_change(view, KEY, 9) is None
+    view.candidates.note(KEY, 3, LogEnd(5, 8))
+    assert wanted_change(view, KEY, 9).state == PartitionState(3, 7, (1, 3), 9), "broker 1 may still be there"
+
+
+def test_s81_giving_up_vouches_for_nobody_who_may_have_lost_records(view):
+    """Broker 2 came back without its disk, and has not left the ISR yet."""
+    view.put_brokers([KnownBroker(1, 10), KnownBroker(2, 220, unsure_since=220), KnownBroker(3, 30)])
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, gives_up(1, 2), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_s80_without_other_replicas_a_leader_without_a_log_keeps_the_lead(view):
     view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1,))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1), 7, 100))
     assert decide(view, KEY, gives_up(1), 9) is view.states[KEY]
@@ -227,6 +249,8 @@ def test_s77_no_epoch_is_raised_while_all_in_sync_are_unsure_and_nobody_is_elect
     assert decide(view, KEY, ask_above(8, sender), 9) is view.states[KEY]
     for broker, end in ((1, LogEnd(7, 10)), (2, LogEnd(7, 20)), (3, LogEnd(8, 5)), (4, UNKNOWN)):
         view.candidates.note(KEY, broker, end)
+    assert wanted_change(view, KEY, 9) is None, "broker 4, which is away, may have more"
+    view.candidates.wait_no_longer(KEY)
     elected = wanted_change(view, KEY, 9)
     assert elected is not None
     assert elected.state.leader == 3, "the log with the newest epoch"

@@ -54,7 +54,7 @@ def test_a_good_assignment_by_hand_comes_back_in_order():
         ({0: []}, "no replicas"),
         ({0: [1, 1]}, "a broker twice"),
         ({0: [1, 9]}, r"on \[1, 9\], but \[1, 2, 3\] live"),
-        ({0: [1, 2], 1: [1]}, "1 replicas, where the others have 2"),
+        ({0: [1, 2], 1: [1]}, "1 replicas, but the other partitions have 2"),
     ],
 )
 def test_a_bad_assignment_by_hand_is_refused(assignment, reason):

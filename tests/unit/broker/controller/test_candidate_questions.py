@@ -231,3 +231,11 @@ async def test_s80_a_log_that_is_open_again_leads_again(scene: Scene) -> None:
     assert scene.brokers.asked == []
     scene.clock.advance_ms(int(candidate_questions.OFFLINE_SECONDS * 1000) + 1)
     await scene.until(1, 2, (1,))
+
+
+async def test_s81_a_reassignment_takes_a_replica_in_sync_away_when_one_that_stays_has_answered(scene: Scene) -> None:
+    assert await scene.term.reassign([(KEY, [2, 3])]) == [None]
+    await scene.until_asked(2)
+    assert (await scene.state())[2] == (1, 2, 3), "both may be dead, their sessions not being over"
+    scene.brokers.ends[3] = LogEnd(0, 60)
+    await scene.until(3, 1, (2, 3))

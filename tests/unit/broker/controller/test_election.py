@@ -177,6 +177,30 @@ def test_s81_offline_logs_outside_the_isr_are_waited_for_and_not_for_ever():
     assert judged(alone, live, {1: UNKNOWN, 2: OFFLINE, 3: OFFLINE}) == (PartitionState(1, 4, (1,), 6), True)
 
 
+STOPPING = {3: KnownBroker(3, 50, is_stopping=True)}
+
+
+@pytest.mark.parametrize("away", [{}, brokers(b3=GONE), STOPPING], ids=["never there", "gone", "about to stop"])
+def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_lost_records(away):
+    """The broker of an offline log is stopped to be started again, just when the only one in sync is back without its
+    disk."""
+    alone, live = PartitionState(-1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY) | away
+    ends = {1: LogEnd(-1, 0), 2: LogEnd(-1, 0), 3: OFFLINE}
+    assert judged(alone, live, ends) == Undecided(absent=(3,))
+    assert judged(alone, live, ends, waits=False) == (PartitionState(1, 4, (1,), 6), True)
+
+
+def test_s80_what_was_given_up_goes_to_the_first_that_was_there_all_the_time_and_has_an_open_log():
+    """Broker 1 does not answer: it is dead, and its session is not over."""
+    given_up = PartitionState(-1, 4, (1, 2, 3), 6)
+    live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
+    assert judged(given_up, live, {2: OFFLINE}) == Undecided(ask=(1, 3))
+    assert judged(given_up, live, {2: OFFLINE, 3: LogEnd(3, 9)}) == (PartitionState(3, 5, (1, 3), 6), False)
+    returned = brokers(b1=STEADY, b2=STEADY, b3=RETURNED)
+    assert judged(given_up, returned, {2: OFFLINE, 3: LogEnd(3, 9)}) == Undecided(ask=(1,)), "it may be the shorter one"
+    assert judged(given_up, live, {1: OFFLINE, 2: OFFLINE, 3: OFFLINE}) == Undecided(offline=(1, 2, 3))
+
+
 def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
     all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
     ends = {1: OFFLINE, 2: LogEnd(3, 100), 3: LogEnd(3, 90)}

@@ -321,7 +321,7 @@ async def test_what_a_term_begins_with_is_begun_again_whoever_reads_the_view_fir
 
 
 async def _without_a_leader(cluster, *brokers):
-    """Of these brokers the last one was alone in sync, and has died."""
+    """The last of these brokers was the only one in sync, and has died."""
     topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [brokers[-1], *brokers[:-1]]})
     term = cluster.electors[1].term()
     alone = Proposal(brokers[-1], 0, 0, [Member(brokers[-1])])

@@ -6,9 +6,11 @@ from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
+from oncelog_broker.controller.election import Undecided
 from oncelog_broker.controller.known_broker import KnownBroker
-from oncelog_broker.controller.partition_decisions import PartitionChange
-from oncelog_broker.controller.reassignment import begin, reassigned_to
+from oncelog_broker.controller.partition_decisions import PartitionChange, awaited, wanted_change
+from oncelog_broker.controller.reassignment import begin, reassigned_to, staying_in_sync
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
@@ -34,6 +36,42 @@ LED_BY_1 = PartitionState(1, 5, (1, 2, 3), 1)
 
 
 # --- what is written down
+
+
+def test_a_replica_in_sync_is_taken_away_only_when_one_that_stays_has_answered():
+    """All of the target may have lost power, their sessions not being over: broker 3 may be the last with the
+    records."""
+    view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(3, 5, (1, 2, 3), 1))
+    view.candidates.is_asked_for = True
+    assert awaited(view, KEY) == Undecided(ask=(1, 2))
+    view.candidates.note(KEY, 1, UNKNOWN)
+    view.candidates.note(KEY, 2, OFFLINE)
+    assert (wanted_change(view, KEY, 9), awaited(view, KEY)) == (None, Undecided(offline=(1, 2)))
+    view.candidates.note(KEY, 2, LogEnd(5, 8))
+    done = wanted_change(view, KEY, 9)
+    assert (done.assignment, done.state) == (ReplicaAssignment((1, 2)), PartitionState(2, 6, (1, 2), 9))
+    assert awaited(view, KEY) is None
+
+
+def test_a_replica_in_sync_that_was_being_added_is_taken_away_only_when_one_that_stays_has_answered():
+    view = view_of(ReplicaAssignment((4, 1, 2, 3), (4,), (1,)), PartitionState(4, 6, (4, 3, 2), 1))
+    view.candidates.is_asked_for = True
+    assert staying_in_sync(view, KEY, None) == (3, 2)
+    assert staying_in_sync(view, KEY, (4, 2, 3)) == ()
+    view.candidates.note(KEY, 3, UNKNOWN)
+    with pytest.raises(KafkaError) as raised:
+        begin(view, KEY, None, 9)
+    assert raised.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "answers" in raised.value.message
+    view.candidates.note(KEY, 2, LogEnd(6, 8))
+    assert begin(view, KEY, None, 9).state == PartitionState(2, 7, (3, 2), 9)
+
+
+def test_nobody_is_asked_where_no_replica_in_sync_is_taken_away():
+    view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(1, 5, (1, 2), 1))
+    view.candidates.is_asked_for = True
+    assert awaited(view, KEY) is None
+    assert wanted_change(view, KEY, 9).assignment == ReplicaAssignment((1, 2))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ async def test_s78_reassignments_that_do_not_fit_are_refused_and_the_others_begi
     assert begun == sorted(begun, reverse=True), "the first ones have begun"
     refused = next(error for error in errors if error is not None)
     assert refused.code is ErrorCode.POLICY_VIOLATION
-    assert "Ask for the others when these are done" in str(refused)
+    assert "Request the others when these are done" in str(refused)
     data, _ = await limited.cluster.admin.get(paths.topic("t"))
     assert len(data) <= 2500
     assert limited.refused == 0

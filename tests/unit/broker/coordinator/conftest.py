@@ -42,7 +42,7 @@ class InternalTopic:
         self.count = partitions
         self.epoch = 0
         self.replicas = (1,)
-        """Of them the leader alone is in sync."""
+        """Only the leader is in sync."""
         self.image = ClusterImage("")
         self.may_lead: Callable[[], bool] | None = None
         self.wake_ups: list[tuple[float, Callable[[], None]]] = []

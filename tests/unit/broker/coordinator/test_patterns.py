@@ -15,7 +15,7 @@ from oncelog_broker.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
-"""Of many steps, none of which RE2 can remember the outcome of."""
+"""A pattern of many steps whose results RE2 cannot cache."""
 
 
 def test_whoever_needs_no_pattern_does_not_load_them() -> None:

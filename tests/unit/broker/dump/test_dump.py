@@ -234,7 +234,7 @@ def test_a_data_directory_stands_for_its_partitions(tmp_path: Path, segment: Pat
 @pytest.mark.parametrize(
     ("name", "content", "fault"),
     [
-        ("leader-epoch-checkpoint", b"0\n2\n0 0\n", "line 2: 2 entries are announced, 1 are there"),
+        ("leader-epoch-checkpoint", b"0\n2\n0 0\n", "line 2: 2 entries are announced, but 1 found"),
         ("replication-offset-checkpoint", b"0\n1\nt x 5\n", "line 3: "),
         ("recovery-point-offset-checkpoint", b"\xff", "utf-8"),
         ("meta.properties", b"a=\\u00", ""),

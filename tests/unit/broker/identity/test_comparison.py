@@ -18,7 +18,7 @@ ZOOKEEPER, EMBEDDED = StoreKind.ZOOKEEPER, StoreKind.EMBEDDED
 
 
 def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
-    """Of a directory whose broker registered for the sixth time, as process "p5"."""
+    """The note of a directory whose broker registered for the sixth time, as process "p5"."""
     noted = DirectoryNote(of, {of: BOTH[of]}, {}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
     return replace(noted, **changes)
 
@@ -140,6 +140,14 @@ RIGHT: list[Any] = [
         store(ZOOKEEPER), MEMBER_OF_BOTH[:1], {}, {"is_unsure": True, "warnings": 1}, id="a directory is missing",
     ),
     pytest.param(
+        store(ZOOKEEPER), [NOT_YET_REGISTERED], {"alone_in_sync": ("orders-0",)}, {"is_unsure": True, "warnings": 1},
+        id="all came back empty, and a start in them was cut short before it registered",
+    ),
+    pytest.param(
+        store(ZOOKEEPER), [MEMBER, DirectoryFacts("/b", "c", B, DirectoryNote(B, {B: "/b"}, pending="p0"))], {}, {},
+        id="a disk was added, and a start with it was cut short before it registered",
+    ),
+    pytest.param(
         store(ZOOKEEPER), [MEMBER_OF_BOTH[0], NEW_B], {}, {"is_unsure": True, "warnings": 1},
         id="a directory came back empty",
     ),
@@ -177,11 +185,11 @@ def test_a_start_that_is_right(
 REFUSED: list[Any] = [
     pytest.param(
         empty(ZOOKEEPER), [MEMBER], {}, [Kind.NEW_STORE], {"is_refounded": True, "adoption": Adoption.LOGS},
-        "the ZooKeeper at here knows nothing of it", id="a wrong chroot, or an empty ZooKeeper",
+        "the ZooKeeper at here does not have its metadata", id="a wrong chroot, or an empty ZooKeeper",
     ),
     pytest.param(
         empty(ZOOKEEPER), [MEMBER_OF_0_1], {}, [Kind.NEW_STORE], {"is_refounded": True, "adoption": Adoption.LOGS},
-        "knows nothing of it", id="a wrong chroot after an upgrade",
+        "does not have its metadata", id="a wrong chroot after an upgrade",
     ),
     pytest.param(
         empty(EMBEDDED), [MEMBER], {}, [Kind.ALONE], {"is_refounded": True, "adoption": Adoption.LOGS},
@@ -217,7 +225,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         store(ZOOKEEPER, nonce="q"), [MEMBER], {}, [Kind.OTHER_STORE], {"is_unsure": True},
-        "has gone its own way", id="a copy of the directory has registered in a copy of the store",
+        "has changed on its own", id="a copy of the directory has registered in a copy of the store",
     ),
     pytest.param(
         store(EMBEDDED, store_id="other", nonce="q"), [ALONE], {}, [Kind.OTHER_STORE], {"adopts_unknown": True},
@@ -245,7 +253,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(EMBEDDED), [ALONE._replace(has_store_file=False)], {"has_rights": True, "copied": "yesterday"},
-        [Kind.NEW_STORE], {"adoption": Adoption.COPY}, "a right taken away after yesterday would be back",
+        [Kind.NEW_STORE], {"adoption": Adoption.COPY}, "a right removed after yesterday would be granted again",
         id="metadata.db with users was moved away, beside a copy of the metadata",
     ),
     pytest.param(
@@ -263,7 +271,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         store(EMBEDDED, registration=7, nonce="p7"), [ALONE], {}, [Kind.OLDER_DIRECTORY], {},
-        "was put back from a copy", id="an older copy of a directory alone",
+        "was restored from a copy", id="an older copy of a directory alone",
     ),
     pytest.param(
         store(EMBEDDED), [directory(EMBEDDED, node_id=7)], {}, [Kind.OTHER_NODE], {"is_unsure": True},
@@ -274,7 +282,7 @@ REFUSED: list[Any] = [
         "Set node.id=7", id="a clone of another node",
     ),
     pytest.param(
-        store(EMBEDDED), ALONE_WITH_BOTH[:1], {}, [Kind.LOST_DIRECTORY], {}, "log.dirs does not have it",
+        store(EMBEDDED), ALONE_WITH_BOTH[:1], {}, [Kind.LOST_DIRECTORY], {}, "log.dirs no longer lists it",
         id="a directory is missing, alone",
     ),
     pytest.param(
@@ -287,11 +295,11 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(ZOOKEEPER), ALONE_WITH_BOTH[:1], {"store_file": store(EMBEDDED)}, [Kind.LOST_DIRECTORY],
-        {"adoption": Adoption.STORE_FILE}, "log.dirs does not have it", id="a move with a directory less",
+        {"adoption": Adoption.STORE_FILE}, "log.dirs no longer lists it", id="a move with a directory less",
     ),
     pytest.param(
         empty(ZOOKEEPER), MEMBER_OF_BOTH[:1], {}, [Kind.NEW_STORE, Kind.LOST_DIRECTORY], {},
-        "knows nothing of it", id="a wrong chroot and a directory less",
+        "does not have its metadata", id="a wrong chroot and a directory less",
     ),
     pytest.param(
         empty(ZOOKEEPER, founded_by="another"), [NEW], {}, [Kind.NEW_STORE], {"may_found": True},

@@ -65,7 +65,7 @@ def test_what_the_environment_names_goes_first(tmp_path: Path, environment: dict
 
 
 def test_what_the_environment_names_must_be_there(tmp_path: Path, environment: dict[str, str]) -> None:
-    with pytest.raises(JarsNotFound, match=f"{CLASSPATH_VARIABLE} names .*gone.jar, which is not there"):
+    with pytest.raises(JarsNotFound, match=f"{CLASSPATH_VARIABLE} names .*gone.jar, which does not exist"):
         find_jars({**environment, CLASSPATH_VARIABLE: str(tmp_path / "gone.jar")})
 
 

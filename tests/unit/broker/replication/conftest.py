@@ -31,7 +31,7 @@ def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
 
 @pytest.fixture
 async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
-    """Those of a broker with these logs, which it closes."""
+    """The replicas of a broker with these logs, which the fixture closes."""
     tasks = Tasks()
     yield tasks
     disk.may_go_on.set()

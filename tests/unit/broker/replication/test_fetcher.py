@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Served
 from tests.support.storage import contents, make_batch, open_log
 
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.replication import fetcher
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
+from oncelog_broker.replication.leader_check import LeaderCheck, Led
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import SystemClock
@@ -72,9 +74,10 @@ class Pair:
         self.tasks, clock = Tasks(), SystemClock()
         self.truncated: list[Partition] = []
         self.disk_is_full = False
+        self.leader_answers = True
         self.fetchers = Fetchers(
             FOLLOWER, self.wire, Shown(IMAGE), lambda: LIMITS, host_of(clock, self.tasks),
-            self._on_truncated, self._note_log_starts,
+            self._on_truncated, self._note_log_starts, self,
         )  # fmt: skip
 
     def _on_truncated(self, partition: Partition) -> None:
@@ -85,6 +88,10 @@ class Pair:
         if self.disk_is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.follower.log.state.checkpointed_start = self.follower.log.log_start_offset
+
+    async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
+        """As `LeaderCheck`."""
+        return set(partitions) if self.leader_answers else set()
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
         """Both hear of this leader epoch."""
@@ -214,7 +221,7 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
     tasks, clock = Tasks(), SystemClock()
     fetchers = Fetchers(
         FOLLOWER, Wire(served), Shown(IMAGE), lambda: LIMITS, host_of(clock, tasks), lambda _: None,
-        lambda: None,
+        lambda: None, LeaderCheck(FOLLOWER, Wire(served)),
     )  # fmt: skip
     followers = [
         Partition(TOPIC, bytes(16), index, open_log(tmp_path / f"{TOPIC}-{index}"), broker_id=FOLLOWER)
@@ -359,12 +366,25 @@ async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pai
     assert log.latest_epoch == 5
 
 
+async def test_s81_a_log_is_not_given_up_before_its_leader_answers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader may be dead, and come back without its disk."""
+    monkeypatch.setattr(fetcher, "RESTART_SECONDS", 0.001)
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.leader_answers = False
+    pair.fetchers.restart_log(pair.follower)
+    await asyncio.sleep(0.02)
+    assert (pair.follower.log.log_end_offset, pair.truncated) == (4, [])
+    pair.leader_answers = True
+    await pair.until(lambda: bool(pair.truncated))
+
+
 async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
     pair.fetchers.restart_log(pair.follower)
-    assert pair.follower.log.state.is_truncating
     await pair.until(lambda: bool(pair.truncated))
     await pair.until_the_same()
     assert pair.follower.log.log_end_offset == 4

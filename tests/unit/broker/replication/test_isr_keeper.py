@@ -245,11 +245,12 @@ async def test_what_is_refused_for_sure_counts_no_more(led: Led) -> None:
     assert led.partition.in_sync.maximal == {1, 2}
 
 
-async def test_a_leader_whose_log_is_offline_resigns(led: Led) -> None:
+async def test_s80_a_leader_whose_log_is_offline_proposes_no_smaller_isr(led: Led) -> None:
+    """It does not know which of the others are there: the last one may have died, its session not being over."""
     led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
+    led.clock.advance_ms(31_000)
     await led.keeper.look()
-    asked = await led.until(1)
-    assert asked.new_isr == [2, 3]
+    assert led.controller.asked == []
 
 
 async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_chosen_again(led: Led) -> None:
@@ -266,6 +267,22 @@ async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_ch
     assert len(led.controller.asked) == 1
 
 
+async def test_a_leader_that_refused_an_append_and_is_alone_in_sync_lets_others_join(led: Led) -> None:
+    """With min.insync.replicas=2 no other append is tried before they do, so it would refuse for ever."""
+    append(led)
+    led.disk.full()
+    with pytest.raises(KafkaError):
+        append(led)
+    led.partition.lead(4, (1,), REPLICAS, partition_epoch=8, now=led.clock.monotonic())
+    led.fetch(2, 1)
+    asked = await led.until(1)
+    assert asked.new_isr == [1, 2]
+    led.controller.grant((1, 2), 9)
+    await led.until_answered()
+    await led.keeper.look()
+    assert (await led.until(2)).new_isr == [2]
+
+
 async def test_a_disk_that_takes_appends_again_is_no_reason_to_resign(led: Led) -> None:
     led.disk.full()
     with pytest.raises(KafkaError):
@@ -276,15 +293,16 @@ async def test_a_disk_that_takes_appends_again_is_no_reason_to_resign(led: Led) 
     assert led.controller.asked == []
 
 
-async def test_what_could_not_be_opened_is_given_to_the_others_in_sync(led: Led) -> None:
+async def test_s80_what_has_no_open_log_is_given_up_with_the_isr_as_it_is(led: Led) -> None:
     led.offline = [
         (SimpleNamespace(topic_id=b"o" * 16), 3, PartitionState(REPLICAS, (1, 2), 1, 4, 7)),
         (SimpleNamespace(topic_id=b"o" * 16), 5, PartitionState(REPLICAS, (1,), 1, 4, 7)),
     ]
     await led.keeper.look()
     asked = await led.until(1)
-    assert (asked.partition_index, asked.new_isr, asked.leader_epoch, asked.partition_epoch) == (3, [2], 4, 7)
-    assert [member.broker_epoch for member in asked.new_isr_with_epochs] == [isr_keeper.UNKNOWN_BROKER_EPOCH]
+    assert (asked.partition_index, asked.new_isr, asked.leader_epoch, asked.partition_epoch) == (3, [1, 2], 4, 7)
+    assert asked.is_log_offline
+    assert {member.broker_epoch for member in asked.new_isr_with_epochs} == {isr_keeper.UNKNOWN_BROKER_EPOCH}
     await led.keeper.look()
     assert len(led.controller.asked) == 1, "one request at a time"
     led.controller.lose()

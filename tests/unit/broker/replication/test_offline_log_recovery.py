@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from tests.support.storage import FaultyDisk, contents, make_batch
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.replication.leader_check import Led
 from oncelog_broker.replication.offline_log_recovery import MAX_REST_SECONDS, OfflineLogRecovery
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
@@ -44,6 +45,18 @@ class Followed:
         return partition in self.partitions
 
 
+class Leaders:
+    """The other brokers, asked whether they lead."""
+
+    def __init__(self) -> None:
+        self.are_there = True
+        self.asked: list[Led] = []
+
+    async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
+        self.asked += partitions
+        return set(partitions) if self.are_there else set()
+
+
 class Host:
     """A broker with one partition."""
 
@@ -58,12 +71,13 @@ class Host:
         )
         self.asked: list[list[tuple[str, int]]] = []
         """Where a new leader epoch is asked for."""
+        self.leaders = Leaders()
         self.returning = self.made_returning()
         self.image = EMPTY
 
     def made_returning(self) -> OfflineLogRecovery:
         return OfflineLogRecovery(
-            self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks)
+            self.replicas, lambda keys: self.asked.append(list(keys)), self.leaders, host_of(self.clock, self.tasks)
         )
 
     def open_logs(self) -> LogManager:
@@ -125,6 +139,20 @@ async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host:
     assert not host.logs.failures
     assert list(host.logs.logs()) == [back.log]
     assert host.asked == []
+
+
+async def test_s81_a_failed_log_keeps_its_records_until_its_leader_says_that_it_leads(host: Host) -> None:
+    """The leader may have died before the image says so, and may come back without its disk."""
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    host.disk.append_fault = None
+    host.leaders.are_there = False
+    await host.look_for(5)
+    assert host.only is failed
+    assert host.leaders.asked == [Led("orders", 0, OTHER, 1)] * 4
+    host.leaders.are_there = True
+    await host.look_for(1)
+    assert host.only is not failed
 
 
 async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has_heard_of_it(host: Host) -> None:
@@ -195,7 +223,7 @@ async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -
     assert failed.log.is_offline
 
 
-async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Host) -> None:
+async def test_s80_a_leader_whose_log_has_failed_says_so(host: Host) -> None:
     await host.show(ME, (ME, OTHER))
     assert host.replicas.log_end("orders", 0) == (-1, 0)
     host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
@@ -204,7 +232,7 @@ async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Hos
     with pytest.raises(KafkaError) as raised:
         host.replicas.log_end("orders", 0)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert list(host.replicas.led_offline()) == [], "it proposes an ISR without itself"
+    assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME, OTHER))]
     await host.show(ME, (ME,), epoch=1)
     assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME,))]
     await host.show(NO_LEADER, (ME,), epoch=2)

@@ -536,5 +536,9 @@ async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
     replicas = Replicas(1, logs, lambda _: config, host_of(tasks=tasks), lambda _: fetching)
     replicas.doubt_logs()
     partition = await show(replicas, replicated(NO_LEADER, 0, isr), replicated(2, 1, isr), replicated(2, 2, isr))
-    assert fetching.begun_anew == ([partition] if gives_up else [])
-    assert fetching.followed == [(-1, 0), *([] if gives_up else [(2, 1)]), (2, 2)], "and once only"
+    assert fetching.begun_anew == ([partition] * 2 if gives_up else []), "in each epoch until it is done"
+    assert fetching.followed == [(-1, 0), *([] if gives_up else [(2, 1), (2, 2)])]
+    replicas.on_truncated(partition)
+    replicas.on_image(EMPTY.with_topic(replicated(2, 2, isr)), EMPTY.with_topic(replicated(2, 3, isr)))
+    await replicas.until_opened()
+    assert fetching.followed[-1] == (2, 3), "and once only"

@@ -15,7 +15,7 @@ from oncelog_broker.runtime.tasks import FIRED_PER_TURN, Deadlines
 async def test_one_that_raises_takes_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Those of a bucket are of different clients."""
+    """The deadlines of a bucket belong to different clients."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket

@@ -18,7 +18,7 @@ from oncelog_broker.runtime.tasks import MAX_RESTART_SECONDS, RESTART_SECONDS, T
 ENDS_BY_ITSELF = {
     "answers of a coordinator": "the replies of one step, which are there: each waiter takes one, and none raises",
     "ask for new epochs": "one request; the next look of the in-sync replicas asks again",
-    "give away what is offline": "one request; the next look of the in-sync replicas asks again",
+    "give up leadership of offline partitions": "one request; the next look of the in-sync replicas asks again",
     "job of a coordinator": "one result: its failure is logged, and a later heartbeat asks again",
     "load {}-{}": "one replay of one log: a failure is kept with the shard, and tried again where that may help",
     "questions to the coordinators of broker {}": "each question gets an answer, whatever fails",

@@ -232,7 +232,7 @@ def test_our_client_trusts_nobody_who_does_not_know_the_password() -> None:
             client().answer(wrong)
     theirs = client()
     assert theirs.answer(scram().step(theirs.first(), NOW).token)
-    with pytest.raises(AuthenticationFailed, match="may be somebody else"):
+    with pytest.raises(AuthenticationFailed, match="may be an impostor"):
         theirs.answer(b"v=AAAA")
 
 

@@ -70,7 +70,7 @@ def test_key_and_certificates_in_the_settings_themselves() -> None:
     one_line = SERVER.pem.replace("\n", "\\n")
     config = configured(ssl_keystore_key=SERVER.key_pem(), ssl_keystore_certificate_chain=one_line)
     shake(server_context(ListenerConfig(config, "A")), trusting())
-    with pytest.raises(InvalidConfig, match="go together"):
+    with pytest.raises(InvalidConfig, match="must be set together"):
         server_context(ListenerConfig(configured(ssl_keystore_key=SERVER.key_pem()), "A"))
 
 

@@ -23,9 +23,9 @@ IDENTITY = {"zookeeper.digest.user": "brokers", "zookeeper.digest.password": "se
 WEAK: list[tuple[Mapping[str, str], list[str]]] = [
     ({}, []),
     ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, []),
-    ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN"}, ["reads the passwords"]),
+    ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN"}, ["read the passwords"]),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN", "listeners": "SASL_PLAINTEXT://:9092"}, ["the passwords"]),
-    ({**EVERYWHERE, "sasl.enabled.mechanisms": "OAUTHBEARER", **JWKS}, ["reads the tokens"]),
+    ({**EVERYWHERE, "sasl.enabled.mechanisms": "OAUTHBEARER", **JWKS}, ["read the tokens"]),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "SCRAM-SHA-512"}, []),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN"}, ["PLAIN without TLS"]),
     ({**LOOPBACK, "sasl.enabled.mechanisms": "PLAIN"}, []),
@@ -44,9 +44,9 @@ WEAK: list[tuple[Mapping[str, str], list[str]]] = [
         ["anybody may be anybody"],
     ),
     ({**ZOOKEEPER}, []),
-    ({**ZOOKEEPER, **AUTHORIZER}, ["whoever reaches ZooKeeper"]),
+    ({**ZOOKEEPER, **AUTHORIZER}, ["everyone who reaches ZooKeeper"]),
     ({**AUTHORIZER}, []),
-    ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}, ["whoever reaches ZooKeeper"]),
+    ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}, ["everyone who reaches ZooKeeper"]),
     ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "PLAIN"}, []),
     ({**ZOOKEEPER, **AUTHORIZER, **IDENTITY, "zookeeper.set.acl": "true"}, []),
     (

@@ -161,7 +161,7 @@ class Named(str):
 
 @pytest.fixture
 def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Whose pauses `Named` counts by."""
+    """A generator whose pauses `Named` counts."""
     monkeypatch.setattr(Named, "most", 0)
 
     async def here() -> None:

@@ -91,7 +91,7 @@ async def once(*directories: Path, topic: str | None = None, **settings: str) ->
 
 
 def content(*directories: Path) -> dict[Path, bytes]:
-    """Of all files but the locks, which name the process."""
+    """The contents of all files except the locks, which name the process."""
     files = [path for each in directories for path in each.rglob("*") if path.is_file() and path.name != ".lock"]
     return {path: path.read_bytes() for path in files}
 
@@ -147,7 +147,7 @@ async def test_s70_the_embedded_store_is_used_where_it_lies(tmp_path: Path) -> N
     assert not (b / "metadata.db").exists()
     assert not (new / "metadata.db").exists()
     shutil.copy(a / "metadata.db", b)
-    with pytest.raises(StoreFileError, match=r"metadata\.db lies in .*a and in .*b, and only one of them"):
+    with pytest.raises(StoreFileError, match=r"metadata\.db exists in .*a and in .*b, and only one of them"):
         Run(a, b)
     (b / "metadata.db").unlink()
     await once(new, a, b)

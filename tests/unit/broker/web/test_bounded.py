@@ -59,7 +59,7 @@ class Site:
 
 
 async def status(ends: Ends) -> bytes:
-    """Of the answer; nothing where the connection was closed."""
+    """The status line of the response; empty if the connection was closed."""
     try:
         line = await asyncio.wait_for(ends[0].readline(), PATIENCE_SECONDS)
     except ConnectionResetError:

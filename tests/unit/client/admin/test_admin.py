@@ -136,7 +136,7 @@ async def test_life(fake_broker: Any) -> None:
 
 async def test_a_topic_that_is_not_there_is_named(fake_broker: Any) -> None:
     async with Admin(fake_broker.address) as admin:
-        with pytest.raises(StaleMetadata, match="nosuch: there is no such topic"):
+        with pytest.raises(StaleMetadata, match="nosuch: unknown topic"):
             await admin.describe_topics(["nosuch"])
 
 

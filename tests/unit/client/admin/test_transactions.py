@@ -43,7 +43,7 @@ class Transactions:
         """Errors of coordinators and markers, the next one first; when they are used up, none."""
         self.last_timestamp = 1000
         self.coordinator_epoch = -1
-        """Of the last marker of each producer."""
+        """The coordinator epoch of the last marker of each producer."""
         broker.handlers |= {
             FindCoordinatorRequest: self.find_coordinator,
             ListTransactionsRequest: self.list,
@@ -351,7 +351,7 @@ async def test_who_has_gone_is_not_asked_for_ever(
 async def test_filters(known: Transactions, address: str, fake_broker: Any) -> None:
     async with Admin(address) as admin:
         await admin.transactions.list(states=["Ongoing"], producer_ids=[7], duration_ms=5, pattern="a.*")
-        with pytest.raises(KafkaError, match="no such state of a transaction: Nonsense"):
+        with pytest.raises(KafkaError, match="unknown transaction state: Nonsense"):
             await admin.transactions.list(states=["Nonsense"])
     asked = fake_broker.requests_of(ListTransactionsRequest)[0]
     assert (asked.state_filters, asked.producer_id_filters) == (["Ongoing"], [7])

@@ -44,7 +44,7 @@ def test_a_token() -> None:
         ("ssl.truststore.type=JKS", "PEM is read here"),
         ("ssl.truststore.password=hunter2", "has no effect here"),
         ("sasl.jaas.config=username=hunter2", "sasl.jaas.config: expected a login module"),
-        ("security.protocol=${env:NOT_SET_ANYWHERE}", "no environment variable"),
+        ("security.protocol=${env:NOT_SET_ANYWHERE}", "unknown environment variable"),
     ],
 )
 def test_what_has_no_effect_is_refused_without_its_value(line: str, words: str) -> None:

@@ -117,7 +117,7 @@ def test_an_unreachable_broker_is_one_line(arguments):
         (["consume", "t", "--base64"], "--base64 is a choice of --json"),
         (["consume", "t", "-D", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'?"),
         (["consume", "t", "-b", "nowhere:port"], "must be host:port"),
-        (["topics", "list", "-b", "::1"], "an IPv6 address stands in brackets, [::1]:9092"),
+        (["topics", "list", "-b", "::1"], "an IPv6 address must be in brackets, [::1]:9092"),
         (["produce", "t", "--header", "x"], "NAME=VALUE"),
         (["produce", "t", "--json", "--null-value", "x"], "are for lines of text"),
         (["produce", "t", "-D", "linger.ms"], "is not KEY=VALUE"),

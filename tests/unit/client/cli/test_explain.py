@@ -66,8 +66,8 @@ def test_s120_one_without_a_timeout_is_explained_with_who_ends_it() -> None:
 
 def test_e32_a_hanging_transaction_is_explained_with_the_command_that_ends_it() -> None:
     unknown = shown(explained(None))
-    assert "for the transaction of producer id 7, whose transactional id nobody knows." in unknown
-    assert "Hangs        no coordinator knows its producer id, so nobody is going to end it" in unknown
+    assert "for the transaction of producer id 7, whose transactional id is unknown." in unknown
+    assert "Hangs        no coordinator knows its producer id, so no coordinator will end it" in unknown
     assert "Open since   its first record here is of 2026-01-01T00:00:01.000Z" in unknown
     assert "To end it    oncelog txns abort orders:0 --start-offset 5" in unknown
     assert "Ends " not in unknown
@@ -88,7 +88,7 @@ def test_an_overdue_transaction_is_fenced() -> None:
     ("state", "to_end_it"),
     [
         ("PrepareAbort", "To end it    oncelog txns abort orders:0 --start-offset 5\n"),
-        ("PrepareCommit", "give them up: oncelog txns abort orders:0 --start-offset 5 --force\n"),
+        ("PrepareCommit", "abort it: oncelog txns abort orders:0 --start-offset 5 --force\n"),
     ],
 )
 def test_s40_one_whose_marker_is_refused_is_explained(state: str, to_end_it: str) -> None:
@@ -99,7 +99,7 @@ def test_s40_one_whose_marker_is_refused_is_explained(state: str, to_end_it: str
     fenced = replace(known, pinned_by=replace(pinned_by, producer=producer, coordinator_epoch=4), hang=Hang.FENCED)
     lines = shown(fenced)
     assert f"Hangs        its coordinator, of epoch 4, has decided ({state}) and cannot write the marker" in lines
-    assert "told of a coordinator of epoch 9000" in lines
+    assert "has a marker of coordinator epoch 9000" in lines
     assert to_end_it in lines
 
 
@@ -119,10 +119,10 @@ def test_a_client_that_is_not_known_is_said_to_be_so() -> None:
 
 
 def test_partitions_that_nothing_holds_back_are_one_line() -> None:
-    assert shown(free(0)) == "orders-0: nothing is held back up to the end, offset 9."
-    assert shown(explained(), free(1), free(2)).endswith("orders: nothing is held back in 2 of its partitions.")
+    assert shown(free(0)) == "orders-0: no record is held back up to the end, offset 9."
+    assert shown(explained(), free(1), free(2)).endswith("orders: no record is held back in 2 of its partitions.")
     moving = explanation(HERE, PartitionEnds(0, 8, 9), [], NOW_MS, TransactionLimits())
-    assert shown(moving).startswith("orders-0: read_committed readers see what is below offset 8 of 9. No transaction")
+    assert shown(moving).startswith("orders-0: read_committed readers see the records below offset 8 of 9. No")
 
 
 def test_json_has_all_of_it() -> None:

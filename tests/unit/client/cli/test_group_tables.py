@@ -76,7 +76,7 @@ def test_that_an_offset_is_held_is_said_to_those_who_may_not_see_by_whom() -> No
     positions = GroupPositions(GROUP, ROWS, held)
     assert [row[-1] for row in partition_table(positions)[1]] == ["an open transaction", None]
     (note,) = notes(positions)
-    assert "holds its offsets of orders:0; whose it is, is not known: TOPIC_AUTHORIZATION_FAILED: no" in note
+    assert "has pending offsets of orders:0; its owner is not known: TOPIC_AUTHORIZATION_FAILED: no" in note
     assert as_json(positions)["partitions"][0]["offset_is_held"] is True
 
 

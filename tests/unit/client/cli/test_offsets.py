@@ -75,7 +75,7 @@ def test_only_an_offset_outside_is_worth_a_warning():
     assert out_of_range(AtOffset(10), beginning=10, end=20) is None
     assert out_of_range(AtOffset(20), beginning=10, end=20) is None
     assert out_of_range(BeforeEnd(400), beginning=10, end=20) is None
-    assert out_of_range(AtOffset(9), beginning=10, end=20) == "offset 9 is gone, the first offset is 10"
+    assert out_of_range(AtOffset(9), beginning=10, end=20) == "offset 9 is deleted, the first offset is 10"
     assert "after the end, 20" in (out_of_range(AtOffset(21), beginning=10, end=20) or "")
 
 

@@ -39,7 +39,7 @@ def test_what_goes_wrong_again_and_again_is_said_once() -> None:
         said.seconds += PATIENCE_SECONDS / 3
     (line,) = said.lines
     assert line.startswith("still trying: orders-0: sending again after NOT_ENOUGH_REPLICAS")
-    assert line.endswith("Are brokers down? (oncelog topics describe TOPIC shows who is in sync)")
+    assert line.endswith("Are brokers down? (oncelog topics describe TOPIC shows the in-sync replicas)")
 
 
 def test_what_passes_soon_is_not_worth_a_word() -> None:

@@ -12,7 +12,7 @@ Partition = Topic.MetadataResponsePartition
 
 
 def answer(*partitions: tuple[list[int], list[int]]) -> MetadataResponse:
-    """Of a topic with these replicas, and these of them in sync."""
+    """The metadata of a topic with these replicas, and these of them in sync."""
     described = [
         Partition(error_code=0, partition_index=index, leader_id=isr[0], replica_nodes=replicas, isr_nodes=isr)
         for index, (replicas, isr) in enumerate(partitions)

@@ -79,7 +79,7 @@ async def test_groups_that_are_not_told_of_hold_up_a_look_once(monkeypatch: pyte
     async with asyncio.timeout(30):
         await top_snapshot._see_groups(found, admin)
     assert len(found.groups) == 30
-    assert found.missing == {"groups": "not told within 0.05 s"}
+    assert found.missing == {"groups": "no answer within 0.05 s"}
 
 
 def test_names_are_never_taken_as_markup_and_what_is_missing_is_said() -> None:

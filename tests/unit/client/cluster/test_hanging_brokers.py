@@ -66,7 +66,7 @@ async def values_until(consumer: Consumer, count: int, limit_s: float) -> list[A
 
 @pytest.mark.parametrize("hanging", [1, 2, 3])
 def test_e54_a_consumer_starts_with_the_partitions_of_the_others(hanging: int) -> None:
-    """Whoever of the bootstrap servers it is, and although the first Metadata request may go to it."""
+    """Any bootstrap server may hang, although the first Metadata request may go to it."""
 
     @in_cluster
     async def test(cluster: FakeCluster) -> None:

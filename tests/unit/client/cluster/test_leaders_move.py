@@ -59,7 +59,7 @@ async def value_of(consumer: Consumer) -> bytes | None:
 
 @in_cluster
 async def test_order_holds_when_the_leader_dies_with_five_requests_in_flight(cluster: FakeCluster) -> None:
-    """Of which it has written three, and answered none."""
+    """The old leader has written three of them, and answered none."""
     async with Producer(cluster.addresses, **EACH_ALONE) as producer:
         await producer.send_and_wait("topic", b"first")
         leader, heard, dying = cluster.brokers[1], [], []

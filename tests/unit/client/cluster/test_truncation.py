@@ -101,7 +101,7 @@ async def test_something_else_in_the_same_place_is_found_too(cluster: FakeCluste
     cluster.view.leaders["topic", 0] = (1, 5)
     cluster.append(batch(b"other", b"others"))
     cluster.view.leaders["topic", 0] = (1, 7)
-    with pytest.raises(LogTruncationError, match="is not known") as raised:
+    with pytest.raises(LogTruncationError, match="is unknown") as raised:
         await read(consumer, 1)
     assert raised.value.divergent_offset is None
 
@@ -197,7 +197,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
 
 
 def test_a_topic_made_anew_is_believed_in_the_end() -> None:
-    """Of an older epoch than the position's, again and again."""
+    """The leader keeps answering with an older epoch than the position's."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:

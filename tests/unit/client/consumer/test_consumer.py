@@ -253,7 +253,7 @@ async def test_damage_on_the_way_is_reported_and_fetched_again(
 
         assert await some() == [b"0"]
         for _ in range(2):
-            with pytest.raises(CorruptRecords, match="from offset 1 cannot be read: the CRC does not match"):
+            with pytest.raises(CorruptRecords, match="from offset 1 is unreadable: the CRC does not match"):
                 await some()
         fake_broker.logs["topic", 0][1] = good
         values: list[bytes | None] = []

@@ -299,5 +299,5 @@ async def test_a_batch_that_is_too_large_when_unpacked_follows_the_setting(
             if is_read:
                 assert await value(consumer) == bytes(10_000)
             else:
-                with pytest.raises(CorruptRecords, match="cannot be read"):
+                with pytest.raises(CorruptRecords, match="is unreadable"):
                     await consumer.poll(10_000)

@@ -201,7 +201,7 @@ def test_damage_takes_nothing_with_it_that_came_before() -> None:
     assert [record.offset for record in assigned.take(10, damaged=nobody)[A]] == [0, 1, 2]
     told: list[PartitionPosition] = []
     for _ in range(2):
-        with pytest.raises(CorruptRecords, match="from offset 3 cannot be read"):
+        with pytest.raises(CorruptRecords, match="from offset 3 is unreadable"):
             assigned.take(10, damaged=told.append)
     assert told == [position, position]
 

@@ -36,7 +36,7 @@ def test_where_a_position_stands(position: int, agreed: int, leader: int, expect
     ],
 )
 def test_what_the_end_of_an_epoch_says_of_a_position(end: EpochEnd, truncated: bool, divergent: int | None) -> None:
-    """Of offset 100, behind a batch of epoch 5."""
+    """The standing of offset 100, after a batch of epoch 5."""
     assert is_truncated(100, 5, end, epoch_is_read=True) is truncated
     assert divergent_offset(100, end) == divergent
 

@@ -270,4 +270,4 @@ def test_a_bad_specification_ends_the_process_with_the_reason() -> None:
     )
     assert process.returncode == 1
     last = process.stderr.splitlines()[-1]
-    assert "InvalidFailPoints: ONCELOG_FAIL_POINTS: 'append = burn': no action 'burn'" in last
+    assert "InvalidFailPoints: ONCELOG_FAIL_POINTS: 'append = burn': unknown action 'burn'" in last

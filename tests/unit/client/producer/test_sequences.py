@@ -30,7 +30,7 @@ def batch(records: int = 1) -> ProducerBatch:
 
 
 def sequences(identity: ProducerIdAndEpoch = FIRST, *, start: int = 0) -> PartitionSequences:
-    """Of a session that is under way: one record was sent and acknowledged, `start` is the next number."""
+    """The sequences of a running session: one record was sent and acknowledged, `start` is the next number."""
     made = PartitionSequences()
     made.restart(identity)
     made.next_sequence = (start - 1) & MAX_SEQUENCE

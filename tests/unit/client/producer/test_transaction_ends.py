@@ -44,7 +44,7 @@ async def test_s44_an_end_that_takes_too_long_goes_on(coordinator: FakeCoordinat
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
         with (
-            pytest.raises(EndNotKnown, match=rf"the {end} goes on after max\.block\.ms=1: call {end} again"),
+            pytest.raises(EndNotKnown, match=rf"the {end} continues after max\.block\.ms=1: call {end} again"),
             impatient(producer),
         ):
             await call()

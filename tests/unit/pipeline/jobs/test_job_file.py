@@ -135,7 +135,7 @@ def test_parquet() -> None:
         # a key that there is not: the nearest one, with what it is for, and the line
         ("topics =", "topcis =", r"line 4: input.topcis .*: did you mean 'topics'\? It names the topics to read"),
         ("[output]", "[ouptut]", r"line 6: ouptut is no key: did you mean 'output'\? It says where rows go"),
-        ("location =", "path =", "checkpoint.path is no key; here may stand location"),
+        ("location =", "path =", "checkpoint.path is not a key; valid here: location"),
         ("location =", "topic =", r"checkpoint.topic is no key of this table: it belongs to \[output\]"),
         ("topics =", 'value = {fromat = "json"}\ntopics =', "line 4: input.value.fromat .* did you mean 'format'"),
         # a value that is not of the kind
@@ -146,14 +146,14 @@ def test_parquet() -> None:
         ('"bills"', '"bills"\ndelivery = "exactly-onec"', r"line 8: .* one of .*: did you mean 'exactly-once'\?"),
         ('["orders"]', '["orders"]\nstarting = "erliest"', "startingOffsets"),
         ('["orders"]', '["orders"]\nview = "my orders"', "must be a name of letters"),
-        ('["orders"]', '["orders"]\nvalue = {schema = "x LONG", format = "avro", schema_file = "x"}', "say the same"),
+        ('["orders"]', '["orders"]\nvalue = {schema = "x LONG", format = "avro", schema_file = "x"}', "mean the same"),
         ('["orders"]', '["orders"]\nvalue = {format = "avro"}', r"\[input.value\] needs schema, .* the format is avro"),
         ('["orders"]', '["orders"]\nvalue = {format = "string", schema = "x LONG"}', "but the format is string"),
         ('["orders"]', '["orders"]\nvalue.schema_file = "x.avsc"', "names x.avsc, which cannot be read: No such file"),
-        ('["orders"]', '["orders"]\npattern = "o.*"', "input.pattern and topics say the same"),
+        ('["orders"]', '["orders"]\npattern = "o.*"', "input.pattern and topics mean the same"),
         # options of format("oncelog") are looked at, too
         ('["orders"]', '["orders"]\noptions.maxOffsetPerTrigger = 1', "did you mean 'maxOffsetsPerTrigger'"),
-        ('["orders"]', '["orders"]\noptions.subscribe = "x"', "input.options.subscribe is said with the key topics"),
+        ('["orders"]', '["orders"]\noptions.subscribe = "x"', "input.options.subscribe is set with the key topics"),
         ('["orders"]', '["orders"]\noptions.kafka.fetch.max.byte = 1', "did you mean 'kafka.fetch.max.bytes'"),
         ('topic = "bills"', 'topic = "bills"\noptions.writeld = "x"', "did you mean 'writeId'"),
         # what is missing, and what contradicts
@@ -169,7 +169,7 @@ def test_parquet() -> None:
         ('["orders"]', '["orders"]\nvalue = {schema = "amount DUOBLE"}', "did you mean DOUBLE"),
         ("[output]", '[transform]\nfunction = "bills"\n[output]', 'must be "module:function", not'),
         ("[output]", "[trigger]\ninterval = 'often'\n[output]", "must be such as 10 seconds"),
-        ("[output]", "[trigger]\ninterval = '1 second'\navailable_now = true\n[output]", "say the same"),
+        ("[output]", "[trigger]\ninterval = '1 second'\navailable_now = true\n[output]", "mean the same"),
         ("[output]", '[spark]\nmaster = "local"\n[output]', 'spark.master is no configuration of Spark'),
         ("[input]", "input = 3\n[inputs]", "input says which topics are read, and must be a table"),
         ("[input]", "[input", "job.toml is no TOML"),
@@ -186,7 +186,7 @@ def test_two_inputs_need_names_and_a_query() -> None:
     second = '[[input]]\nbootstrap = "b:1"\ntopics = ["rates"]\n'
     two = SMALL.replace("[input]", "[[input]]") + second
     assert "two are called 'input'" in refusal(two)
-    assert "there is no [transform]" in refusal(two + 'view = "rates"\n')
+    assert "[transform] is missing" in refusal(two + 'view = "rates"\n')
     queried = two + 'view = "rates"\n[transform]\nsql = "SELECT 1"\n'
     assert "[output] needs bootstrap" in refusal(queried)
 

@@ -11,7 +11,7 @@ from oncelog_pipeline.jobs.keys import TABLES_OF_KEYS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 FREE = {"schema", "schema_file", "registry", "invalid", "framing", "format"}
-"""Of several tables at once, and said in the text."""
+"""Keys of several tables, which the text explains."""
 
 
 def test_the_job_can_be_read() -> None:

@@ -23,7 +23,7 @@ from oncelog_pipeline.options.reading import OptionError
 SERVERS = "kafka.bootstrap.servers"
 OURS = {"stateTopic", "delivery", "writeId", "maxBytesPerTrigger"}
 OUR_CLIENTS = {"check.hostname", "cafile", "certfile", "keyfile", "password", "context"}
-"""Of ssl_*: PEM files under names of our own."""
+"""Options ssl_* with names of our own: PEM files."""
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 NEEDS = {"kafka.sasl.mechanism": {"kafka.security.protocol": "PLAINTEXT"}}
 OPTIONS = list(connector_options())

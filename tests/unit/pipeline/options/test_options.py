@@ -92,8 +92,8 @@ def test_what_is_nothing_like_any_is_just_unknown() -> None:
 
 
 def test_exactly_one_subscription() -> None:
-    assert "there is none of them" in refusal(lambda: source_options(SERVERS, is_stream=True))
-    assert "there is subscribe and assign" in refusal(stream, assign='{"b":[0]}')
+    assert "but found none of them" in refusal(lambda: source_options(SERVERS, is_stream=True))
+    assert "but found subscribe and assign" in refusal(stream, assign='{"b":[0]}')
     assert "is missing" in refusal(lambda: source_options({"subscribe": "a"}, is_stream=True))
     assert "must be names" in refusal(stream, subscribe="a,,b")
     assert stream(subscribe=" a, b ,a").subscription == Subscription(topics=("a", "b"))
@@ -138,7 +138,7 @@ def test_where_a_batch_query_ends() -> None:
     assert batch(endingTimestamp="9").ending == Bound(Where.TIMESTAMP, timestamp_ms=9, is_latest_where_none=True)
     by_time = batch(endingOffsetsByTimestamp='{"a":{"0":9}}').ending
     assert by_time == Bound(Where.TIMESTAMPS, {A0: 9}, is_latest_where_none=True)
-    assert "nothing to read" in refusal(batch, endingOffsets="earliest")
+    assert "no records lie before it" in refusal(batch, endingOffsets="earliest")
     assert "from -1 on" in refusal(batch, endingOffsets='{"a":{"0":-2}}')
     for name in source_module.FOR_BATCHES:
         assert "a stream has no end" in refusal(stream, **{name: "1"})

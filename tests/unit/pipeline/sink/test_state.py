@@ -89,7 +89,7 @@ def test_only_so_many_runs_are_remembered_the_last_ones() -> None:
 
 
 def test_a_run_knows_its_tasks_and_no_others() -> None:
-    """Whose query's name goes on differently, the query's own id, and a partition's are none of its."""
+    """An id of a query with a longer name, the query's own id, and a partition's id are not task ids of it."""
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1)) == "run-one-"
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1) + "/88") == "run-one-"
     for other in (QUERY.id, QUERY.partition_id(2), Query("3f0c-1").task_id("run", 0, 0, 0), "elsewhere/run/0/0/0"):

@@ -99,8 +99,8 @@ def test_what_is_gone_is_told_with_its_offsets() -> None:
     found = losses(wanted, {A0: 9, A1: 0}, {A0: 20, A1: 30})
     assert found == [
         "a-0: offsets 5 to 8 are deleted; the log begins at 9",
-        "a-1 ends at offset 30, but was read up to 50: was it deleted and made anew?",
-        "a-2 is gone; it was read up to offset 7",
+        "a-1 ends at offset 30, but was read up to 50: was it deleted and re-created?",
+        "a-2 no longer exists; it was read up to offset 7",
     ]
     assert losses({A0: 9}, {A0: 9}, {A0: 9}) == []
 

@@ -1,5 +1,5 @@
-"""The assignors of consumer groups, which the broker runs (KIP-848): who is to have which partitions. Pure.
+"""The assignors of consumer groups, which the broker runs (KIP-848): they assign partitions to members. Pure.
 
-`spec` what an assignor is given, `range_assignor` and `uniform` the assignors, `heterogeneous` the uniform one where
-members read different topics, `assignors` the list of them by name. Each is a `Steps`, since a group may have a
-thousand members and ten thousand partitions. All are total: whatever is asked, they answer."""
+`spec` is the input of an assignor, `range_assignor` and `uniform` are the assignors, `heterogeneous` the uniform one
+for members with different subscriptions, `assignors` the list of them by name. Each is a `Steps`, since a group may
+have a thousand members and ten thousand partitions. All are total: they return an assignment for every input."""

@@ -10,4 +10,4 @@ from oncelog_broker.coordinator.group.assigning.spec import Assignor
 from oncelog_broker.coordinator.group.assigning.uniform import assign_uniformly
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""What members may name as their assignor, if group.consumer.assignors has it."""
+"""The assignors that members may name, if group.consumer.assignors lists them."""

@@ -1,9 +1,10 @@
 """The assignor "uniform" where members read different topics. Pure.
 
-Members keep what they had of the topics that they read. Each free partition goes to the reader with the fewest; then
-partitions move, topic by topic, from the reader with the most to the one with the fewest, until they differ by one at
-most or nothing moves any more. Topics with many partitions for each reader come first: they decide how much each has.
-Source: Kafka's UniformHeterogeneousAssignmentBuilder; who of two equals moves may differ.
+Members keep the partitions that they had of the topics that they read. Each free partition goes to the reader with the
+fewest; then partitions move, topic by topic, from the reader with the most to the one with the fewest, until they
+differ by at most one or no further move is possible. Topics with many partitions for each reader come first: they
+decide how many partitions each reader has. Source: Kafka's UniformHeterogeneousAssignmentBuilder; of two equal readers,
+ours may move another one than Kafka.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, Grou
 from oncelog_broker.runtime.steps import Steps
 
 MAX_ROUNDS: Final = 16
-"""How often all topics are gone through to balance them."""
+"""The maximum number of passes over all topics."""
 
 
 class _Plan:
-    """Who has what so far. Members are numbers, in the order of the spec."""
+    """The assignment so far. Members are numbers, in the order of the spec."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.partitions = spec.partitions
@@ -101,7 +102,7 @@ def _give_free(plan: _Plan, topic_id: bytes) -> Steps[None]:
 
 
 def _balance(plan: _Plan, topic_id: bytes) -> Steps[int]:
-    """Move partitions of one topic; how many were moved."""
+    """Move partitions of one topic; returns how many were moved."""
     readers, loads, moved = plan.readers[topic_id], plan.loads, 0
     if len(readers) < 2:
         return 0

@@ -1,7 +1,7 @@
 """The assignor "range": each member gets a range of each topic that it reads. Pure.
 
-Topics with as many partitions and the same readers are divided alike, so that partition 3 of one is read where
-partition 3 of the other is. It does not look at what members had."""
+Topics with equal numbers of partitions and the same readers are divided alike: partition 3 of both goes to the same
+member. The assignor ignores the previous assignment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_broker.runtime.steps import Steps
 
 def assign_ranges(spec: GroupSpec) -> Steps[Targets]:
     """Divide each topic among its readers: static members first, by their instance ids, then the others by member id.
-    The first ones get one partition more where the partitions do not divide evenly."""
+    The first members get one partition more if the partitions do not divide evenly."""
     members = sorted(spec.members, key=_place)
     readers = dict.fromkeys(spec.partitions, 0)
     for member in members:

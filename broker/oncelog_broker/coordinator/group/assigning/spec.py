@@ -1,4 +1,4 @@
-"""What an assignor is given, and what all assignors have in common. Pure."""
+"""The input of an assignor, and functions that all assignors share. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS_PER_STEP: Final = 256
 
 
 class Subscriber(NamedTuple):
-    """A member: `topics` are the ids of the topics that it reads and that exist, `target` what it was to have last."""
+    """A member: `topics` are the ids of the existing topics that it reads, `target` its previous target assignment."""
 
     member_id: str
     instance_id: str | None
@@ -22,9 +22,9 @@ class Subscriber(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """The members in the order of their ids, and how many partitions each topic has that one of them reads.
+    """The members in the order of their ids, and the number of partitions of each topic that one of them reads.
 
-    `is_homogeneous`: all of them read the same topics, and say so in the same way.
+    `is_homogeneous`: all members have the same subscription, given in the same way.
     """
 
     members: Sequence[Subscriber]
@@ -33,7 +33,7 @@ class GroupSpec(NamedTuple):
 
 
 Targets = dict[str, Target]
-"""What each member is to have."""
+"""The target assignment of each member."""
 Assignor = Callable[[GroupSpec], Steps[Targets]]
 
 

@@ -1,7 +1,7 @@
 """The assignor "uniform": as many partitions for each member as possible, and as few moves as possible. Pure.
 
-Where all members read the same topics: each keeps what it had, up to its quota, and what is left over goes to those who
-have room. A balanced assignment does not move (KAFKA-18688). Otherwise `heterogeneous`.
+For members that all read the same topics: each keeps the partitions that it had, up to its quota, and the remaining
+ones go to members below their quota. A balanced assignment does not move (KAFKA-18688). Otherwise `heterogeneous`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         left = room - held
         takes_one_more = more > 0
         if left and takes_one_more and len(members) - number > more:
-            # Leave the additional partition to a member that has one already; the last ones must take it.
+            # Leave the additional partition to a member that has one already; the last members must take it.
             left -= 1
             takes_one_more = False
         more -= takes_one_more
@@ -81,8 +81,8 @@ def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
 def _keep(
     member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
-    """What a member keeps of what it had, at most `room` partitions; and those that it gives up. `seen`: partitions
-    that members before it had. Two may have had the same one: part of an assignment was logged when the broker
+    """Split the partitions that a member had into at most `room` that it keeps, and those that it gives up. `seen`:
+    partitions of the members before it. Two may have had the same one: part of an assignment was logged when the broker
     ended."""
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []

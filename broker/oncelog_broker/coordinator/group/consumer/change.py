@@ -1,7 +1,8 @@
-"""What a heartbeat or a JoinGroup changes of its member and its group, until the member is one step further. Pure.
+"""The changes that a heartbeat or a JoinGroup makes to its member and its group, until the member is one step further.
+Pure.
 
-In this order, all in one batch of records: what the member says of itself, the group epoch, the target assignment, what
-the member has.
+They are logged in this order, in one batch of records: the member's subscription, the group epoch, the target
+assignment, the current assignment.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class MemberChange:
-    """`before` is the member as it was, `member` as it is so far; `replaced` the id of the static member whose place it
-    takes. `group_epoch` is the group's, as far as this step has raised it."""
+    """`before` is the member at the start of the step, `member` its present state; `replaced` the id of the static
+    member that it replaces. `group_epoch` is the group's, as far as this step has raised it."""
 
     __slots__ = ("before", "group_epoch", "member", "replaced", "step")
 
@@ -41,7 +42,7 @@ class MemberChange:
         return members
 
     def log_said(self) -> bool:
-        """Log what the member says of itself, if that has changed. Whether it names other topics now."""
+        """Log the member's subscription, if it has changed. Whether it names other topics now."""
         group = self.step.group
         if self.member.said == self.before.said and (self.replaced or self.member.member_id in group.members):
             return False
@@ -78,7 +79,7 @@ class MemberChange:
 
 
 def mark_checked(group: ConsumerGroup | None, topics: TopicView) -> None:
-    """The metadata hash of the group is that of `topics`."""
+    """Record that the metadata hash of the group is the hash of `topics`."""
     if group is not None:
         group.checked_topics = topics
 
@@ -90,8 +91,8 @@ def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str,
 
 
 def replace_static(step: ConsumerStep, old: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Let a static member replace its older incarnation. It takes over the target and the assigned partitions, and must
-    reach the epoch of the target again."""
+    """Let a static member replace its older incarnation. The new member takes over target and current assignment, and
+    must reach the epoch of the target again."""
     group = step.group
     member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
     step.effects.records += group.tombstones_of(old.member_id)

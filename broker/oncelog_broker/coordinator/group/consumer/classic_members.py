@@ -1,8 +1,9 @@
 """Members of the classic protocol in a group of the consumer protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 Pure.
 
-For such a member a generation is its member epoch. JoinGroup takes it one step nearer to its target and answers at
-once, SyncGroup tells it what it has, and a Heartbeat is answered REBALANCE_IN_PROGRESS where there is a step to take.
+For such a member a generation is its member epoch. JoinGroup moves the member one step nearer to its target and is
+answered at once, SyncGroup returns its assignment, and a Heartbeat is answered with REBALANCE_IN_PROGRESS if another
+step is due.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member, the id of the older incarnation whose place it takes, and what that was."""
+    """The member, the id of the older incarnation that it replaces, and that incarnation."""
     group = step.group
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None, None
@@ -194,7 +195,7 @@ def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
 def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> None:
     """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError as `_known`.
 
-    Unlike Kafka's, it also has the group assigned where that is due: there may be classic members alone.
+    Unlike Kafka, the broker also assigns the group here if that is due: all members may be classic ones.
     """
     group = step.group
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)

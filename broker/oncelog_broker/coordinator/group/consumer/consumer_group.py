@@ -1,12 +1,12 @@
-"""One group of the consumer protocol: its members, epochs, targets, and who has which partition. Pure.
+"""One group of the consumer protocol: its members, epochs, targets, and the owner of each partition. Pure.
 
 Three epochs. The *group epoch* rises when something changes that the assignment depends on. The *assignment epoch* is
 the group epoch for which the target was made. A *member's epoch* is the assignment epoch to which the member was
 brought.
 
-All of this is what the log says: only `replay` changes it. The state is derived, never stored. Invariants: each static
+All of this is the logged state: only `replay` changes it. The state is derived, never stored. Invariants: each static
 member is in `static_members`; `owners` has each partition that a member has or is to give up, with that member;
-`held_bytes` is the sum of its members', and part of `held` until the group is `let_go`.
+`held_bytes` is the sum over its members, and part of `held` until the group is `let_go`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class ConsumerGroupState(Enum):
     ASSIGNING = "Assigning"
     """The target is of an older group epoch."""
     RECONCILING = "Reconciling"
-    """Some member does not have its target yet."""
+    """Some member has not reached its target yet."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics whose names match a regular expression, as of `timestamp_ms` (wall time)."""
+    """The topics whose names match a regular expression, at time `timestamp_ms` (wall time)."""
 
     topics: frozenset[str]
     timestamp_ms: int
@@ -112,14 +112,14 @@ class ConsumerGroup:
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
-    # --- what is derived
+    # --- derived values
 
     protocol_type: Final = CONSUMER_PROTOCOL
     kind: Final = "consumer"
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Looks at each member, so it is for those who describe groups."""
+        """Looks at each member, so only requests that describe groups should call it."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -138,7 +138,7 @@ class ConsumerGroup:
         return owners is None or partition not in owners
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """What a member is to have; a static one that comes back under another id takes over its old target."""
+        """The target of a member; a static member that returns with another id takes over its old target."""
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static_members.get(instance_id, ""))
@@ -158,7 +158,7 @@ class ConsumerGroup:
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """As `topics`, if these were the members, and these the topics of their regular expressions."""
+        """Like `topics`, but with these members and these matches of their regular expressions."""
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
         known = self.regexes if regexes is None else regexes
@@ -166,7 +166,7 @@ class ConsumerGroup:
         return frozenset().union(*named)
 
     def supports_classic(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols may join: it has one that all other classic members have."""
+        """Whether a classic member with these protocols may join: it shares one with all other classic members."""
         if protocol_type != CONSUMER_PROTOCOL:
             return False
         counts = Counter(
@@ -178,7 +178,7 @@ class ConsumerGroup:
         return any(counts[name] == self.classic_members for name in protocols)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether some of a member's target is still at another member."""
+        """Whether some partitions of a member's target still belong to another member."""
         for topic_id, partitions in self.target_of(member.member_id).items():
             had = member.assigned.get(topic_id, {})
             if any(partition not in had and not self.is_free(topic_id, partition) for partition in partitions):
@@ -195,7 +195,7 @@ class ConsumerGroup:
         return TargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[ConsumerGroupRecord]:
-        """What takes a member away. The order matters to Kafka's brokers."""
+        """The tombstones that delete a member. The order matters to Kafka's brokers."""
         return [
             CurrentRecord(self.group_id, member_id, None),
             TargetRecord(self.group_id, member_id, None),
@@ -203,7 +203,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[ConsumerGroupRecord]:
-        """What takes the whole group away, in the order that Kafka's brokers expect."""
+        """The tombstones that delete the whole group, in the order that Kafka's brokers expect."""
         records: list[ConsumerGroupRecord] = [CurrentRecord(self.group_id, member, None) for member in self.members]
         records += [TargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
         records.append(TargetEpochRecord(self.group_id, None))
@@ -215,8 +215,8 @@ class ConsumerGroup:
         return records
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Take in a logged record, other than the tombstone of the group itself. Records of one group may come in any
-        order: compaction, and loading, leave out those that later ones replace."""
+        """Apply a logged record, other than the tombstone of the group itself. Records of one group may be replayed in
+        any order: compaction, and loading, skip records that later ones replace."""
         if isinstance(record, CurrentRecord):
             member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
             if record.value is not None:
@@ -312,7 +312,8 @@ class ConsumerGroup:
                 owners[partition] = member_id
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Only what is still that member's: another one's record may have been replayed before."""
+        """Remove the partitions that still belong to this member: a record of their new owner may have been replayed
+        before."""
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id)

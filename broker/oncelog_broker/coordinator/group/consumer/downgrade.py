@@ -1,7 +1,7 @@
-"""A group of the consumer protocol becomes a classic one, when it has only classic members left. Pure.
+"""Converts a group of the consumer protocol to a classic one, when only classic members are left. Pure.
 
-All of it is one batch of records: the group's, taken away, and that of the classic group. Its generation is the group
-epoch, its assignments are the targets. Then its members are asked to join again, since somebody is gone.
+The conversion is one batch of records: tombstones of the group, and the record of the classic group. Its generation is
+the group epoch, its assignments are the targets. Then its members are asked to join again, since a member has left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AssignedTopic = ConsumerProtocolAssignment.TopicPartition
 
 
 def may_downgrade_without(step: ConsumerStep, gone: Collection[str]) -> bool:
-    """Whether the group becomes classic when these members go."""
+    """Whether the group becomes classic when these members leave."""
     group, config = step.group, step.config
     left = [member for member_id, member in group.members.items() if member_id not in gone]
     if not left or any(member.classic is None for member in left):
@@ -43,7 +43,7 @@ def may_downgrade_with(step: ConsumerStep, replaced: ConsumerMember) -> bool:
 
 
 def downgrade(step: ConsumerStep, gone: Collection[str]) -> None:
-    """Become classic without these members; the others join again."""
+    """Become classic without these members; the remaining ones join again."""
     group = step.group
     left = {member_id: member for member_id, member in group.members.items() if member_id not in gone}
     targets = {member_id: group.target_of(member_id) for member_id in left}
@@ -51,7 +51,7 @@ def downgrade(step: ConsumerStep, gone: Collection[str]) -> None:
 
 
 def downgrade_with(step: ConsumerStep, replaced: str, joined: ConsumerMember, epoch: int, *, rejoins: bool) -> None:
-    """Become classic with `joined` in the place of a member; the records that put it there are part of the step."""
+    """Become classic with `joined` in place of a member; the records that add it are part of the step."""
     group = step.group
     members = {member_id: member for member_id, member in group.members.items() if member_id != replaced}
     members[joined.member_id] = joined
@@ -101,7 +101,7 @@ def _become_classic(
         effects.start_timer(GroupTimer(TimerKind.REJOIN, group_id), 0.0)
 
     def follow_all_protocols() -> None:
-        """The record has one protocol of each member; the others are soft state."""
+        """Restore all protocols of the members: the record has only one of each, the others are soft state."""
         logged = step.groups.get(group_id)
         if isinstance(logged, ClassicGroup):
             for member in classic.members.values():
@@ -112,7 +112,7 @@ def _become_classic(
 
 
 def classic_assignment(target: Mapping[bytes, Collection[int]], subscription: bytes, topics: TopicView) -> bytes:
-    """What a classic member reads as its assignment, in the version of its own subscription."""
+    """The assignment of a classic member, encoded in the version of its own subscription."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopic(topic=name, partitions=sorted(partitions))

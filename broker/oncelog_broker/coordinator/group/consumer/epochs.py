@@ -55,8 +55,8 @@ def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | Non
 def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, topics: TopicView, *, version: int | None
 ) -> CheckPartition | None:
-    """Whether a member may commit offsets in this epoch; None: whatever it commits. An older epoch is good for those
-    partitions that were given to the member in it or before, and that it still has or is to give up.
+    """Whether a member may commit offsets in this epoch; None: for any partition. An older epoch is valid for the
+    partitions that the member was given in it or before, and still has or is to give up.
 
     `version`: of OffsetCommit; None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION,
     STALE_MEMBER_EPOCH; ILLEGAL_GENERATION for classic members.

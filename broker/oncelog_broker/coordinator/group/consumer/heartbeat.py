@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, and gets nearer to its target. Pure; durable change is left to the
-log.
+"""ConsumerGroupHeartbeat: a member joins, stays, and gets nearer to its target. Pure; only replayed records change
+durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike it, members are asked for the next heartbeat
 soon while an assignment is under way, or while their partitions are still at others: so a rebalance does not take as
@@ -63,14 +63,14 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request says everything, as after an error: then the answer does, too."""
+        """Whether the request has all fields, as after an error: then the response has, too."""
         request = self.request
         says_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         return request.rebalance_timeout_ms != NOT_SAID and says_topics and request.topic_partitions is not None
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """What can be said of a request without its group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """The checks of a request that do not need its group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (version >= FIRST_CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVING_EPOCH):
         raise _invalid("MemberId can't be empty.")
@@ -104,8 +104,8 @@ def _invalid(message: str) -> KafkaError:
 
 
 def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
-    """The member, if it has all that it is to have and says nothing new, and there is nothing to look for: nearly every
-    heartbeat is one of these."""
+    """The member, if it has reached its target and reports no change, and nothing else is due: nearly every heartbeat
+    is of this kind."""
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -165,8 +165,7 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
-    """The member, and the id of the older incarnation whose place it takes. Raises KafkaError
-    UNRELEASED_INSTANCE_ID."""
+    """The member, and the id of the older incarnation that it replaces. Raises KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None
@@ -182,7 +181,7 @@ def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple
 
 def check_room(step: ConsumerStep, member_id: str, instance_id: str | None) -> None:
     """Raises KafkaError GROUP_MAX_SIZE_REACHED for a member more than group.consumer.max.size allows. A static member
-    that comes back is none."""
+    that returns is not a new member."""
     group, most = step.group, step.config.consumer_max_size
     if len(group.members) >= most and member_id not in group.members and instance_id not in group.static_members:
         raise KafkaError(
@@ -191,8 +190,8 @@ def check_room(step: ConsumerStep, member_id: str, instance_id: str | None) -> N
 
 
 def check_bytes(step: ConsumerStep, before: ConsumerMember | None, member: ConsumerMember) -> None:
-    """What members say of themselves is kept while they are members: it has the bounds that it has in classic groups.
-    Raises KafkaError MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
+    """The metadata of members is stored while they are members: it has the same bounds as in classic groups. Raises
+    KafkaError MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     group, config = step.group, step.config
     if before is not None and before.said == member.said:
         return
@@ -212,7 +211,7 @@ def check_bytes(step: ConsumerStep, before: ConsumerMember | None, member: Consu
 
 
 def _said(member: ConsumerMember, asked: Heartbeat) -> ConsumerMember:
-    """The member with what the request says; what it leaves out is as before."""
+    """The member updated with the fields of the request; missing fields stay unchanged."""
     request = asked.request
     names, regex, timeout = (
         request.subscribed_topic_names,

@@ -15,8 +15,8 @@ from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 
 
 def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Serve a heartbeat with an epoch of -1, or of -2: a static member that will come back keeps its partitions until
-    its session ends. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Handle a heartbeat with epoch -1 (leave) or -2: a static member that will return keeps its partitions until its
+    session ends. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if request.instance_id is None:
         member = known_member(step.group, request.member_id)
     else:
@@ -24,7 +24,7 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         away = member._replace(
             epoch=STATIC_LEAVING_EPOCH,
-            state=MemberState.STABLE,  # it has nothing to give up any more: only its session can end
+            state=MemberState.STABLE,  # it has no partition to give up: only the end of its session removes it
             assigned=at_epoch(as_target(member.assigned), 0),
             pending_revocation=NO_PARTITIONS,
         )
@@ -35,7 +35,7 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def fence(step: ConsumerStep, gone: Collection[ConsumerMember]) -> None:
-    """Take members out, with all that they have. The group becomes classic if only classic members are left."""
+    """Remove members with all their partitions. The group becomes classic if only classic members are left."""
     group, effects = step.group, step.effects
     if not gone:
         return
@@ -52,7 +52,8 @@ def fence(step: ConsumerStep, gone: Collection[ConsumerMember]) -> None:
     epoch = group.epoch + 1
     effects.append(group.epoch_record(epoch, step.topics.hash_of(group.topics_with(left))))
     if not left:
-        # Nobody is left to be assigned: else an empty group would be assigning for ever (KAFKA-20442).
+        # No member is left that partitions could be assigned to: otherwise an empty group would stay in ASSIGNING for
+        # ever (KAFKA-20442).
         effects.append(group.target_epoch_record(epoch, 0))
 
 

@@ -22,14 +22,14 @@ JOINING_EPOCH: Final = 0
 """A heartbeat with this epoch joins the group, or joins it again after the member was fenced."""
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""A static member leaves and will come back: its partitions stay reserved until its session ends."""
+"""A static member leaves and will return: its partitions stay reserved until its session ends."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target. The numbers stand in the log.
+    """How far a member is on the way to its target. The numbers are stored in the log.
 
-    STABLE: it has what it is to have at its epoch. UNREVOKED: it still has partitions that it is to give up.
-    UNRELEASED: some of its target is still at other members. UNKNOWN: of a later release.
+    STABLE: it has its target assignment of its epoch. UNREVOKED: it still has partitions that it is to give up.
+    UNRELEASED: some partitions of its target still belong to other members. UNKNOWN: of a later release.
     """
 
     STABLE = 0
@@ -39,7 +39,8 @@ class MemberState(IntEnum):
 
 
 class ClassicProtocols(NamedTuple):
-    """What a member of the classic protocol says beside: its session timeout, and its protocols with their metadata."""
+    """The additional fields of a member of the classic protocol: its session timeout, and its protocols with their
+    metadata."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -51,17 +52,17 @@ class ClassicProtocols(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """`topics` and `regex` are the subscription; a regex of "" is none. `assigned` is what the member has, and
-    `pending_revocation` what it is to give up and still has, each with the epochs in which they were given to it.
+    """`topics` and `regex` are the subscription; a regex of "" is none. `assigned` are the partitions that the member
+    has, `pending_revocation` those that it must give up and still has, each with the epoch in which it was given them.
 
-    `previous_epoch`: the epoch before, which a member may name whose last answer was lost.
+    `previous_epoch`: a member whose last response was lost may still send it.
     """
 
     member_id: str
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    # --- what the member says of itself: see `said`
+    # --- fields that the member reports about itself: see `said`
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -86,7 +87,7 @@ class ConsumerMember(NamedTuple):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """All that the member says of itself, to be compared."""
+        """All fields that the member reports about itself, for comparison."""
         return self[4:13]
 
     @property
@@ -96,7 +97,7 @@ class ConsumerMember(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the member takes with what it says of itself."""
+        """Estimated memory of the member's metadata."""
         protocols = () if self.classic is None else self.classic.protocols
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host, self.regex)
         said = sum(len(text.encode()) for text in texts if text is not None)
@@ -106,7 +107,7 @@ class ConsumerMember(NamedTuple):
     # --- the log
 
     def metadata_record(self, group_id: str) -> MemberRecord:
-        """The record of what the member says of itself."""
+        """The record with the fields that the member reports about itself."""
         value = ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -121,7 +122,7 @@ class ConsumerMember(NamedTuple):
         return MemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member when it says this of itself."""
+        """The member with these reported fields."""
         said = value.classic_member_metadata
         return self._replace(
             instance_id=value.instance_id,
@@ -141,7 +142,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> CurrentRecord:
-        """The record of what the member has."""
+        """The record of the member's current assignment."""
         value = ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,

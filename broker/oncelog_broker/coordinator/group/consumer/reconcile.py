@@ -1,14 +1,14 @@
-"""How a member gets from what it has to what it is to have, one heartbeat at a time. Pure.
+"""How a member moves from its current assignment to its target, one heartbeat at a time. Pure.
 
-A member first gives up what it is not to have, then gets what is free. A partition is free when nobody has it: when the
-heartbeat of the member that had it does not list it any more, and not when the target changes. So no partition is ever
-read by two, whatever is late or lost.
+A member first gives up the partitions that are not in its target, then gets the free ones of its target. A partition
+becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. So no partition is
+ever read by two members, whatever is late or lost.
 
-    STABLE      at the epoch of the target: nothing to do. Another epoch: next. Subscription changed: topics that the
-                member does not read any more are to be given up at once.
-    UNREVOKED   still owns what it is to give up, or does not say: stays, also in its epoch. Else: next.
-    UNRELEASED  next, at each heartbeat: so freed partitions are handed out.
-    UNKNOWN     owns nothing: next. Else it is fenced.
+    STABLE      at the epoch of the target: nothing to do. Another epoch: next. Subscription changed: the member must
+                give up at once the topics that it no longer reads. UNREUNREVOKED   it still owns partitions that it
+                must give up, or does not report them: it keeps its state and epoch.nOtherwise: see the next row. Else:
+                next. UNRELEASED  next, at each heartbeat: so freed partitions are handed out. UNKNOWN     owns nothing:
+                next. Otherwise it is fenced.
 
 Source: Kafka's CurrentAssignmentBuilder, with KAFKA-19974 (leaving UNREVOKED does not raise the epoch by itself).
 """
@@ -25,8 +25,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class Aim(NamedTuple):
     """Where a member is to get: `target` at the epoch `epoch`. `topics` are the ids of the topics that it reads; of
-    others it gets nothing. `is_free` says whether nobody has a partition. `owned` is what the member's request says
-    that it has, None if it says nothing."""
+    others it gets nothing. `is_free` tells whether a partition has no owner. `owned` are the partitions that the
+    member's request lists, None if it has no list."""
 
     epoch: int
     target: Target
@@ -37,7 +37,7 @@ class Aim(NamedTuple):
 
 
 def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """The member one step further; the same value if there is nothing to do. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Return the member one step further; the same value if no step is due. Raises KafkaError FENCED_MEMBER_EPOCH."""
     if member.state is MemberState.STABLE:
         if member.epoch != aim.epoch:
             return _next(member, member.epoch, aim)
@@ -57,7 +57,7 @@ def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _owns(owned: Owned | None, partitions: Current) -> bool:
-    """Whether the member has any of these partitions, as far as is known."""
+    """Whether the member still owns any of these partitions, as far as known."""
     if owned is None:
         return True
     return any(
@@ -66,7 +66,7 @@ def _owns(owned: Owned | None, partitions: Current) -> bool:
 
 
 def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """Take away the topics that the member does not read any more; the epoch stays."""
+    """Remove the topics that the member no longer reads; the epoch stays."""
     unread = member.assigned.keys() - aim.topics
     if not unread:
         return member
@@ -95,7 +95,7 @@ def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
             revoked[topic_id] = {partition: since for partition, since in had.items() if partition not in wanted}
         own = member.pending_revocation.get(topic_id, EMPTY)
         for partition in sorted(wanted - kept.keys()):
-            # What this member itself was to give up it may keep: nobody else can have it.
+            # The member may keep a partition that it was about to give up: no other member can have it.
             if partition in own or aim.is_free(topic_id, partition):
                 given.setdefault(topic_id, []).append(partition)
             else:

@@ -1,8 +1,9 @@
-"""Regular expressions of subscriptions: when they are compared with the names of topics, and what follows. Pure.
+"""Regular expressions of subscriptions: when they are compared with the names of topics, and how the group changes
+then. Pure.
 
-A pattern is RE2's and must match a name as a whole. RE2 takes time in proportion to pattern and name, but names may be
-many, so it works in a thread, some names at a time (`coordinator.patterns`). All patterns of a group are looked up
-together, for all its members: the topics are those that the member may describe whose heartbeat asked for it.
+A pattern is RE2's and must match a name as a whole. The time of RE2 is proportional to pattern and name, but names may
+be many, so it runs in a thread, some names at a time (`coordinator.patterns`). All patterns of a group are resolved
+together, for all its members: they match the topics that the member whose heartbeat asked for it may describe.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ MIN_REFRESH_MS: Final = 10_000
 """The least time between two look-ups for the sake of new topics. A new pattern is looked up at once."""
 REGEX_JOB: Final = "regexes"
 MayDescribe = Callable[[str], bool]
-"""Whether the member's principal may describe the topic of that name."""
+"""Whether the member's principal may describe the topic with that name."""
 
 
 class RegexChange(Enum):
-    """What a heartbeat changes of its member's regular expression. RESOLVED: the topics of the new one are known."""
+    """The change of a member's regular expression by a heartbeat. RESOLVED: the topics of the new pattern are known."""
 
     NONE = 0
     CHANGED = 1
@@ -45,8 +46,8 @@ class Resolved(NamedTuple):
 
 
 def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
-    """Take in the regular expression that the member has now. `wrong` says what is wrong with it, if it was looked at.
-    Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Take in the regular expression that the member has now. `wrong` is the error message of the pattern, if the
+    pattern was checked. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
     step, group = change.step, change.step.group
     old, new = change.before.regex, change.member.regex
     used = set(group.regex_members)
@@ -101,10 +102,10 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
-    """Log the topics of the patterns that are still used; a group that reads others now is to be assigned anew.
+    """Log the topics of the patterns that are still used; if they changed, the group must be assigned again.
 
     Hundreds of patterns may match thousands of topics each: too much for one batch. The epoch comes first, so that the
-    group is assigned anew even if only some of the rest can be logged.
+    group is assigned again even if only some of the other records can be logged.
     """
     group, effects = step.group, step.effects
     regexes = dict(group.regexes)
@@ -136,7 +137,7 @@ def _mark_resolved(step: ConsumerStep, resolved: Resolved) -> None:
 
 
 def drop_unused(step: ConsumerStep, left: Collection[str]) -> None:
-    """Tombstones of the regular expressions that none of the members uses who are `left`."""
+    """Tombstones of the regular expressions that no member in `left` uses."""
     group, effects = step.group, step.effects
     used = {group.members[member_id].regex for member_id in left}
     for regex in sorted({*group.regex_members, *group.regexes} - used):

@@ -1,4 +1,4 @@
-"""One step of a consumer group: the group, what may be known, and the effects so far. Pure."""
+"""One step of a consumer group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class ConsumerStep(NamedTuple):
-    """`group` is the group as the log has it, or will have it once the records that the step began with are replayed.
+    """`group` is the logged group, or the group after the records with which the step began have been replayed.
 
-    `groups` are all groups of the machine, by id. `settings` are those of this group, `topics` the topics of the
+    `groups` are all groups of the machine, by id. `settings` are the settings of this group, `topics` the topics of the
     cluster; `new_id()` makes a member id."""
 
     group: ConsumerGroup
@@ -55,7 +55,8 @@ class ConsumerStep(NamedTuple):
             self.cancel_timer(TimerKind.REBALANCE, member.member_id)
 
     def logged_group(self) -> ConsumerGroup | None:
-        """The group once the records of the step are replayed: for changes and jobs, which come after that."""
+        """The group after the records of the step have been replayed: for changes and jobs, which run after the
+        replay."""
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ConsumerGroup) else None
 

@@ -1,10 +1,10 @@
-"""When a consumer group is assigned anew, and how: in the step itself where it is small, as a job where it is large.
-Pure.
+"""When and how the target assignment of a consumer group is computed: in the step itself for a small group, as a job
+for a large one. Pure.
 
-A group is assigned when its epoch is above that of its target, once in `consumer.assignment.interval.ms` at most
-(KIP-1263). A job works on the group as it was when the job began. Its result is taken whatever has happened since: a
-member that is gone is passed over, a new one waits for the next assignment, and what is assigned of a topic that a
-member no longer reads is not given to it (`reconcile`)."""
+A group is assigned when its epoch is above the epoch of its target, at most once in `consumer.assignment.interval.ms`
+(KIP-1263). A job works on the group as it was when the job began. Its result is always used, whatever has happened
+since: a member that left is skipped, a new one waits for the next assignment, and a member does not get partitions of a
+topic that it no longer reads (`reconcile`)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ ASSIGN_JOB: Final = "assign"
 
 
 class Assigned(NamedTuple):
-    """The result of a job: targets for the group epoch `epoch`. `changed` has the record of each member whose target is
-    another one now, with the instance id of that member."""
+    """The result of a job: targets for the group epoch `epoch`. `changed` has the record of each member whose target
+    has changed, with the instance id of that member."""
 
     epoch: int
     changed: list[tuple[str | None, TargetRecord]]
 
 
 class _Snapshot(NamedTuple):
-    """All that an assignment depends on."""
+    """All inputs of an assignment."""
 
     group_id: str
     epoch: int
@@ -109,7 +109,7 @@ def _names(snapshot: _Snapshot, topics: frozenset[str], regex: str) -> frozenset
 
 
 def _targets(snapshot: _Snapshot) -> Steps[Targets]:
-    """What the assignor says."""
+    """The result of the assignor."""
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     subscribers = []
     for number, member_id in enumerate(sorted(snapshot.members), 1):
@@ -123,7 +123,8 @@ def _targets(snapshot: _Snapshot) -> Steps[Targets]:
             yield None
     partitions = {topic_id: snapshot.topics.partitions_of(topic_id) for read in ids.values() for topic_id in read}
     yield None
-    # One regular expression with names beside it may match the same names: Kafka counts that as different, too.
+    # A regular expression beside explicit names may match the same names: Kafka counts such a subscription as
+    # different, too.
     is_homogeneous = len(ids) == 1 and (not any(regex for _, regex in ids) or not any(topics for topics, _ in ids))
     spec = GroupSpec(subscribers, partitions, is_homogeneous)
     return (yield from ASSIGNORS[snapshot.assignor](spec))
@@ -151,12 +152,12 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
 
 
 def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
-    """Log the result of a job, unless a later one is there."""
+    """Log the result of a job, unless a later one has been logged."""
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    # The epoch comes last: what is logged of an assignment without it is computed again, and ownership does not follow
-    # from targets.
+    # The epoch comes last: if the epoch record is missing, the assignment is computed again, and owners do not depend
+    # on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

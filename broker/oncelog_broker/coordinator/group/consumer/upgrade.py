@@ -1,8 +1,8 @@
-"""A classic group with members becomes one of the consumer protocol, when the first member of that joins. Pure.
+"""Converts a classic group with members to the consumer protocol, when the first member of that protocol joins. Pure.
 
-All of it is one batch of records, which must not be divided: the classic group taken away, and for its members what
-they said, their targets, and what they have, all at the epoch that was the generation. Who waits for an answer of the
-classic group is told to join again."""
+The conversion is one batch of records, which must not be divided: the tombstone of the classic group, and for its
+members their subscriptions, targets, and current assignments, all at the epoch that was the generation. Waiting
+requests of the classic group are answered with an error that makes the member join again."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 logger = logging.getLogger(__name__)
 
 STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""Assignors whose user data nobody misses: the sticky ones keep in it what the broker knows. librdkafka sends what a
-member said in its subscription back in its assignment, which Kafka's broker takes for state of a custom assignor."""
+"""Assignors whose user data may be dropped: the sticky ones only store what the broker knows. librdkafka returns the
+user data of a subscription in its assignment, which Kafka's broker mistakes for state of a custom assignor."""
 
 
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:
     """The group as it will be once the records are replayed that are added to `effects`.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND where the group cannot become one: policy, protocol, size, or something that a
-    member said, or was assigned, that would be lost.
+    Raises KafkaError GROUP_ID_NOT_FOUND if the group cannot be converted: because of the policy, protocol, or size, or
+    because user data of a member would be lost.
     """
     _check(classic, config)
     members = [_member(classic, member, topics) for member in classic.members.values()]
@@ -84,7 +84,8 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _member(classic: ClassicGroup, member: Member, topics: TopicView) -> tuple[ConsumerMember, Target]:
-    """The member as it will be, and its target: what it was assigned last. One that has never synced has nothing."""
+    """The converted member, and its target: its last assignment. A member that never sent SyncGroup has no
+    assignment."""
     protocol = classic.protocol_name or member.protocols[0][0]
     try:
         said = decode_versioned(ConsumerProtocolSubscription, member.metadata(protocol))

@@ -1,4 +1,4 @@
-"""How a broker comes to its ZooKeeper servers, and as whom. Nothing here knows kazoo."""
+"""How a broker connects to its ZooKeeper servers, and with which identity. Nothing here knows kazoo."""
 
 from __future__ import annotations
 

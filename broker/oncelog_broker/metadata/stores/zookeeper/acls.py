@@ -1,8 +1,7 @@
-"""Who may do what with the nodes that we make, as `zookeeper.set.acl` has it.
+"""The ACLs of the nodes that this broker creates, according to `zookeeper.set.acl`.
 
-As Kafka's `ZkData.defaultAcls`: our identity may do everything, others may read, but for nodes with secrets, which are
-nobody else's. A node may only be made and deleted by who may write the one above it, so that the chroot is protected
-with all the rest.
+Like Kafka's `ZkData.defaultAcls`: our identity may do everything, others may read, except nodes with secrets, which
+only we may read. Creating and deleting a node needs write access to its parent, so the chroot is protected, too.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, R
 from oncelog_broker.metadata import paths
 
 SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, paths.SECRETS)
-"""With all beneath: SCRAM credentials, settings of brokers, which may be passwords, and secrets of the cluster."""
+"""These nodes and all below: SCRAM credentials, settings of brokers, which may be passwords, and secrets of the
+cluster."""
 OTHERS_CHANGE: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 
 
@@ -32,13 +32,13 @@ def is_secret(path: str) -> bool:
 
 
 def is_open(path: str, acl: Sequence[Any]) -> bool:
-    """Whether strangers may do with this node what they may not, by its ACL as it is."""
+    """Whether the present ACL of this node allows strangers something that the configured one does not."""
     forbidden = Permissions.ALL if is_secret(path) else OTHERS_CHANGE
     return any(entry.id == ANYONE_ID_UNSAFE and entry.perms & forbidden for entry in acl)
 
 
 def packed(acl: Sequence[Any]) -> bytes:
-    """Encode an ACL as a request has it."""
+    """Encode an ACL for a request."""
     found = [int_struct.pack(each.perms) + write_string(each.id.scheme) + write_string(each.id.id) for each in acl]
     return bytes(int_struct.pack(len(found)) + b"".join(found))
 

@@ -31,7 +31,7 @@ _GET_DATA = 4
 _END = multiheader_struct.pack(-1, True, -1)
 _ERROR = -1
 _CREATE, _DELETE, _SET, _CHECK = 15, 2, 5, 13
-"""15 is create2, which answers with the stat of what it has created."""
+"""15 is create2, which returns the stat of the created node."""
 
 
 def read_stat(data: bytes, offset: int) -> Stat:
@@ -56,7 +56,8 @@ class AddWatch:
 
 @dataclass(frozen=True, slots=True)
 class MultiRead:
-    """Many nodes in one request; no snapshot: each node is as of its own moment. None for one that is not there."""
+    """Reads many nodes in one request; not a snapshot: each node is read at a moment of its own. None for a node that
+    does not exist."""
 
     paths: Sequence[str]
     type: ClassVar[int] = 22
@@ -85,7 +86,7 @@ class MultiRead:
 @dataclass(frozen=True, slots=True)
 class Multi:
     """All operations or none. The answer has a stat, None or an exception for each. `acls`: for each operation, packed
-    (`acls`); only those of nodes that are made are used."""
+    (`acls`); only those of created nodes are used."""
 
     operations: Sequence[Operation]
     acls: Sequence[bytes]

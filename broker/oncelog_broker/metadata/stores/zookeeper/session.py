@@ -1,13 +1,13 @@
-"""One ZooKeeper session on kazoo: all that we change in kazoo, and all that must know its threads.
+"""One ZooKeeper session on kazoo: all changes to kazoo, and all code that depends on its threads.
 
-kazoo's thread never calls into our objects: whatever it has to tell goes through `call_soon_threadsafe`, answers and
-events alike, in the order in which they came over the wire. So an event is heard before the answer to the write that
-made it. (kazoo's own handler has one thread for each, and lets them overtake each other.)
+kazoo's thread never calls our objects: every answer and event goes through `call_soon_threadsafe`, in the order in
+which it arrived on the connection. So an event is delivered before the answer to the write that caused it. (kazoo's own
+handler has one thread for answers and one for events, which may overtake each other.)
 
 A client of ours has one session: when it has expired, kazoo stops instead of beginning another one, so no request can
 slip from one session into the next.
 
-What is used of kazoo beyond its documented interface is tested by name, in
+The parts of kazoo that we use beyond its documented interface are tested by name, in
 `tests/unit/broker/metadata/stores/zookeeper/test_session.py`.
 """
 
@@ -38,12 +38,12 @@ from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 from oncelog_broker.runtime.clock import Clock
 
 MAX_IN_FLIGHT: Final = 100
-"""Requests that kazoo holds at a time; those that wait here are dropped when who asked has gone."""
+"""Requests that kazoo has at a time; requests that wait here are dropped when their callers are cancelled."""
 CLOSE_SECONDS: Final = 2
 """How long a close waits for answers, and again for its own, before the connection is dropped."""
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # what it says of connections and sessions, the store says in its own words
+_kazoo_log.setLevel(logging.ERROR)  # the store logs its own messages
 
 
 class Connected(NamedTuple):
@@ -57,8 +57,8 @@ class Connected(NamedTuple):
 
 
 class Session(Protocol):
-    """One session with the servers, from `start` until its listener hears `on_over`: `ZooKeeperSession`, or one that a
-    simulation has made."""
+    """One session with the servers, from `start` until its listener's `on_over` is called: a `ZooKeeperSession`, or one
+    made by a simulation."""
 
     @property
     def trouble(self) -> str: ...
@@ -81,28 +81,28 @@ class SessionListener(Protocol):
     def on_connected(self, session: Session, connected: Connected) -> None: ...
 
     def on_disconnected(self, session: Session) -> None:
-        """All that was asked and is not answered has failed with ConnectionLoss."""
+        """All unanswered requests have failed with ConnectionLoss."""
 
     def on_over(self, session: Session) -> None:
-        """The session has expired, or can never be had again. Called once, also after `close`."""
+        """The session has expired, or cannot be resumed. Called once, also after `close`."""
 
     def on_changed(self, path: str) -> None:
         """A watched node was created, set or deleted."""
 
 
 class _InLoop:
-    """Stands for kazoo's queue of completions."""
+    """Replaces kazoo's queue of completions."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def put(self, callback: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no callback is left to call
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Has no threads of its own, and never stops: what comes late finds its way into the loop too."""
+    """It has no threads of its own, and never stops: late results are delivered to the loop, too."""
 
     running = True
 
@@ -115,7 +115,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._tls = tls
         self._clock = clock
         self.trouble = "no server was tried yet"
-        """What became of the last attempt to connect, for people."""
+        """The error of the last attempt to connect, for the log."""
 
     def start(self) -> None:
         pass
@@ -154,13 +154,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Notes when the session was asked for, what was granted, and why not: kazoo only logs it."""
+    """Records the time of the session request, the granted timeout, and errors: kazoo only logs them."""
 
     def _expand_client_hosts(self) -> Any:
         found = super()._expand_client_hosts()
         if not found:
             hosts = ", ".join(str(host) for host, _ in self.client.hosts)
-            self.handler.trouble = f"no address is known for {hosts}"
+            self.handler.trouble = f"no address found for {hosts}"
         return found
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -174,7 +174,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class _EveryPath(dict[str, Any]):
-    """Stands for kazoo's table of one-shot watches: the events of recursive ones name paths that nobody asked for."""
+    """Replaces kazoo's table of one-shot watches: the events of recursive watches name paths that are not in it."""
 
     def __init__(self, callback: Callable[[Any], None]) -> None:
         super().__init__()
@@ -201,9 +201,9 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.EXPIRED_SESSION:
-            self._stopped.set()  # or the thread would begin another session
+            self._stopped.set()  # otherwise the thread would begin another session
         super()._session_callback(state)
-        if state in CLOSED_STATES:  # which listeners are not told of a session that has never been connected
+        if state in CLOSED_STATES:  # kazoo does not report it to listeners if the session has never been connected
             self.on_closed()
 
 
@@ -212,7 +212,8 @@ MakeSession = Callable[[str, float, SessionListener, Clock, SessionKey | None, Z
 
 
 class ZooKeeperSession:
-    """One session, from `start` until its listener hears `on_over`, on whatever connections. Not for use after that."""
+    """One session, from `start` until its listener's `on_over` is called, over several connections if needed. Do not
+    use it after that."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class ZooKeeperSession:
 
     @property
     def trouble(self) -> str:
-        """With which server the last attempt to connect failed, and why, for people."""
+        """The server and the error of the last failed attempt to connect, for the log."""
         return self._handler.trouble
 
     @property
@@ -263,7 +264,7 @@ class ZooKeeperSession:
         return int(self._client.last_zxid or 0)
 
     def send(self, request: Any) -> asyncio.Future[Any]:
-        """The answer; kazoo's exceptions. Requests are done in the order of these calls."""
+        """The answer; kazoo's exceptions. Requests are executed in the order of these calls."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._in_flight.add(answer)
         answer.add_done_callback(self._in_flight.discard)
@@ -281,7 +282,7 @@ class ZooKeeperSession:
                 connection.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """End the session, if there is a connection, after what was asked is answered. May be repeated."""
+        """End the session, if connected, after all requests are answered. May be repeated."""
         if self._in_flight:
             await asyncio.wait(tuple(self._in_flight), timeout=CLOSE_SECONDS)
         stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
@@ -311,7 +312,7 @@ class ZooKeeperSession:
         if not answer.done():
             if result.exception is not None:
                 answer.set_exception(result.exception)
-                answer.exception()  # whoever does not await it has no interest in it
+                answer.exception()  # a caller that does not await it needs no result
             else:
                 answer.set_result(result.value)
         while self._held and self._with_kazoo < MAX_IN_FLIGHT:
@@ -341,7 +342,7 @@ class ZooKeeperSession:
             self._listener.on_over(self)
 
     def _fail_all(self) -> None:
-        """kazoo keeps what is asked while it connects, and would tell nobody for as long as that takes."""
+        """kazoo keeps requests while it connects, and would not fail them until then."""
         self._held.clear()
         for answer in tuple(self._in_flight):
             if not answer.done():

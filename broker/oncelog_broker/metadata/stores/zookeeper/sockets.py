@@ -1,10 +1,10 @@
-"""What kazoo takes for a socket, and how it waits for one: as few system calls as can be.
+"""The socket object that kazoo uses, and the way it waits for one: with as few system calls as possible.
 
-kazoo reads an answer in two pieces, waits before each of them, and makes a selector of its own for each wait: a dozen
-system calls for an event of eighty bytes, of which a new topic of a thousand partitions makes two thousand. After each
-of them its thread has to get the interpreter back, which our event loop may keep for milliseconds when it has work. So
-whatever has come is read at once, and kazoo is served from there without a system call; and what can be sent is sent
-without asking first.
+kazoo reads an answer in two pieces, waits before each, and creates a selector for each wait: a dozen system calls for
+an event of eighty bytes, of which a new topic of a thousand partitions causes two thousand. After each call its thread
+has to get the interpreter lock back, which our busy event loop may hold for milliseconds. So all available bytes are
+read at once, and kazoo is served from that buffer without a system call; and bytes are sent without waiting for
+writability first.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 READ_BYTES: Final = 64 * 1024
-"""Read at a time, about; what is beyond them stays in the system, which then stops the server from sending."""
+"""Bytes to read at once, approximately; further ones stay in the system, which then stops the server from sending."""
 RECORD_BYTES: Final = 16 * 1024
-"""The longest record of TLS. Less is never asked for: no descriptor tells of the rest of a record."""
+"""The longest record of TLS. Never ask for less: with TLS, the descriptor does not show the rest of a record that was
+read in part."""
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Waiting(Protocol):
-    """What `select` takes."""
+    """The objects that `select` accepts."""
 
     def fileno(self) -> int: ...
 
@@ -37,11 +38,11 @@ class Waiting(Protocol):
 
 
 class ReadAhead:
-    """A connection that reads all that has come. Its TLS handshake is done, if it has TLS.
+    """A connection that reads all available bytes. The TLS handshake has been done, if the connection has TLS.
 
-    With TLS it is readable when there is something that was meant for kazoo: else a record of TLS's own, or half of
-    one, would have kazoo's thread wait for the rest, and no heartbeat would be sent meanwhile. Only `shutdown` is for
-    other threads.
+    With TLS it is readable only when it has bytes for kazoo: otherwise a TLS record without data, or half of a record,
+    would make kazoo's thread wait for the rest, and no heartbeat would be sent meanwhile. Only `shutdown` is for other
+    threads.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -49,7 +50,7 @@ class ReadAhead:
         self._has_tls = isinstance(connection, ssl.SSLSocket)
         self._received = b""
         self._taken = 0
-        """Of these."""
+        """Number of bytes of the buffer that were taken."""
         self._has_ended = False
         self._is_full = False
         """Nothing more could be sent, the last time."""
@@ -61,14 +62,14 @@ class ReadAhead:
         self._connection.setblocking(flag)
 
     def pending(self) -> int:
-        """Bytes that `recv` gives without looking at the connection. kazoo does not wait while there are some."""
+        """Bytes that `recv` returns without reading the connection. kazoo does not wait while there are some."""
         return len(self._received) - self._taken
 
     def is_readable(self) -> bool:
         return self._taken < len(self._received) or self._has_ended
 
     def fill(self) -> None:
-        """Read what has come, where nothing is left of what came before. Raises OSError."""
+        """Read the available bytes, if the buffer is empty. Raises OSError."""
         if self.is_readable():
             return
         size = RECORD_BYTES if self._has_tls else READ_BYTES
@@ -81,7 +82,7 @@ class ReadAhead:
                 break
             except OSError:
                 if pieces:
-                    break  # it comes again when these are taken, or the end does
+                    break  # the error, or the end, comes again when these bytes are taken
                 raise
             if not piece:
                 self._has_ended = True
@@ -89,12 +90,12 @@ class ReadAhead:
             pieces.append(piece)
             came += len(piece)
             if not self._has_tls:
-                break  # that was all; of TLS it was one record
+                break  # everything was read; with TLS it was one record
         self._received, self._taken = b"".join(pieces), 0
 
     def recv(self, size: int) -> bytes:
-        """b"" at the end. Raises SSLWantReadError where a blocking socket would wait, with TLS or without: kazoo takes
-        that for what it is, and any other error for the end. OSError."""
+        """b"" at the end. Raises SSLWantReadError if a blocking socket would wait, with TLS or without: kazoo
+        understands that, and treats any other error as the end. OSError."""
         self.fill()
         if not self.is_readable():
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing has come")
@@ -121,8 +122,8 @@ class ReadAhead:
             raise ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "not now") from error
 
     def shutdown(self, how: int) -> None:
-        """The socket's. That of `ssl` would first take the encryption away, and what the other thread sends at that
-        moment would leave as it is."""
+        """The socket's. `unwrap` of `ssl` would first remove the encryption, and bytes that the other thread sends at
+        that moment would leave unencrypted."""
         socket.socket.shutdown(self._connection, how)
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ def select(
     seconds: float | None,
 ) -> tuple[list[Waiting], list[ReadAhead]]:
     """Wait until a connection is readable or writable, for `seconds` at most. Returns the readable and the writable
-    ones, none after a timeout. If one is ready already, the descriptors are not polled."""
+    ones; both are empty after a timeout. If one is ready already, the descriptors are not polled."""
     until = None if seconds is None else uptime() + seconds
     while True:
         readable = [each for each in reading if each.is_readable()]
@@ -148,7 +149,7 @@ def select(
 
 
 def _wait(reading: Sequence[Waiting], writing: Sequence[ReadAhead], seconds: float | None) -> bool:
-    """Wait for the descriptors, and have those told that are ready; whether there is one."""
+    """Wait for the descriptors and mark the ready ones; returns whether any is ready."""
     asked = system.poll()
     ends = {each.fileno(): each.fill for each in reading}
     for descriptor in ends:

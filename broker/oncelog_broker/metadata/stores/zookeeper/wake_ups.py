@@ -1,8 +1,8 @@
 """How kazoo's thread is woken for each request: in the place of its pair of sockets.
 
-kazoo sends a byte for each request, and reads one when it sends the request on. Of requests that fail while there is no
-connection the bytes stay until there is one: with some 250 of them the pair is full, and the next one who asks, our
-event loop, would stand still until ZooKeeper answers. Here bytes are counted, and at most one of them is sent.
+kazoo sends a byte for each request, and reads one when it sends the request on. The bytes of requests that fail without
+a connection stay until there is one: with some 250 of them the pair is full, and the next request would block our event
+loop until ZooKeeper answers. Here wake-ups are counted, and at most one byte is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 
 
 class WakeUps:
-    """Both ends of the pair. Readable while more was sent than received; sending never waits."""
+    """Both ends of the pair. It is readable while more wake-ups were sent than received; sending never blocks."""
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
@@ -23,16 +23,17 @@ class WakeUps:
         return self._reading.fileno()
 
     def send(self, data: bytes) -> int:
-        """One wake-up. Raises OSError once it is closed."""
+        """Send one wake-up. Raises OSError once it is closed."""
         with self._lock:
             is_first = not self._count
-            self._count += 1  # before the byte: whoever that wakes asks `is_readable`
+            self._count += 1  # before the byte: the thread that it wakes calls `is_readable`
             if is_first or self._writing.fileno() < 0:
                 self._writing.send(b"\0")
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """One wake-up, whatever the size. Raises BlockingIOError where there is none, OSError once it is closed."""
+        """Receive one wake-up, whatever the size. Raises BlockingIOError if there is none, OSError once it is
+        closed."""
         with self._lock:
             if not self._count:
                 raise BlockingIOError
@@ -42,11 +43,11 @@ class WakeUps:
         return b"\0"
 
     def is_readable(self) -> bool:
-        """Whether `recv` has one to give: without a system call, and without waiting for who is sending it."""
+        """Whether `recv` has a wake-up to return: without a system call, and without waiting for the sender."""
         return self._count > 0
 
     def fill(self) -> None:
-        """For `zk_sockets.select`: there is nothing to be read ahead."""
+        """For `zk_sockets.select`: there is nothing to read ahead."""
 
     def close(self) -> None:
         """May be repeated: kazoo closes both ends."""

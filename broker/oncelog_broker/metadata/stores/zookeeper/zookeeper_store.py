@@ -1,14 +1,15 @@
 """The metadata store of a cluster: ZooKeeper, through kazoo.
 
-- One persistent recursive watch per watched path. After each connect they are set again, and each watched path is named
-  to its watchers: changes in between were not told.
-- A new session begins with a write that changes nothing, a session that goes on with a sync; whatever is asked comes
-  after it on the wire. So what is read in a session is never older than its beginning.
-- kazoo's states are no evidence that we still have our place: during a partition it says nothing for as long as
-  requests are sent, and never that the session is over. Heartbeats of our own feed `lease.py`, whose end is IN_DOUBT.
+- One persistent recursive watch per watched path. After each connect they are set again, and the callback of each
+  watched path is called with that path: changes in between were not reported.
+- A new session begins with a write that changes nothing, a resumed session with a sync; all other requests follow it on
+  the connection. So a read in a session is never older than its beginning.
+- kazoo's states do not prove that we still have our place: during a partition it reports nothing as long as requests
+  are sent, and never that the session is over. Our own heartbeats feed `lease.py`; when the lease ends, the state is
+  IN_DOUBT.
 - When a session has expired, another one is begun at once, with nothing of the old one.
-- Who we are (`access.py`) is said on each connection before anything else; what we make is protected as `acls.py`
-  says, where that is wanted.
+- Our identity (`access.py`) is sent first on each connection; the nodes that we create are protected according to
+  `acls.py`, if that is configured.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """How often a start that waits for ZooKeeper says so."""
 REFUSED_SECONDS: Final = 1.0
-"""After a session that the servers ended before it had begun, or in which they refused a watch, another one is tried so
-much later."""
+"""Seconds until another session is tried, after one that the servers ended before it had begun, or in which they
+refused a watch."""
 OVERHEAD_BYTES: Final = 80
 """Bytes of one operation of a multi, with its ACL, in addition to path and data."""
 
@@ -123,8 +124,8 @@ class ZooKeeperStore:
         access: ZooKeeperAccess = OPEN_ACCESS,
         make_session: MakeSession = ZooKeeperSession,
     ) -> ZooKeeperStore:
-        """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is made if it is not there.
-        `make_session`: what speaks with the servers.
+        """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is created if it does not exist.
+        `make_session`: creates the session with the servers.
 
         ConnectionLost if no server has answered within `connection_timeout` seconds; ValueError for a malformed
         `connect`.
@@ -165,11 +166,11 @@ class ZooKeeperStore:
                 pass  # its process may have resumed the session before it was closed
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be ended") from error
-        await self.sync()  # its nodes are gone for us, too
+        await self.sync()  # the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers do not know it any more. As long as they do, it is taken over and closed; what they have
-        heard of that, the next call tells. Raises TimeoutError where they have not said it `until`, by the loop."""
+        """Whether the servers no longer know the session. If they do, it is taken over and closed; the next call shows
+        whether they received that. Raises TimeoutError where they have not said it `until`, by the loop."""
         taken = _Taken()
         session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
         session.start()
@@ -248,7 +249,7 @@ class ZooKeeperStore:
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Somebody made the same ancestor meanwhile: look again.
+                # Another session created the same ancestor meanwhile: check again.
             missing = await self._missing_ancestors(path)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -266,7 +267,7 @@ class ZooKeeperStore:
             raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
-            # Those beside the one that failed say "rolled back" and "not tried".
+            # The operations beside the failed one report "rolled back" and "not tried".
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo.RolledBackError | kazoo.RuntimeInconsistency
             ):
@@ -298,10 +299,10 @@ class ZooKeeperStore:
         if self._stopping:
             await asyncio.wait(tuple(self._stopping))
 
-    # --- told by the session, in the event loop
+    # --- called by the session, in the event loop
 
     def on_connected(self, session: Session, connected: Connected) -> None:
-        """Everything that must come before what anybody asks now is sent before this returns."""
+        """All requests that must precede those of callers are sent before this returns."""
         if session is not self._session:
             return
         is_new = self._key is None
@@ -341,7 +342,7 @@ class ZooKeeperStore:
         self._dispose(session)
         if had_begun:
             self._begin_session()
-        else:  # what we say of ourselves may be refused, again and again
+        else:  # our identity may be refused, repeatedly
             asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
 
     def on_changed(self, path: str) -> None:
@@ -365,7 +366,7 @@ class ZooKeeperStore:
         task.add_done_callback(self._stopping.discard)
 
     def _make_chroot(self, session: Session) -> None:
-        """Who is second is told NodeExists, which is as good."""
+        """A second broker gets NodeExists, which is as good."""
         names = self._chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             acl = zk_acls.packed_for("/", is_protected=self._access.protects_nodes)
@@ -387,7 +388,7 @@ class ZooKeeperStore:
         if not self._refused:
             self._refused = (
                 f"ZooKeeper does not let us watch {self._full(root)} ({error!r}): version 3.6 or later is needed, and "
-                "the right to read what is watched"
+                "the right to read the watched nodes"
             )
             _log.error(self._refused)
         self._session, self._key, self._is_connected = None, None, False
@@ -413,7 +414,7 @@ class ZooKeeperStore:
             self._began.set_result(None)
 
     def _beat(self, connects: int) -> None:
-        """Send a heartbeat, and the next ones for as long as this connection lasts."""
+        """Send a heartbeat, and further ones for as long as this connection lasts."""
         session = self._session
         if connects != self._connects or not self._is_connected or session is None or self._closed:
             return
@@ -451,7 +452,9 @@ class ZooKeeperStore:
             self._lease_timer = asyncio.get_running_loop().call_later(remaining, self._watch_lease)
         else:
             self._lease_timer = None
-            _log.warning("ZooKeeper has not confirmed the session in time: nothing is led until it does")
+            _log.warning(
+                "ZooKeeper has not confirmed the session in time: this broker leads no partition until it does"
+            )
             self._tell(SessionState.IN_DOUBT)
 
     def _stop_lease_timer(self) -> None:
@@ -462,7 +465,7 @@ class ZooKeeperStore:
     def _tell(self, state: SessionState) -> None:
         if state is not self._state:
             if self._state is SessionState.IN_DOUBT and state is SessionState.CONNECTED:
-                _log.warning("ZooKeeper has confirmed the session: what is led is served again")
+                _log.warning("ZooKeeper has confirmed the session: the led partitions are served again")
             self._state = state
             self._session_watches.tell(state)
 
@@ -474,7 +477,7 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """Where nodes are to be protected: those from before that are not, of which the ones below are made."""
+        """If nodes are to be protected: warn of existing nodes that are not, and under which the others are created."""
         if not self._access.protects_nodes:
             return
         found = []
@@ -484,7 +487,7 @@ class ZooKeeperStore:
             except (NoNode, AccessDenied):
                 continue
             except StoreUnavailable:
-                return  # as the store itself will say
+                return  # the store itself will report it
             if zk_acls.is_open(path, acl):
                 found.append(path)
         if found:
@@ -498,12 +501,12 @@ class ZooKeeperStore:
         return (self._chroot + path if path != "/" else self._chroot) or "/"
 
     async def _ask(self, path: str, request: Any) -> Any:
-        """The answer. `path`: whom an error is about."""
+        """The answer. `path`: the node that an error names."""
         if self._closed:
             raise SessionExpired("", "the metadata store is closed")
         session = self._session
         if session is None or not self._is_connected:
-            raise ConnectionLost(path, self._refused or "there is no connection to ZooKeeper")
+            raise ConnectionLost(path, self._refused or "not connected to ZooKeeper")
         try:
             return await session.send(request)
         except kazoo.KazooException as error:

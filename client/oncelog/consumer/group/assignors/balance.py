@@ -1,8 +1,8 @@
 """Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
-Members keep what they own; unowned partitions go to the subscriber with the fewest; then partitions move from members
-with more to members with fewer, through intermediate members if they share no topic, while that evens out the counts.
-When no such path is left, no assignment is more even (as for any assignment of unit jobs to machines).
+Members keep the partitions that they own; unowned partitions go to the subscriber with the fewest; then partitions move
+from members with more to members with fewer, through intermediate members if they share no topic, while that evens out
+the counts. When no such path is left, no assignment is more even (as for any assignment of unit jobs to machines).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Board:
         self.load[member_id] += 1
 
     def move(self, giver: str, taker: str, topic: str) -> None:
-        """Move one partition of `topic`: preferably back to its owner, else one that its holder does not own, else
-        any."""
+        """Move one partition of `topic`: preferably back to its owner, otherwise one that its holder does not own,
+        otherwise any."""
         candidates = self.held[giver][topic]
 
         def cost(partition: TopicPartition) -> tuple[bool, bool]:
@@ -66,7 +66,8 @@ class _Board:
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
     """The most even assignment, as close to the claims as that allows.
 
-    A partition claimed by two members belongs to the claim of the later generation, and to neither if those are equal.
+    A partition claimed by two members belongs to the claim of the later generation, and to neither if the generations
+    are equal.
     """
     subscribed = subscribers(topics, members)
     board = _Board(subscribed, members)
@@ -119,8 +120,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 
 def _even_out(board: _Board) -> None:
-    """Even out, fullest members first. Invariant: no member reachable from `closed` ones has 2 fewer than the present
-    one."""
+    """Even out, fullest members first. Invariant: no member reachable from `closed` ones has at least 2 fewer than the
+    present one."""
     closed: set[str] = set()
     while True:
         candidates = [member_id for member_id in board.load if member_id not in closed]
@@ -135,8 +136,8 @@ def _even_out(board: _Board) -> None:
 
 
 def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
-    """The shortest path to a member with at least 2 fewer, among those the one with fewest; empty if there is none, and
-    then the visited members are closed."""
+    """The shortest path to a member with at least 2 fewer, among such paths the one to the member with the fewest;
+    empty if there is none, and then the visited members are closed."""
     came: dict[str, tuple[str, str] | None] = {heaviest: None}
     topics_seen: set[str] = set()
     layer = deque([heaviest])

@@ -1,6 +1,6 @@
 """Cooperative sticky: sticky assignment, but members keep their partitions while the group rebalances (KIP-429).
 
-A partition moves in two steps: in this generation nobody gets it, so its owner revokes it and rejoins; the next
+A partition moves in two steps: in this generation it is unassigned, so its owner revokes it and rejoins; the next
 generation gives it to the new owner. So no partition is read by two members.
 """
 

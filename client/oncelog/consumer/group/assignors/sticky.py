@@ -1,4 +1,4 @@
-"""Sticky: the most even assignment with the fewest moves (KIP-54). Members still revoke everything during a
+"""Sticky: the most even assignment with the fewest moves (KIP-54). Members still revoke all partitions during a
 rebalance."""
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ PRODUCER_ID = 7
 WHERE = TopicPartition(TOPIC, 0)
 BOTH = (LEADER, FOLLOWER)
 NEWEST_EPOCH = 5
-"""Of the leaders of the partitions of `__transaction_state`."""
+"""The newest leader epoch of the partitions of `__transaction_state`."""
 
 
 def image(*epochs: int) -> ClusterImage:

@@ -70,7 +70,7 @@ class Asking:
         return self.remote.ask(BROKER, name, ProducerIdAndEpoch(7, epoch), partitions, registers=registers)
 
     def shapes(self) -> list[list[tuple[str, bool, list[int]]]]:
-        """Of each request, what it asks."""
+        """The questions of each request."""
         return [
             [(asked.transactional_id, asked.verify_only, asked.topics[0].partitions) for asked in request.transactions]
             for _, request in self.peers.sent

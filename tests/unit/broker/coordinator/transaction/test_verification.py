@@ -40,7 +40,7 @@ class ProducerIds:
 
 @pytest.fixture
 async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:
-    """Of one term, in which `PRODUCER` has a transaction open that writes to `WHERE`."""
+    """The coordinator of one term, in which `PRODUCER` has a transaction open that writes to `WHERE`."""
     monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
     made = TransactionCoordinator(
         BrokerConfig.of({}),

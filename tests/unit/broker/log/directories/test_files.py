@@ -40,7 +40,7 @@ class TestOffsetCheckpoints:
             (b"0\n", "line 1: the version"),
             (b"1\n0\n", "line 1: version 1"),
             (b"x\n0\n", "line 1"),
-            (b"0\n2\norders 0 1\n", "line 2: 2 entries are announced, 1 are there"),
+            (b"0\n2\norders 0 1\n", "line 2: 2 entries are announced, but 1 found"),
             (b"0\n0\norders 0 1\n", "line 2"),
             (b"0\n-1\n", "line 2"),
             (b"0\n2\norders 0 1\norders 1\n", "line 4"),

@@ -601,7 +601,7 @@ class TestMissing:
     def test_s73_what_may_lie_in_a_directory_that_is_lost_is_not_replaced_by_nothing(self, start, without_orders):
         manager = start()
         manager.note_missing([("orders", 1)], ["/elsewhere"])
-        with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is not there"):
+        with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is missing"):
             make_log(manager, "orders", 1, TOPIC_ID, SMALL)
         manager.begin_anew("orders", 1)  # another replica leads it, and does not count on this one
         assert make_log(manager, "orders", 1, TOPIC_ID, SMALL).log_end_offset == 0

@@ -172,7 +172,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
 
 
 def test_a_log_that_returns_does_not_begin_before_its_start(start):
-    """Of what was not synced some was deleted. What it gets next is not taken for what lies before its start."""
+    """Some unsynced records were deleted. The next records are not mistaken for records before its start."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)

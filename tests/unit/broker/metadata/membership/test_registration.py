@@ -244,7 +244,7 @@ async def test_s74_a_broker_that_runs_never_founds_its_cluster_anew(open_store):
     before = await register_broker(store, 1, REGISTRATION)
     await store.delete(paths.broker_id(1))
     await store.delete(paths.CLUSTER_ID)
-    with pytest.raises(WrongStore, match="the store is empty: it knows nothing of cluster"):
+    with pytest.raises(WrongStore, match="the store is empty: it no longer contains cluster"):
         await register_broker(store, 1, REGISTRATION, lambda: pytest.fail("asked"), before=before)
     assert await store.exists(paths.CLUSTER_ID) is None
     other = before._replace(store_id="another")
@@ -345,7 +345,7 @@ async def test_s79_an_address_that_a_live_broker_has_is_refused(addresses):
     tree = SharedTree()
     first, second = tree.connect(), tree.connect()
     await register_broker(first, 1, at(("h", 1), ("h", 2)))
-    with pytest.raises(EndpointInUse, match="is that of broker 1 already, which lives"):
+    with pytest.raises(EndpointInUse, match="is used by the live broker 1"):
         await register_broker(second, 2, at(*addresses))
     assert await second.exists(paths.broker_id(2)) is None
     await register_broker(second, 2, at(("h", 3), ("g", 1)))
@@ -419,6 +419,6 @@ async def test_s74_a_process_that_runs_takes_no_other_store_and_no_earlier_state
     first.expire()
     again = mine.connect()
     for ask in (check_store(again, 1, before), register_broker(again, 1, REGISTRATION, process="p1", before=before)):
-        with pytest.raises(WrongStore, match="an earlier state of itself: it knows 1 registrations of this broker"):
+        with pytest.raises(WrongStore, match="an earlier state of itself: it contains 1 registrations of this broker"):
             await ask
     assert await again.children(paths.BROKER_IDS) == []

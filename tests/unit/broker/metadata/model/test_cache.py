@@ -268,7 +268,7 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
 
 
 class Unreadable:
-    """Of this node nothing can be read, for this reason, until `is_over`."""
+    """Reading this node fails with this error, until `is_over`."""
 
     def __init__(self, cluster, monkeypatch, path, reason):
         self.is_over = False

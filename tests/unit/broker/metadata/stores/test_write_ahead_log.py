@@ -71,7 +71,7 @@ async def test_s71_a_backup_beside_the_log_of_a_killed_process_is_refused(path: 
 async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside_a_later_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the same process: it has folded its log into the file and begun another one since."""
+    """The same process has since checkpointed its log into the file and begun another one."""
     monkeypatch.setattr(write_ahead_log, "MAX_LOG_SIZE", 50_000)
     store = EmbeddedStore.open(path)
     await store.create("/a")
@@ -89,7 +89,7 @@ async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside
 async def test_s71_a_log_without_its_file_is_refused(path: Path) -> None:
     killed = await write(path, "/a", killed="killed")
     killed.unlink()
-    assert f"{killed} is not there, but {log_of(killed)} is" in refusal(killed)
+    assert f"{killed} is missing, but {log_of(killed)}, the last writes" in refusal(killed)
     log_of(killed).unlink()
     assert await nodes(killed) == []
 

@@ -187,7 +187,7 @@ async def test_describing_needs_the_right_an_authorizer_and_a_filter_that_is_one
 
 
 async def delete(acls: Acls, *asked_for: dict[str, Any], **options: Any) -> list[tuple[int, set[Any]]]:
-    """Of each filter its code, and the ACLs of which it was told: (resource, principal, code)."""
+    """For each filter its code, and the ACLs in its result: (resource, principal, code)."""
     request = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**fields) for fields in asked_for])
     answer = await acls.ask(delete_acls, ApiKey.DELETE_ACLS, request, **options)
     return [

@@ -35,7 +35,7 @@ CREATE = CreateTopicsRequest(
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """Those of a process that is armed."""
+    """The faults of an armed process."""
     armed = Faults([])
     monkeypatch.setattr(point, "ACTIVE_FAULTS", armed)
     return armed

@@ -130,7 +130,7 @@ async def test_the_processors_time_counts_as_a_share_of_it() -> None:
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-308, 1e-300])
 async def test_a_quota_of_next_to_nothing_is_a_quota(rate: float) -> None:
-    """Whoever has it waits, and may still correct it."""
+    """A client with this quota waits, and the quota can still be corrected."""
     broker = Broker(request_percentage=rate, controller_mutation_rate=rate)
     connection = broker.client()
     broker.ask(connection, cpu_seconds=1.0)

@@ -258,7 +258,7 @@ def store(runtime: Runtime, topic: str, partitions: int) -> None:
 
 
 def fetch(version: int, indexes: list[int] | None) -> OffsetFetchRequest:
-    """Of topic a, or with None of all topics."""
+    """Offsets of topic a, or with None of all topics."""
     if version >= offset_fetch.FIRST_BATCHED_VERSION:
         group = OffsetFetchRequest.OffsetFetchRequestGroup
         asked = group.OffsetFetchRequestTopics(name="a", topic_id=TOPIC_ID, partition_indexes=indexes or [])

@@ -300,7 +300,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
 
 
 def test_e57_a_session_is_its_owners_alone() -> None:
-    """Whoever names somebody else's session learns nothing, and leaves it as it is."""
+    """A client that names another client's session learns nothing, and does not change it."""
     sessions = FetchSessions(10)
     alice, mallory = Principal("User", "alice"), Principal("User", "mallory")
 

@@ -60,7 +60,7 @@ async def test_s8_what_a_new_leader_refused_at_first_comes_before_all_others(ser
 
 
 async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) -> None:
-    """Of a producer that is not known any sequence may come first: batch 0 would then be out of order for ever."""
+    """An unknown producer may begin with any sequence: batch 0 would then be out of order for ever."""
     client, (partition,) = Client(served), served.partitions
     partition.leader = FOLLOWER
     assert await sent(client, 0) == [(NOT_LEADER, -1)]
@@ -70,7 +70,7 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
 
 
 async def test_nor_is_it_where_a_marker_is_all_that_is_known_of_the_producer(served: Served) -> None:
-    """As of a transaction of which this partition got no record."""
+    """A marker of a transaction without records in this partition."""
     client, (partition,) = Client(served), served.partitions
     marker = EndTransactionMarker(ControlType.ABORT, 0)
     partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
@@ -115,7 +115,7 @@ def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_is_remembered_of_a_name_that_no_topic_can_have() -> None:
-    """Whoever may send anything may name anything: of 32 KB each, ten thousand would be 300 MB."""
+    """Any client may send names of 32 KB: ten thousand of them would take 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
     assert not refused

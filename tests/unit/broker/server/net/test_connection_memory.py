@@ -109,7 +109,8 @@ async def test_who_has_logged_in_holds_what_he_holds_of_what_all_have() -> None:
 
 
 async def test_what_came_before_the_last_answer_is_given_back_while_that_waits() -> None:
-    """Whoever has given a wrong password waits for a while: nothing behind it is handled, nothing is kept for it."""
+    """A client with a wrong password waits for a while: none of its later requests is handled, no memory is kept for
+    it."""
     wire = Wire()
     handle = wire.dispatcher.handle
 

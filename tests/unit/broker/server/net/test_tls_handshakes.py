@@ -1,4 +1,4 @@
-"""Whose turn it is at a TLS handshake."""
+"""Tests which client takes the next step of its TLS handshake."""
 
 from __future__ import annotations
 

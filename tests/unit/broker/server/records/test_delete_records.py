@@ -31,7 +31,14 @@ class LeftOut:
         pass
 
 
+class OnDisk(LeftOut):
+    """All is on the disk."""
+
+
 class OneLeader:
+    def __init__(self, *, is_caught_up: bool = True) -> None:
+        self.is_caught_up = is_caught_up
+
     def leader(self, topic: str, index: int) -> Any:
         if index:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -41,7 +48,7 @@ class OneLeader:
             state=SimpleNamespace(durable_start_offset=0),
             trimmer=SimpleNamespace(delete_records_before=lambda offset: offset),
         )
-        return SimpleNamespace(high_watermark=10, log=log, is_alone=True)
+        return SimpleNamespace(high_watermark=10, high_watermark_caught_up=self.is_caught_up, log=log, is_alone=True)
 
 
 @pytest.mark.parametrize("disk", [FullDisk, LeftOut])
@@ -56,3 +63,34 @@ async def test_what_is_not_on_the_disk_is_an_error_of_each_partition(disk: Calla
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+@pytest.mark.parametrize(
+    ("offset", "is_caught_up", "code"),
+    [
+        (11, True, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-2, False, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (11, False, ErrorCode.OFFSET_NOT_AVAILABLE),
+        (10, False, ErrorCode.NONE),
+        (-1, False, ErrorCode.NONE),
+    ],
+)
+async def test_a_new_leader_does_not_say_that_an_offset_is_out_of_range_before_it_knows(
+    offset: int, is_caught_up: bool, code: ErrorCode
+) -> None:
+    """The leader before may have acknowledged a record there."""
+    partition = Topic.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=[partition])], timeout_ms=1000)
+    leader = OneLeader(is_caught_up=is_caught_up)
+    leader_of = leader.leader
+
+    def durable(topic: str, index: int) -> Any:
+        found = leader_of(topic, index)
+        found.log.state.durable_start_offset = 5
+        return found
+
+    leader.leader = durable  # type: ignore[method-assign]
+    services = SimpleNamespace(logs=OnDisk(), replicas=leader, slices=Slices(ManualClock(), Tasks()))
+    context: Any = SimpleNamespace(services=services, may=lambda *_: True)
+    answer = await settled(handle(request, context))
+    assert answer.topics[0].partitions[0].error_code == code

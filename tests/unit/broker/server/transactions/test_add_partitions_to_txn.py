@@ -62,7 +62,7 @@ SEPARATE = {
 
 
 class Authorizer:
-    """Of a user who has these rights, and no others."""
+    """The authorizer of a user with exactly these rights."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()

@@ -78,6 +78,50 @@ async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_r
     assert len(fake_broker.requests_of(FindCoordinatorRequest)) == 2
 
 
+@pytest.mark.virtual_time
+async def test_a_member_joins_the_new_coordinator_while_the_old_one_holds_its_join_group_in_silence(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    """The machine of the old one lost its power, say, and JoinGroup may be held for five minutes."""
+    find = coordinator.FindCoordinatorRequest
+
+    def elsewhere(request: FindCoordinatorRequest) -> Any:
+        answer = find(request)
+        if fake_broker.requests_of(JoinGroupRequest)[1:]:
+            answer.coordinators[0].host = "localhost"
+        return answer
+
+    def silent(_: JoinGroupRequest) -> None:
+        fake_broker.handlers[JoinGroupRequest] = coordinator.JoinGroupRequest
+
+    fake_broker.handlers[FindCoordinatorRequest] = elsewhere
+    coordinator.errors[JoinGroupRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, request_timeout_ms=1_000) as consumer:
+        began = asyncio.get_running_loop().time()
+        consumer.subscribe(["topic"], listener=listener)
+        fake_broker.handlers[JoinGroupRequest] = silent
+        await poll_until(consumer, listener, "assigned 2")
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+@pytest.mark.virtual_time
+async def test_a_join_group_that_the_coordinator_holds_for_other_members_waits_on(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    async def late(request: JoinGroupRequest) -> Any:
+        await asyncio.sleep(3.5)
+        return coordinator.JoinGroupRequest(request)
+
+    fake_broker.handlers[JoinGroupRequest] = late
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, request_timeout_ms=1_000) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+    assert len(fake_broker.requests_of(JoinGroupRequest)) == 2, "for a member id, and for the group"
+    assert len(fake_broker.requests_of(FindCoordinatorRequest)) == 7, "each second, beside the first one"
+
+
 @pytest.mark.parametrize(
     ("code", "call"),
     [

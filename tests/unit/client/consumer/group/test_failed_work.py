@@ -21,7 +21,7 @@ FIRST = PLACES[0]
 
 
 class Failed(Exception):
-    """Of the work on a record."""
+    """Raised by the work on a record."""
 
 
 @pytest.fixture(autouse=True)

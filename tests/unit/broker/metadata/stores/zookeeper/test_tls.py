@@ -36,7 +36,7 @@ class Server:
                 self.incoming.write(self.raw.recv(65536))
 
     def session_tickets(self):
-        """Those of TLS 1.3, which the handshake leaves to be sent."""
+        """Session tickets of TLS 1.3, which are sent after the handshake."""
         return self.outgoing.read()
 
     def record(self, data):

@@ -362,7 +362,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     ("servers", "reason"),
     [
         ("127.0.0.1:1", r"127\.0\.0\.1:1: .*[Cc]onnection refused"),
-        ("nowhere.invalid:2181", r"no address is known for nowhere\.invalid"),
+        ("nowhere.invalid:2181", r"no address found for nowhere\.invalid"),
     ],
 )
 async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last(servers, reason, monkeypatch, caplog):

@@ -1,0 +1,86 @@
+"""A replica that has fallen behind leaves the ISR in time, as long as its leader, the controller and the metadata store
+can work: else it would hold back everything that acks=all waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from oncelog_broker.config.broker_keys import REPLICA_LAG_TIME_MAX_MS
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.payloads import parse_controller
+from oncelog_simulation.judges.running import Running, running
+from oncelog_simulation.judges.truth import Key
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+MORE_SECONDS: Final = 5.0
+"""Virtual seconds beyond replica.lag.time.max.ms: leaders look at half of that, and ask the controller."""
+CUTS: Final = ("partition", "one-way partition")
+"""Faults that leave each of their two machines to work with the others."""
+
+
+class Laggards:
+    """Looks at the followers of all led partitions."""
+
+    name = "laggards"
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[int, Key, int], float] = {}
+        """Leader, partition and follower -> since when it lags, while nothing keeps it in the ISR."""
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        """Followers that should have left the ISR by now."""
+        lagging: dict[tuple[int, Key, int], float] = {}
+        wrong: list[str] = []
+        controller = _controller(world)
+        for broker in running(world):
+            if controller is None or not _can_work(world, broker.number, controller):
+                continue
+            for key, follower, name in _behind(broker):
+                lag = (broker.number, key, follower)
+                since = lagging[lag] = self._since.get(lag, world.now)
+                if world.now - since > MORE_SECONDS:
+                    wrong.append(
+                        f"{name}: broker {follower} is behind and in sync for {MORE_SECONDS:g} s more than it may be"
+                    )
+                    lagging[lag] = world.now  # once is enough
+        self._since = lagging
+        return wrong
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        return ()
+
+
+def _behind(broker: Running) -> Iterable[tuple[Key, int, str]]:
+    limit = broker.machine.broker.config[REPLICA_LAG_TIME_MAX_MS] / 1000 if broker.machine.broker else 0.0
+    now = broker.machine.clock.monotonic()
+    for partition in broker.parts.replication.replicas.led():
+        for follower, progress in partition.followers.items():
+            if (
+                follower in partition.isr
+                and progress.log_end_offset != partition.log.log_end_offset
+                and now - progress.last_caught_up > limit
+            ):
+                yield (partition.topic_id, partition.index), follower, partition.log.name
+
+
+def _controller(world: World) -> int | None:
+    node = world.store.tree.node(paths.CONTROLLER)
+    return None if node is None else parse_controller(node.data, paths.CONTROLLER).broker_id
+
+
+def _can_work(world: World, leader: int, controller: int) -> bool:
+    """Whether no fault keeps leader, controller and store from one another."""
+    names = {f"broker-{leader}", f"broker-{controller}"}
+    if not all(world.brokers[name].is_serving for name in names):
+        return False
+    for strike in world.striking:
+        struck = set(strike.machines)
+        if any(name.startswith("store") for name in struck):
+            return False
+        if names <= struck if strike.fault in CUTS and len(names) > 1 else names & struck and strike.fault not in CUTS:
+            return False
+    return True

@@ -1,0 +1,156 @@
+"""What a log says besides its batches is what its batches say: looked at in the end, in every replica.
+
+    producers           epoch, last sequence and open transaction of each, as a walk through all batches finds them
+    aborted             the transaction index has each transaction that an ABORT marker has ended
+    leader epochs       each batch lies in the epoch that it names
+    positions           a read from the first offset of a batch returns that batch
+
+A follower that has kept less than this would be wrong only once it leads, and a restart would mend some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
+from oncelog_protocol.records.control import ControlType, read_marker
+from oncelog_protocol.records.sequence import increment_sequence
+from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.faults import BIT_ROT
+from oncelog_simulation.judges.running import running
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+READ_BYTES: Final = 1 << 20
+MOST_READS: Final = 8
+"""Batches of a log that are looked up by their offset."""
+
+
+@dataclass
+class Walked:
+    """What a walk through a log has found."""
+
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Producer id -> epoch and last sequence, -1 where that epoch has no batch."""
+    with_data: set[int] = field(default_factory=set)
+    open: dict[int, int] = field(default_factory=dict)
+    """Producer id -> first offset of its open transaction."""
+    aborted: set[tuple[int, int]] = field(default_factory=set)
+    """Producer id and offset of the marker."""
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Leader epoch and first offset, at each change."""
+    offsets: list[int] = field(default_factory=list)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Go on to the next batch."""
+        self.offsets.append(batch.base_offset)
+        if not self.epochs or self.epochs[-1][0] != batch.partition_leader_epoch:
+            self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
+        if not batch.has_producer_id:
+            return
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if not batch.is_control:
+            last = -1
+            if batch.base_sequence >= 0:
+                last = increment_sequence(batch.base_sequence, batch.last_offset - batch.base_offset)
+            self.producers[producer_id] = epoch, last
+            self.with_data.add(producer_id)
+            if batch.is_transactional:
+                self.open.setdefault(producer_id, batch.base_offset)
+            return
+        known = self.producers.get(producer_id)
+        if known is None or known[0] != epoch:
+            self.producers[producer_id] = epoch, -1
+        marker = read_marker(batch) if batch.records_count else None
+        if marker is None:
+            return
+        began = self.open.pop(producer_id, None)
+        if began is not None and marker.control_type is ControlType.ABORT:
+            self.aborted.add((producer_id, batch.base_offset))
+
+
+class Logs:
+    """Walks through all logs when all is over."""
+
+    name = "logs"
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        return ()
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        """What is wrong in any replica; nothing after bit rot."""
+        if world.struck.get(BIT_ROT):
+            return ()
+        return [
+            f"{partition.log.name}: broker {broker.number} {what}"
+            for broker in running(world)
+            for partition in broker.hosted()
+            if not partition.log.is_offline and not partition.log.state.is_truncating
+            for what in wrong_in(partition)
+        ]
+
+
+def wrong_in(partition: Partition) -> Iterator[str]:
+    """What the log has noted otherwise than its batches say."""
+    log = partition.log
+    walked = _walk(partition)
+    if walked is None:
+        yield "cannot be read"
+        return
+    is_whole = log.log_start_offset == 0 and not log.config.is_compacted and log.state.cleaner_checkpoint is None
+    yield from _wrong_producers(partition, walked, is_whole=is_whole)
+    indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
+    if is_whole and indexed != walked.aborted:
+        yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
+    for epoch, offset in walked.epochs:
+        noted = log.leader_epochs.epoch_for_offset(offset)
+        if epoch >= 0 and noted != epoch:
+            yield f"notes leader epoch {noted} for offset {offset}, whose batch has {epoch}"
+    for offset in walked.offsets[:: max(1, len(walked.offsets) // MOST_READS)]:
+        with unnoticed():
+            view = log.reader.read(offset, 1, upper_bound=log.log_end_offset, min_one_batch=True)
+        first = next(iter(batches(bytes(view))), None)
+        if first is None or first.base_offset != offset:
+            yield f"reads another batch than the one at offset {offset}"
+
+
+def _wrong_producers(partition: Partition, walked: Walked, *, is_whole: bool) -> Iterator[str]:
+    start = partition.log.log_start_offset
+    known = {each.producer_id: each for each in partition.log.producers.state.producers()}
+    for producer_id, (epoch, last) in walked.producers.items():
+        state = known.get(producer_id)
+        if state is None:
+            yield f"does not know producer {producer_id}, which has written or ended something"
+        elif state.epoch != epoch:
+            yield f"knows producer {producer_id} in epoch {state.epoch}, whose last batch has {epoch}"
+        elif producer_id in walked.with_data and is_whole and state.last_sequence != last:
+            yield f"knows sequence {state.last_sequence} of producer {producer_id}, whose last one is {last}"
+    still_open = {each: state.transaction_first_offset for each, state in known.items()}
+    for producer_id, state_first in still_open.items():
+        first = walked.open.get(producer_id, -1)
+        if state_first != first and max(state_first, first) >= start and (is_whole or first >= 0 or state_first >= 0):
+            yield f"has a transaction of producer {producer_id} open since {state_first}; its batches say {first}"
+
+
+def _walk(partition: Partition) -> Walked | None:
+    log, walked = partition.log, Walked()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            with unnoticed():
+                view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            found = list(batches(bytes(view)))
+        except (KafkaError, CorruptBatch, OSError):
+            return None
+        if not found:
+            return None
+        for batch in found:
+            if batch.next_offset > offset:
+                walked.take(batch)
+        offset = found[-1].next_offset
+    return walked

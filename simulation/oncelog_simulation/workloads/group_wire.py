@@ -1,0 +1,146 @@
+"""Requests of group members as no library sends them: any generation, any member, also in transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.join_group import JoinGroupRequest
+from oncelog_protocol.messages.leave_group import LeaveGroupRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.sync_group import SyncGroupRequest
+from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_simulation.workloads.wire import Wire
+from oncelog_testing.history.events import Place
+
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, TXN_COMMIT = 5, 3, 3, 3, 7, 3
+TXN_COMMIT_V2: Final = 5
+PROTOCOL: Final = "range"
+
+
+class Membership(NamedTuple):
+    """A member as it names itself."""
+
+    member_id: str
+    generation: int
+    instance: str | None = None
+    is_leader: bool = False
+    members: tuple[str, ...] = ()
+    """All members of the generation, for its leader alone."""
+
+
+NOBODY: Final = Membership("", -1)
+
+
+class GroupWire:
+    """Requests to the coordinator of one group, each sent once."""
+
+    def __init__(self, wire: Wire, group: str) -> None:
+        self._wire = wire
+        self._group = group
+
+    async def join(
+        self, member_id: str, instance: str | None, session_ms: int, rebalance_ms: int
+    ) -> tuple[ErrorCode, Membership]:
+        """JoinGroup; waits for the other members. MEMBER_ID_REQUIRED comes with the id to join again with."""
+        request = JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+        )
+        answer = await self._wire.to_coordinator(self._group, request, JOIN, CoordinatorType.GROUP)
+        members = tuple(member.member_id for member in answer.members)
+        is_leader = answer.leader == answer.member_id and answer.error_code == 0
+        joined = Membership(answer.member_id, answer.generation_id, instance, is_leader, members)
+        return ErrorCode.of(answer.error_code), joined
+
+    async def sync(self, member: Membership) -> ErrorCode:
+        """SyncGroup; the leader gives everybody an empty assignment."""
+        assigned = SyncGroupRequest.SyncGroupRequestAssignment
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+            assignments=[assigned(member_id=each, assignment=b"\0\0\0\0\0\0\0\0\0\0") for each in member.members],
+        )
+        answer = await self._wire.to_coordinator(self._group, request, SYNC, CoordinatorType.GROUP)
+        return ErrorCode.of(answer.error_code)
+
+    async def heartbeat(self, member: Membership) -> ErrorCode:
+        """Heartbeat."""
+        request = HeartbeatRequest(
+            group_id=self._group,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+        )
+        answer = await self._wire.to_coordinator(self._group, request, HEARTBEAT, CoordinatorType.GROUP)
+        return ErrorCode.of(answer.error_code)
+
+    async def leave(self, member: Membership) -> ErrorCode:
+        """LeaveGroup of one member."""
+        identity = LeaveGroupRequest.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance)
+        request = LeaveGroupRequest(group_id=self._group, members=[identity])
+        answer = await self._wire.to_coordinator(self._group, request, LEAVE, CoordinatorType.GROUP)
+        return ErrorCode.of(answer.error_code or answer.members[0].error_code)
+
+    async def commit(self, member: Membership, offsets: Mapping[Place, int]) -> ErrorCode:
+        """OffsetCommit of offsets of one topic; the first error."""
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition = topic.OffsetCommitRequestPartition
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+            topics=[
+                topic(
+                    name=place.topic,
+                    partitions=[partition(partition_index=place.index, committed_offset=offset, committed_metadata="")],
+                )
+                for place, offset in offsets.items()
+            ],
+        )
+        answer = await self._wire.to_coordinator(self._group, request, COMMIT, CoordinatorType.GROUP)
+        codes = [part.error_code for each in answer.topics for part in each.partitions]
+        return ErrorCode.of(next((code for code in codes if code), 0))
+
+    async def commit_in_transaction(
+        self,
+        member: Membership,
+        offsets: Mapping[Place, int],
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        version: int,
+    ) -> ErrorCode:
+        """TxnOffsetCommit; the first error."""
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition = topic.TxnOffsetCommitRequestPartition
+        request = TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=self._group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance,
+            topics=[
+                topic(
+                    name=place.topic,
+                    partitions=[partition(partition_index=place.index, committed_offset=offset, committed_metadata="")],
+                )
+                for place, offset in offsets.items()
+            ],
+        )
+        answer = await self._wire.to_coordinator(self._group, request, version, CoordinatorType.GROUP)
+        codes = [part.error_code for each in answer.topics for part in each.partitions]
+        return ErrorCode.of(next((code for code in codes if code), 0))
