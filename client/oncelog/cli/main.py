@@ -44,7 +44,7 @@ BUILT_IN: Final = {
     "users": "oncelog.cli.users:users",
     "quotas": "oncelog.cli.quotas:quotas",
 }
-SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
+SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve", "judge": "oncelog_testing.judge.command:judge"}
 EXTRAS: Final = {"console": "console", "pipeline": "pipeline", "registry": "registry"}
 """Command -> the extra of the distribution that it needs; by default `broker`."""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"
