@@ -34,7 +34,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper prometheus compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper prometheus helm compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -53,6 +53,10 @@ zookeeper: $(STAMP)   ## make sure that a local ZooKeeper can be started: Java, 
 # Debian's package (20 MB), unpacked in the user's cache. Without it the tests of the alerts are skipped.
 prometheus: $(STAMP)  ## make sure that the alerts can be evaluated: finds or fetches Prometheus with promtool
 	@$(BIN)/python -m tests.support.prometheus
+
+# Built with Go where it is not installed. Without it the tests of the chart in deploy/helm are skipped.
+helm: $(STAMP)        ## make sure that the Helm chart can be tested: finds helm, or builds it (some minutes)
+	@$(BIN)/python -m tests.support.helm
 
 # PySpark is half a gigabyte: only what needs it waits for it. Where the machine has no Java, the one of PyPI.
 $(PIPELINE): $(STAMP)
@@ -92,9 +96,9 @@ tests: zookeeper prometheus pipeline ## all tests but other clients' and the lon
 	$(ALONE) -m "measured and not soak" $(MEASURED)
 	$(SPARK) tests/spark
 
-browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/)
+browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/; PICTURES=1: those of the docs, too)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
-	$(BIN)/pytest -q --timeout=300 tests/browser
+	ONCELOG_DOCS_IMAGES=$(if $(PICTURES),docs/images) $(BIN)/pytest -q --timeout=300 tests/browser
 
 unit: zookeeper prometheus ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property

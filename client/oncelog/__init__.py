@@ -15,6 +15,7 @@
   config.py                   Kafka's keys, types, defaults and bounds
   type_checks.py              checks values against the declared types of options
   typed_options.py            the same options as typed keywords, generated from config.py
+  interceptors.py             hooks of an application on sending, reading and committing
   names.py                    valid topic and client names
   escaping.py                 escapes foreign text for a terminal
   errors.py                   exceptions
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
     from oncelog.errors import KafkaError
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+    from oncelog.interceptors import ConsumerInterceptor, ProducerInterceptor
     from oncelog.prepared_transaction import PreparedTransaction
     from oncelog.producer.producer import Producer, RecordMetadata
 
@@ -51,12 +53,14 @@ __all__ = [
     "ColumnBatch",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "KafkaError",
     "NewTopic",
     "OffsetAndMetadata",
     "PreparedTransaction",
     "Producer",
+    "ProducerInterceptor",
     "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
@@ -69,12 +73,14 @@ _HOMES: Final = {
     "ColumnBatch": "oncelog.consumer.records",
     "Consumer": "oncelog.consumer.consumer",
     "ConsumerGroupMetadata": "oncelog.group_offsets",
+    "ConsumerInterceptor": "oncelog.interceptors",
     "ConsumerRecord": "oncelog.consumer.records",
     "KafkaError": "oncelog.errors",
     "NewTopic": "oncelog.admin",
     "OffsetAndMetadata": "oncelog.group_offsets",
     "PreparedTransaction": "oncelog.prepared_transaction",
     "Producer": "oncelog.producer.producer",
+    "ProducerInterceptor": "oncelog.interceptors",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",
     "TopicPartition": "oncelog.cluster",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Pro
 
 from oncelog.address import Address
 from oncelog.errors import ConfigError
+from oncelog.interceptors import ConsumerInterceptor, ProducerInterceptor
 from oncelog.names import why_not_a_string
 from oncelog.type_checks import fits, words
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
@@ -38,7 +39,7 @@ S14)."""
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 RecoveryStrategy = Literal["rebootstrap", "none"]
 OffsetReset = Literal["earliest", "latest", "none"]
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -46,6 +47,7 @@ GroupProtocol = Literal["classic", "consumer"]
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 REBOOTSTRAP: Final = "rebootstrap"
 SASL_MECHANISMS: Final = get_args(SaslMechanism)
 COMPRESSION_TYPES: Final = get_args(CompressionType)
@@ -54,6 +56,10 @@ RECOVERY_STRATEGIES: Final = get_args(RecoveryStrategy)
 OFFSET_RESETS: Final = get_args(OffsetReset)
 ISOLATION_LEVELS: Final = get_args(Isolation)
 
+Partitioner = Callable[[bytes | None, list[int], list[int]], int]
+"""Returns the partition of a record: its key as bytes, all partitions of the topic, those that have a leader."""
+ProducerInterceptors = Iterable[ProducerInterceptor]
+ConsumerInterceptors = Iterable[ConsumerInterceptor]
 Token = Callable[[], str | Awaitable[str]]
 """Returns an OAUTHBEARER token."""
 
@@ -120,6 +126,8 @@ class ClientConfig:
     sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
     """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
     method. Called in a thread."""
+    sasl_kerberos_service_name: str = "kafka"
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
 
     def validate(self: C) -> C:
         """Check the values; returns the config itself. Raises ConfigError naming key, value and the allowed values."""
@@ -191,6 +199,11 @@ class ProducerConfig(ClientConfig):
     """A topic without sends for this long is dropped from the metadata until its next record: further requests would
     re-create it after its deletion."""
     partitioner_ignore_keys: bool = False
+    partitioner: Partitioner | None = None
+    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
+    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    interceptors: ProducerInterceptors = ()
+    """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None = None
     """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
     (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
@@ -212,6 +225,9 @@ class ProducerConfig(ClientConfig):
         super(ProducerConfig, self).validate()
         _check_choice("acks", self.acks, ("all", -1, 0, 1), ACKS)
         _check_choice("compression_type", self.compression_type, COMPRESSION_TYPES)
+        if self.partitioner is not None and not callable(self.partitioner):
+            raise ConfigError("partitioner: must be a function of the key, all partitions and the available ones")
+        _check_interceptors(self.interceptors, ProducerInterceptor)
         least = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least:
             raise ConfigError(
@@ -322,6 +338,8 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
     """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    interceptors: ConsumerInterceptors = ()
+    """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None = None
@@ -333,6 +351,7 @@ class ConsumerConfig(ClientConfig):
         self._validate_group()
         _check_choice("auto_offset_reset", self.auto_offset_reset, OFFSET_RESETS)
         _check_choice("isolation_level", self.isolation_level, ISOLATION_LEVELS)
+        _check_interceptors(self.interceptors, ConsumerInterceptor)
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             raise ConfigError(
                 f"fetch_max_wait_ms={self.fetch_max_wait_ms}: must be below request_timeout_ms,"
@@ -420,6 +439,12 @@ def _check_type(option: Field[Any], value: object, declared: Any) -> None:
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
 
+def _check_interceptors(given: Iterable[object], base: type) -> None:
+    for each in given:
+        if not isinstance(each, base):
+            raise ConfigError(f"interceptors: must be objects of a subclass of {base.__name__}, not {each!r:.100}")
+
+
 def _check_security(config: ClientConfig) -> None:
     _check_choice("security_protocol", config.security_protocol, SECURITY_PROTOCOLS)
     if not config.security_protocol.startswith("SASL_"):
@@ -429,6 +454,8 @@ def _check_security(config: ClientConfig) -> None:
         provider = config.sasl_oauth_token_provider
         if not callable(getattr(provider, "token", provider)):
             raise ConfigError("sasl_oauth_token_provider: OAUTHBEARER needs a function that returns a token")
+        return
+    if config.sasl_mechanism == GSSAPI:
         return
     for key in ("sasl_plain_username", "sasl_plain_password"):
         value = getattr(config, key)

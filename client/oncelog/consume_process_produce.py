@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import TopicPartition
@@ -22,13 +22,16 @@ logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_MS: Final = 1_000
 
-Polled = Mapping[TopicPartition, list[ConsumerRecord]]
+K = TypeVar("K")
+V = TypeVar("V")
+
+Polled = Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 async def consume_process_produce(
-    consumer: Consumer,
-    producer: Producer,
-    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    consumer: Consumer[K, V],
+    producer: Producer[Any, Any],
+    process: Callable[[list[ConsumerRecord[K, V]]], Awaitable[object]],
     *,
     max_records: int | None = None,
     stop: asyncio.Event | None = None,
@@ -73,7 +76,7 @@ async def consume_process_produce(
 
 
 async def _to_commit(
-    consumer: Consumer,
+    consumer: Consumer[Any, Any],
     polled: Polled,
     consumed: Mapping[TopicPartition, OffsetAndMetadata],
     stored: dict[TopicPartition, int | None],
@@ -92,9 +95,9 @@ async def _to_commit(
 
 
 async def _transact(
-    consumer: Consumer,
-    producer: Producer,
-    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    consumer: Consumer[Any, Any],
+    producer: Producer[Any, Any],
+    process: Callable[[list[ConsumerRecord[Any, Any]]], Awaitable[object]],
     polled: Polled,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
@@ -122,7 +125,7 @@ async def _transact(
         raise
 
 
-async def _commit_at_last(producer: Producer) -> None:
+async def _commit_at_last(producer: Producer[Any, Any]) -> None:
     """Wait for a commit that takes longer than max.block.ms: nothing else is possible before it has ended."""
     try:
         await until_known(producer.commit_transaction)
@@ -131,7 +134,7 @@ async def _commit_at_last(producer: Producer) -> None:
         raise
 
 
-async def _end_at_last(producer: Producer) -> None:
+async def _end_at_last(producer: Producer[Any, Any]) -> None:
     """After a cancellation during the commit: wait for its end, as the next transaction cannot start before."""
     try:
         await _commit_at_last(producer)
@@ -148,7 +151,7 @@ def _may_pass(error: KafkaError) -> bool:
     return error.retriable or rule_of(error.code).is_repeated
 
 
-def rewind(consumer: Consumer, polled: Polled) -> None:
+def rewind(consumer: Consumer[Any, Any], polled: Polled) -> None:
     """Have `consumer` read the records of this poll again.
 
     From the committed offset: the group may have assigned the partition to another member meanwhile, and after a
@@ -159,7 +162,7 @@ def rewind(consumer: Consumer, polled: Polled) -> None:
         consumer.seek_to_committed(partition, polled[partition][0].offset)
 
 
-def _check(consumer: Consumer, producer: Producer) -> None:
+def _check(consumer: Consumer[Any, Any], producer: Producer[Any, Any]) -> None:
     config = consumer.config
     if producer.config.transactional_id is None:
         raise ConfigError("transactional_id: consume-process-produce needs a producer that has one")

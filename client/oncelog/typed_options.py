@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from oncelog.config import (
     Acks,
     CompressionType,
+    ConsumerInterceptors,
     GroupProtocol,
     Isolation,
     OffsetReset,
+    Partitioner,
+    ProducerInterceptors,
     RecoveryStrategy,
     SaslMechanism,
     SecurityProtocol,
@@ -59,6 +62,8 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauth_token_provider: Token | TokenProvider | None
     """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
     method. Called in a thread."""
+    sasl_kerberos_service_name: str
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -85,6 +90,11 @@ class ProducerOptions(ClientOptions, total=False):
     """A topic without sends for this long is dropped from the metadata until its next record: further requests would
     re-create it after its deletion."""
     partitioner_ignore_keys: bool
+    partitioner: Partitioner | None
+    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
+    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    interceptors: ProducerInterceptors
+    """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None
     """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
     (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
@@ -141,6 +151,8 @@ class ConsumerOptions(ClientOptions, total=False):
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
     """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    interceptors: ConsumerInterceptors
+    """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None

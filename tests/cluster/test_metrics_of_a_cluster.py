@@ -23,7 +23,12 @@ Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
 UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 LAG = "oncelog_follower_lag_records"
 CONTROLLERS = "kafka_controller_kafkacontroller_activecontrollercount"
-OFFLINE = "kafka_controller_kafkacontroller_offlinepartitionscount"
+NOTICED = (
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_server_replicamanager_underminisrpartitioncount",
+    UNDER_REPLICATED,
+)
+"""What the live brokers count when one is dead."""
 
 
 def read(broker: BrokerProcess, path: str) -> tuple[int, str]:
@@ -84,7 +89,7 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
 
 def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
     """One broker is dead, which had the only replica of a partition, and one of three that must be in sync."""
-    texts = cluster.until(lambda: texts_with_a_controller(cluster), "a controller tells of the offline partition")
+    texts = cluster.until(lambda: texts_that_tell_all(cluster), "all is told")
     expected = ["OncelogBrokerDown", "OncelogUnderReplicated", "OncelogUnderMinIsr", "OncelogPartitionsOffline"]
     down = {f"broker-{node_id}": [] for node_id in BROKERS if node_id not in texts}
     scrapes = directory / "scrapes"
@@ -102,11 +107,16 @@ def has_controller(texts: list[str]) -> bool:
     return any(f"{CONTROLLERS} 1.0" in text for text in texts)
 
 
-def texts_with_a_controller(cluster: ReplicatedCluster) -> dict[int, str] | None:
-    """The metrics of the live brokers once one of them counts offline partitions; None before."""
+def texts_that_tell_all(cluster: ReplicatedCluster) -> dict[int, str] | None:
+    """The metrics of the live brokers, once one of them is the controller and all has been noticed; None before."""
     texts = {node_id: read(cluster.brokers[node_id], "/metrics")[1] for node_id in cluster.up}
-    is_complete = sum(has_controller([text]) for text in texts.values()) == 1
-    return texts if is_complete and any(f"{OFFLINE} 1.0" in text for text in texts.values()) else None
+    if sum(has_controller([text]) for text in texts.values()) != 1:
+        return None
+    return texts if all(any(counts(text, name) for text in texts.values()) for name in NOTICED) else None
+
+
+def counts(text: str, name: str) -> bool:
+    return re.search(rf"^{name} [1-9]", text, re.MULTILINE) is not None
 
 
 def is_whole(found: Told) -> Told | None:

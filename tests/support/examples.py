@@ -1,6 +1,4 @@
-"""The number of examples that a property test tries: few and fixed ones in `make test`, many and new ones in `make
-soak`.
-"""
+"""The number of examples of a property test: few and fixed ones in `make test`, many and new ones in `make soak`."""
 
 from hypothesis import settings
 

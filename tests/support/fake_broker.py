@@ -34,6 +34,8 @@ ProduceAnswer = ProduceResponse.TopicProduceResponse
 class FakeBroker:
     """One node that leads all partitions.
 
+    `handlers[RequestType] = f` replaces a handler; f(request) returns a response, or None for silence.
+
     `logs[topic][partition]` are the batches as bytes; `requests` all requests in order, `versions` those that each kind
     came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels,
     `others` the ports of nodes that it lists beside itself.

@@ -189,7 +189,7 @@ class GroupDriver:
         return machine
 
     def fail(self) -> None:
-        """Handle an exception in a step about the group: the runtime answers waiting requests and rolls the group back."""
+        """Handle an exception in a step about the group: answer waiting requests and roll the group back."""
         group = self.machine.groups.get("g")
         for answer in () if not isinstance(group, ClassicGroup) else (*group.joining.values(), *group.syncing.values()):
             answer.error = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -58,7 +58,7 @@ class HostileBroker(FakeBroker):
             self.handlers[request_type(key)] = partial(_formal, response_type(key))
 
     def heal(self) -> None:
-        """From now on give right answers, on new connections: earlier answers on the old ones (ApiVersions) are void."""
+        """From now on give right answers, on new connections: earlier ApiVersions answers on old ones are void."""
         self.is_hostile = False
         self.hang_up()
 

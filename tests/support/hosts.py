@@ -13,7 +13,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 def host_of(clock: Clock | None = None, tasks: Tasks | None = None, **parts: Any) -> Host:
-    """A host with these parts (`disk`, `network`, `slices`, `deadlines`). Slices use its clock and run as these tasks."""
+    """A host with these parts (`disk`, `network`, `slices`, `deadlines`); slices use its clock and tasks."""
     clock, tasks = clock or ManualClock(), tasks or Tasks()
     return replace(Host.of(clock), **{"tasks": tasks, "slices": Slices(clock, tasks), **parts})
 

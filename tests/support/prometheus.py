@@ -138,7 +138,7 @@ def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[
 
 
 def main() -> int:
-    """Print where promtool is, after fetching it if it is missing. Always returns 0: the tests are skipped without it."""
+    """Print where promtool is, after fetching it if it is missing. Returns 0, as the tests are skipped without it."""
     problem = None if program("promtool") else fetch()
     found = program("promtool")
     print(found or f"no promtool, so the alerts are not evaluated: {problem}", file=sys.stdout if found else sys.stderr)

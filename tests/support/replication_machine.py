@@ -301,7 +301,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, others=st.booleans())
     def round_of_the_isr(self, broker: int, others: bool) -> None:
-        """Let the leader propose its due ISR change and get the answer, perhaps after one of its followers has lagged."""
+        """Let the leader propose its due ISR change and get the answer, perhaps after a follower has lagged."""
         if others:
             self.now += LAG_SECONDS + 1
             self.catch_up((broker + 1) % len(BROKERS), 2)

@@ -1,4 +1,4 @@
-"""Shared by the tests of the transactional producer: a producer on a small coordinator, and the requests that it sent."""
+"""Shared by the tests of the transactional producer: a producer on a small coordinator, and its requests."""
 
 from __future__ import annotations
 

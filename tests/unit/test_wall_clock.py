@@ -40,6 +40,7 @@ ALLOWED = {
         "how old a transaction is, by its start timestamp",
     ),
     "broker/oncelog_broker/metrics/cluster_families.py": (1, "transactions that are silent for long, by their records"),
+    "broker/oncelog_broker/web/serving.py": (1, "shown by /health/live, so that clocks can be compared"),
     "broker/oncelog_broker/upkeep/maintenance.py": (2, "retention of records; producers expire by both clocks (S56)"),
     "broker/oncelog_broker/upkeep/cleaning.py": (2, "compaction lag and delete horizons, by timestamps of records"),
     "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
@@ -57,6 +58,8 @@ ALLOWED = {
     # --- what people are shown or write: ages and points in time
     "client/oncelog/admin/pending_offsets.py": (1, "how long transactions have been open, by their start timestamps"),
     "client/oncelog/admin/transactions.py": (3, "how long transactions have been open, by their start timestamps"),
+    "client/oncelog/cli/broker_http.py": (1, "compared with the clocks of brokers"),
+    "client/oncelog/cli/support.py": (3, "says when a support bundle was made"),
     "client/oncelog/cli/consume.py": (1, "`--from` by age"),
     "client/oncelog/cli/explain.py": (1, "shows ages"),
     "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from oncelog_broker.config.http_keys import HTTP_LISTENER, http_address
 from oncelog_broker.local_cluster.ports import LOOPBACK
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.state import Member
@@ -28,7 +29,8 @@ def log_of(directory: Path, broker: Member) -> Path:
 def settings_of(
     directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings of one of `brokers` brokers; `asked` settings take precedence."""
+    """The settings of one of `brokers` brokers; `asked` settings take precedence. The port of an asked http.listener is
+    that of the first broker; the others follow."""
     replicas = str(min(FULL_REPLICATION, brokers))
     in_sync = "2" if brokers >= FULL_REPLICATION else "1"
     return {
@@ -42,7 +44,17 @@ def settings_of(
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         **asked,
+        **_http_listener(broker, asked.get(HTTP_LISTENER.name)),
     }
+
+
+def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
+    """The HTTP listener of this broker, as a setting: none unless asked for. Raises InvalidConfig."""
+    if not asked:
+        return {}
+    first = http_address(asked)
+    follows = first.port + broker.number - 1 if first.port else 0
+    return {HTTP_LISTENER.name: str(first._replace(port=follows))}
 
 
 def start_broker(

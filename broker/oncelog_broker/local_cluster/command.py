@@ -72,8 +72,9 @@ def up(
 ) -> None:
     """Start the cluster, or its processes that do not run, and wait until it serves.
 
-    With three brokers, topics have three replicas by default, of which two must be in sync. Standard output is the
-    address for --bootstrap-server.
+    With three brokers, topics have three replicas by default, of which two must be in sync. --set http.listener=9404
+    gives the first broker that port for metrics and health checks; the others follow. Standard output is the address
+    for --bootstrap-server.
     """
     from oncelog_broker.local_cluster.broker_process import address_of
     from oncelog_broker.local_cluster.cluster import Wanted

@@ -34,7 +34,7 @@ timed.
   jmx_exporter gives Kafka's own metrics by its usual rules, so that dashboards for Kafka show them;
   `deploy/grafana/oncelog.json` is a dashboard of our own. [grafana-dashboards.md](grafana-dashboards.md) lists which
   panels of an existing one fill.
-- `/health/live`: 200 while the broker's event loop runs.
+- `/health/live`: 200 while the broker's event loop runs; in JSON its id, its release and its wall clock (`time_ms`).
 - `/health/ready`: 200 if the broker is ready for clients; else 503 and `reasons` in JSON: it is starting (with the
   present step), loading logs or coordinator partitions, unsure of its ZooKeeper session, or stopping. A broker that
   leads nothing, or whose replicas are out of sync, is ready.

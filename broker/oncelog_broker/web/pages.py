@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from oncelog.connection.versions import CLIENT_SOFTWARE_VERSION
 from oncelog_broker.metrics.scraping import CONTENT_TYPE, Scraper
 from oncelog_broker.runtime.addresses import may_be_asked_for
 from oncelog_broker.web.health import Readiness
@@ -54,8 +55,17 @@ class Answer:
 class Pages:
     """The application of one broker."""
 
-    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper, *, is_on_loopback: bool = False) -> None:
-        """`is_on_loopback`: accept no host name but localhost."""
+    def __init__(
+        self,
+        node_id: int,
+        readiness: Readiness,
+        scraper: Scraper,
+        now_ms: Callable[[], int],
+        *,
+        is_on_loopback: bool = False,
+    ) -> None:
+        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: accept no host name but localhost."""
+        self._now_ms = now_ms
         self._is_on_loopback = is_on_loopback
         self._node_id = node_id
         self._readiness = readiness
@@ -75,7 +85,7 @@ class Pages:
         if any(name in BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
             return Answer.json(HTTPStatus.BAD_REQUEST, {"error": "a request body is not accepted"}, connection="close")
         if path == "/health/live":
-            return Answer.json(HTTPStatus.OK, {"status": "live", "broker": self._node_id})
+            return self._live()
         if path == "/health/ready":
             return self._ready()
         if path == "/metrics" and self._is_asked_by_another_name(scope):
@@ -91,6 +101,10 @@ class Pages:
         and are not checked."""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
+
+    def _live(self) -> Answer:
+        said = {"status": "live", "broker": self._node_id, "release": CLIENT_SOFTWARE_VERSION}
+        return Answer.json(HTTPStatus.OK, {**said, "time_ms": self._now_ms()})
 
     def _ready(self) -> Answer:
         reasons = self._readiness.reasons()

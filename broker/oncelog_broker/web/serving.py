@@ -28,7 +28,8 @@ async def serve_http(
 ) -> HttpListener:
     """Listen at `address`. Raises InvalidConfig, OSError."""
     where = http_address(address)
-    pages = Pages(node_id, readiness, Scraper(parts, host.slices, host.clock), is_on_loopback=is_loopback(where.host))
+    scraper = Scraper(parts, host.slices, host.clock)
+    pages = Pages(node_id, readiness, scraper, host.clock.now_ms, is_on_loopback=is_loopback(where.host))
     return await HttpListener.open(where, pages, host.network)
 
 

@@ -24,6 +24,7 @@ _SAME: Final = {
     "ssl.truststore.location": "ssl_cafile",
     "ssl.keystore.location": "ssl_certfile",
     "ssl.key.password": "ssl_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
 _WITHOUT_EFFECT: Final = frozenset({"ssl.protocol", "ssl.enabled.protocols", "sasl.client.callback.handler.class"})
 """Settings that OpenSSL handles itself, and names of Java classes."""
@@ -89,6 +90,9 @@ def _login(jaas: str, mechanism: str) -> dict[str, Any]:
         options = jaas_options(jaas)
     except ValueError as error:
         raise ValueError(f"sasl.jaas.config: {error}") from None
+    if mechanism == "GSSAPI":
+        service = options.get("serviceName")
+        return {} if service is None else {"sasl_kerberos_service_name": service}
     if mechanism == "OAUTHBEARER":
         token = options.get("token")
         if token is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeVar
@@ -11,10 +10,11 @@ from typing import IO, TYPE_CHECKING, Final, TypeVar
 import click
 
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.move_progress import POLL_SECONDS, until_arrived
 from oncelog.cli.options import bootstrap_option, output_option, parsed
 from oncelog.cli.output import Column, count, show_json, show_rows, tell
 from oncelog.cli.reassignment_plan import Assignment, from_json, spread, to_json, topics_from_json
-from oncelog.cli.reassignment_throttle import clear_throttle, set_throttle
+from oncelog.cli.reassignment_throttle import clear_throttle, set_throttle, take_throttle_back
 from oncelog.cli.running import Failure, run
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL_SECONDS: Final = 0.5
-"""Seconds between two queries of the progress."""
 HEARSAY_SECONDS: Final = 3.0
 """Seconds for which partitions that are neither at their target nor moving are queried again, since the broker's answer
 may be outdated."""
@@ -59,6 +57,7 @@ def reassign() -> None:
 @reassign.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @bootstrap_option
+@click.option("--all", "everything", is_flag=True, help="All topics, internal ones included.")
 @click.option(
     "--topics-file", type=click.File("r"), help='{"topics": [{"topic": "orders"}]}, in addition to the TOPICs.'
 )
@@ -69,6 +68,7 @@ def reassign() -> None:
 def generate(
     topics: tuple[str, ...],
     bootstrap: str,
+    everything: bool,
     topics_file: IO[str] | None,
     nodes: tuple[int, ...] | None,
     replication_factor: int | None,
@@ -77,8 +77,8 @@ def generate(
 ) -> None:
     """Print a plan that spreads the TOPICs evenly over brokers, in different racks, and moves little."""
     names = [*topics, *(_parsed(topics_from_json, topics_file) if topics_file else ())]
-    if not names:
-        raise click.UsageError("which topics? Name them, or use --topics-file")
+    if bool(names) is everything:
+        raise click.UsageError("which topics? Name them, use --topics-file, or --all")
 
     async def command() -> tuple[Assignment, dict[int, str | None]]:
         from oncelog.admin import Admin
@@ -86,7 +86,8 @@ def generate(
         async with Admin(bootstrap, **connection_settings()) as admin:
             brokers = (await admin.describe_cluster()).brokers
             racks = {broker.node_id: None if disable_rack_aware else broker.rack for broker in brokers}
-            return await _assignment_of(admin, names), racks
+            chosen = await admin.list_topics(include_internal=True) if everything else names
+            return await _assignment_of(admin, chosen), racks
 
     present, racks = run(command, bootstrap)
     if missing := set(nodes or ()) - racks.keys():
@@ -142,7 +143,7 @@ def execute(
             tell(f"{count(len(plan), 'partition')} on the way")
             if no_wait:
                 return []
-            await _until_arrived(admin, plan)
+            await until_arrived(admin, plan)
             if throttle is not None:
                 await clear_throttle(admin, _topics(plan))
             return await _settled_rows(admin, plan)
@@ -188,7 +189,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
         async with Admin(bootstrap, **connection_settings()) as admin:
             rows = await _settled_rows(admin, plan)
             if not preserve_throttle and all(row[2] != MOVING for row in rows):
-                await _take_throttle_back(admin, plan)
+                await take_throttle_back(admin, _topics(plan))
             return rows
 
     rows = run(command, bootstrap)
@@ -215,7 +216,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
             if moving:
                 await admin.alter_partition_reassignments(dict.fromkeys(moving))
             if not preserve_throttle:
-                await _take_throttle_back(admin, moving if plan is None else plan)
+                await take_throttle_back(admin, _topics(moving if plan is None else plan))
             return len(moving)
 
     tell(f"{count(run(command, bootstrap), 'reassignment')} cancelled")
@@ -273,32 +274,7 @@ async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _until_arrived(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
-    """Wait until no partition of the plan is moving; show the remaining number as it falls."""
-    left = len(plan)
-    while moving := await admin.list_partition_reassignments(plan):
-        if len(moving) != left:
-            left = len(moving)
-            _show_progress(len(plan) - left, len(plan))
-        await asyncio.sleep(POLL_SECONDS)
-    _show_progress(len(plan), len(plan), is_last=True)
-
-
 def _check_arrived(rows: Sequence[tuple[object, ...]]) -> None:
     """Raises Failure."""
     if open_ := sum(row[2] != DONE for row in rows):
         raise Failure(f"{count(open_, 'partition')} of {len(rows)} not where the plan wants them")
-
-
-def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:
-    """On a terminal one line that changes, elsewhere a line for each change."""
-    on_terminal = sys.stderr.isatty()
-    start, end = ("\r\x1b[K", is_last) if on_terminal else ("", True)
-    tell(f"{done} of {count(of, 'partition')} arrived", start=start, end=end)
-
-
-async def _take_throttle_back(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """Remove the throttle, unless other partitions are still moving with it."""
-    topics = _topics(partitions)
-    if topics and not await admin.list_partition_reassignments():
-        await clear_throttle(admin, topics)

@@ -59,3 +59,24 @@ async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
             for resource, names in keys.items()
         }
     )
+
+
+async def take_throttle_back(admin: Admin, topics: Iterable[str]) -> None:
+    """Remove the throttle of these topics, unless partitions are still moving with it. Raises KafkaError."""
+    topics = set(topics)
+    if topics and not await admin.list_partition_reassignments():
+        await clear_throttle(admin, topics)
+
+
+async def throttled_topics(admin: Admin, topics: Iterable[str]) -> set[str]:
+    """The topics that have a throttle, as an interrupted command leaves it behind. Raises KafkaError."""
+    from oncelog.admin import ConfigResource
+
+    resources = [ConfigResource.topic(topic) for topic in topics]
+    keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+    found = await admin.describe_configs(resources, keys=keys) if resources else {}
+    return {
+        resource.name
+        for resource, entries in found.items()
+        if any(entries[key].value for key in keys if key in entries)
+    }

@@ -20,16 +20,17 @@ class Ask(Protocol):
     async def __call__(self, request: Request[Any], version: int) -> Any: ...
 
 
-async def log_in(ask: Ask, versions: VersionTable, login: SaslLogin) -> int:
-    """For how many milliseconds it holds; 0: without end. Raises KafkaError, AuthenticationFailed among them."""
+async def log_in(ask: Ask, versions: VersionTable, login: SaslLogin, host: str) -> int:
+    """Log in to the broker at `host`. Returns for how many milliseconds the login holds; 0: without end. Raises
+    KafkaError, AuthenticationFailed among them."""
     handshake = await ask(SaslHandshakeRequest(mechanism=login.mechanism), versions.choose(SaslHandshakeRequest))
     if handshake.error_code != ErrorCode.NONE:
         raise error_for(
             handshake.error_code,
             f"sasl_mechanism={login.mechanism}: the broker has {', '.join(handshake.mechanisms) or 'none'}",
         )
-    client = await login.client()
-    token: bytes | None = client.first()
+    client = await login.client(host)
+    token: bytes | None = await asyncio.to_thread(client.first)
     lifetime_ms = 0
     while token is not None:
         answer = await ask(SaslAuthenticateRequest(auth_bytes=token), versions.choose(SaslAuthenticateRequest))

@@ -91,6 +91,11 @@ class ConnectionPool:
         silent_s = 0.0 if link.connection is None else link.connection.silent_s
         return link.failures > 0 or silent_s >= HANGING_S + may_wait_s
 
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that are open."""
+        return sum(link.is_open for link in self._links.values())
+
     async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to a node, after the backoff. Raises KafkaError."""
         broker = self.cluster.brokers.get(node_id)

@@ -8,7 +8,7 @@ import secrets
 import ssl
 from typing import Any, Final, NamedTuple, cast
 
-from oncelog.config import ClientConfig, Token, TokenProvider
+from oncelog.config import GSSAPI, ClientConfig, Token, TokenProvider
 from oncelog.connection.sasl import OAuthClient, PlainClient, SaslClient, ScramClient
 from oncelog.connection.weak_keys import weakness
 from oncelog.errors import AuthenticationFailed, ConfigError
@@ -25,12 +25,18 @@ class SaslLogin(NamedTuple):
     username: str = ""
     password: str = ""
     token_provider: Token | None = None
+    service: str = ""
+    """The service name of the brokers' principals, for GSSAPI."""
 
     def __repr__(self) -> str:
         return f"SaslLogin({self.mechanism}, {self.username})"
 
-    async def client(self) -> SaslClient:
-        """A SASL client for one exchange. Raises AuthenticationFailed without a token."""
+    async def client(self, host: str) -> SaslClient:
+        """A SASL client for one exchange with a broker. Raises AuthenticationFailed without a token; ConfigError."""
+        if self.mechanism == GSSAPI:
+            from oncelog.connection.gssapi_client import GssapiClient
+
+            return await asyncio.to_thread(GssapiClient, host, self.service)
         scram = ScramMechanism.named(self.mechanism)
         if scram is not None:
             return ScramClient(scram, self.username, self.password, secrets.token_urlsafe(NONCE_BYTES))
@@ -69,6 +75,7 @@ def security_of(config: ClientConfig) -> Security:
             config.sasl_plain_username or "",
             config.sasl_plain_password or "",
             _token_of(config.sasl_oauth_token_provider) if config.sasl_mechanism == "OAUTHBEARER" else None,
+            config.sasl_kerberos_service_name,
         )
     return Security(tls, login)
 

@@ -229,7 +229,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Log in, and authenticate again before the login expires (KIP-368). Raises KafkaError, AuthenticationFailed
         among them."""
         assert self.versions is not None
-        lifetime_ms = await log_in(self._ask, self.versions, login)
+        lifetime_ms = await log_in(self._ask, self.versions, login, self.address.host)
         if lifetime_ms:
             seconds = lifetime_ms / 1000 * LOGIN_AGAIN_FRACTION
             self._login_again = self._loop.call_later(seconds, self._begin_login, login)

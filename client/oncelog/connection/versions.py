@@ -71,6 +71,11 @@ class VersionTable:
         self.transaction_version = _finalized(response, TRANSACTION_VERSION)
         """The level of transactions that the cluster has switched on; from 2 on they are V2 (KIP-890, T6)."""
 
+    @property
+    def served(self) -> frozenset[tuple[int, int, int]]:
+        """(API key, lowest version, highest version) of each API that the broker serves."""
+        return frozenset((key, each.low, each.high) for key, each in self._ranges.items())
+
     def choose(self, cls: type[Request[Any]]) -> int:
         """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
         version = self._chosen.get(cls)

@@ -8,7 +8,10 @@ offset_reset.py  looks up the start of partitions without a position (auto.offse
 fetch_session.py  (pure) incremental fetch sessions (KIP-227)
 validation.py (pure) detects log truncation by leader epochs (KIP-320)
 validator.py  sends OffsetForLeaderEpoch for that
+deserializing.py  (pure) keys and values of polled records from bytes
+counts.py     (pure) counters, for `Consumer.metrics`
 fetcher.py    sends Fetch requests, adds responses to the positions
+view.py       (pure) what the public class shows of itself
 consumer.py   the public class
 group/        membership in a consumer group
 """

@@ -6,25 +6,27 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, cast
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig, load
 from oncelog.connection.pool import ConnectionPool
+from oncelog.consumer.deserializing import Deserializing
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 from oncelog.consumer.group.members import GroupMember, check_group_options, member_of_group
 from oncelog.consumer.offset_reset import OffsetReset
-from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
+from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
-from oncelog.errors import ClientClosed, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.consumer.view import ConsumerView
+from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
-from oncelog.lifecycle import Lifecycle
+from oncelog.interceptors import ConsumerInterceptor, call_all
 from oncelog.metadata.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -35,6 +37,7 @@ from oncelog.metadata.list_offsets import (
 )
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
+from oncelog.serialization.serializer import Deserializer
 from oncelog.tracing.wanted import wanted_spans
 from oncelog.typed_options import ConsumerOptions
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -52,6 +55,17 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:  # the standard library has defaults of type variables since Python 3.13
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
@@ -59,7 +73,7 @@ ITERATION_WAIT_MS: Final = 60_000
 """Milliseconds of one wait inside `async for`; then it waits again."""
 
 
-class Consumer(Lifecycle):
+class Consumer(ConsumerView, Generic[K, V]):
     """Reads its share of the subscribed topics, or the assigned partitions.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
@@ -67,9 +81,11 @@ class Consumer(Lifecycle):
             async for record in consumer:
                 ...
 
-    Keywords are the options of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client,
-    a poll (or the next record of `async for`) declares the previous records processed: rebalances are answered,
-    listeners called and offsets committed automatically only then.
+    Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
+    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keywords are options
+    of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client, a poll (or the next
+    record of `async for`) declares the previous records processed: rebalances are answered, listeners called and
+    offsets committed automatically only then.
 
     If an exception leaves the `async with` block, the work on the last records has failed. Before it closes, the
     consumer returns to the position of the last poll (`async for`: of the last record), or to a later manual commit: so
@@ -77,8 +93,18 @@ class Consumer(Lifecycle):
     all records processed.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ConsumerOptions]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
         """Raises ConfigError."""
+        self._deserializing: Deserializing | None = None
+        if key_deserializer is not None or value_deserializer is not None:
+            self._deserializing = Deserializing(_checked(key_deserializer), _checked(value_deserializer))
         self.config = load(ConsumerConfig, bootstrap_servers, options)
         if self.config.group_id is not None:
             check_group_options(self.config, options)
@@ -89,6 +115,9 @@ class Consumer(Lifecycle):
         """The source of the record that `async for` returned last; None while no record is being processed."""
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
+        self._consumed = 0
+        """The number of records returned so far."""
+        self._interceptors: tuple[ConsumerInterceptor, ...] = tuple(self.config.interceptors)
         self._group: GroupMember | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
@@ -114,6 +143,8 @@ class Consumer(Lifecycle):
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
             )
             self._metadata.listeners.append(self._group.metadata_changed)
+            if self._interceptors:
+                self._group.commits.on_committed = self._intercept_commit
         self._starts = OffsetReset(
             self._positions,
             self._metadata,
@@ -218,9 +249,6 @@ class Consumer(Lifecycle):
             self._metadata.request_refresh()
         self._wake()
 
-    def assignment(self) -> set[TopicPartition]:
-        return self._positions.assignment
-
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
         """Continue from `offset`; one with a `leader_epoch` is checked against the leader's log first.
 
@@ -285,12 +313,10 @@ class Consumer(Lifecycle):
         self._iterated = None
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
         for partition in partitions:
             self._positions.get(partition).is_paused = False
         self._wake()
-
-    def paused(self) -> set[TopicPartition]:
-        return {position.topic_partition for position in self._positions if position.is_paused}
 
     # committed offsets
 
@@ -332,30 +358,25 @@ class Consumer(Lifecycle):
         """
         return self._need_group().group_metadata
 
-    def lag(self, partition: TopicPartition) -> int | None:
-        """The number of offsets between the position and the end in the last response; None while unknown.
-
-        Raises ValueError for a partition that is not assigned.
-        """
-        state = self._positions.get(partition)
-        is_committed = self.config.isolation_level == "read_committed"
-        end = state.last_stable_offset if is_committed else state.high_watermark
-        if state.position is None or end == UNKNOWN_OFFSET:
-            return None
-        return max(0, end - state.position)
-
     # reading
+
+    async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
+        """The next record, as soon as there is one; None after `timeout_ms`. It is a `poll` for one record."""
+        for records in (await self.poll(timeout_ms, 1)).values():
+            return records[0]
+        return None
 
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Return records as soon as some are available, at most `max_records` (max_poll_records); empty after
         `timeout_ms`.
 
         Each list is in offset order. Rebalances are handled here: listeners are called, which may take longer than
         `timeout_ms`; joining continues between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
         AuthorizationFailed, CorruptRecords and other errors that do not pass by themselves; the position stays, and the
-        next polls retry after a back-off. Raises ClientClosed; ValueError without subscription and assignment.
+        next polls retry after a back-off. With deserializers RecordDeserializationError and SchemaRegistryError, before
+        whose record the position stays as well. Raises ClientClosed; ValueError without subscription and assignment.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -365,9 +386,19 @@ class Consumer(Lifecycle):
         if self._spans is not None and polled:
             records = [record for several in polled.values() for record in several]
             self._spans.polled(started_ns, records)
-        return polled
+        returned: dict[TopicPartition, list[Any]] = polled
+        if self._deserializing is not None and polled:
+            with self._still_polling():
+                returned = await self._deserializing.polled(polled, self._positions)
+        for several in returned.values():
+            self._consumed += len(several)
+        if self._interceptors and returned:
+            self._intercept_records([record for several in returned.values() for record in several])
+        return returned
 
-    def processing(self, records: ConsumerRecord | Sequence[ConsumerRecord]) -> AbstractContextManager[object]:
+    def processing(
+        self, records: ConsumerRecord[Any, Any] | Sequence[ConsumerRecord[Any, Any]]
+    ) -> AbstractContextManager[object]:
         """Wraps the work on a record, or on several: `with consumer.processing(record): ...`.
 
         Makes a span of the block, and records sent in it continue the record's trace (`Tracing.processing`). Does
@@ -381,9 +412,11 @@ class Consumer(Lifecycle):
         """Like `poll`, but returns columns, batch by batch: all buffered data of one partition (limited by
         fetch.max.bytes).
 
-        For building tables: no object is made per record. Raises like `poll`.
+        For building tables: no object is made per record, and nothing deserialized. Raises like `poll`.
         """
-        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
+        polled = await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
+        self._consumed += sum(len(batch.offsets) for batches in polled.values() for batch in batches)
+        return polled
 
     async def poll_undecoded(self, timeout_ms: int = 0) -> dict[TopicPartition, list[UndecodedBatch]]:
         """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
@@ -427,7 +460,7 @@ class Consumer(Lifecycle):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         """The next record of any partition. Raises the errors of `poll`; ends when the consumer is closed."""
         while True:
             if self._iterated is not None:
@@ -439,12 +472,30 @@ class Consumer(Lifecycle):
                     self._fetcher.damaged(position)
                     raise
                 if record is not None:
-                    return record
+                    if self._deserializing is None and not self._interceptors:
+                        self._consumed += 1
+                        return cast("ConsumerRecord[K, V]", record)  # without deserializers K and V are bytes
+                    return cast("ConsumerRecord[K, V]", await self._handled(record, (position, fetched)))
                 self._iterated = None
                 if position.fetched and position.fetched[0] is fetched:
                     position.drop_head()
             if not await self._next_iterated():
                 raise StopAsyncIteration
+
+    async def _handled(self, raw: ConsumerRecord, source: tuple[PartitionPosition, FetchedPartition]) -> Any:
+        """One record of `async for`, deserialized and shown to the interceptors."""
+        record: Any = raw
+        if self._deserializing is not None:
+            try:
+                with self._still_polling():
+                    record = await self._deserializing.iterated(raw, source, self._positions)
+            except BaseException:
+                self._iterated = self._in_work = None
+                raise
+        self._consumed += 1
+        if self._interceptors:
+            self._intercept_records([record])
+        return record
 
     async def _next_iterated(self) -> bool:
         """Find buffered data to iterate over; False when the consumer is closed."""
@@ -504,6 +555,21 @@ class Consumer(Lifecycle):
 
     def _polling(self) -> _Polling:
         return _Polling(self)
+
+    @contextmanager
+    def _still_polling(self) -> Iterator[None]:
+        """Continues a poll: another one is refused, and max.poll.interval.ms does not run."""
+        self._is_polling = True
+        try:
+            yield
+        finally:
+            self._is_polling = False
+
+    def _intercept_records(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
+        call_all(self._interceptors, lambda each: each.on_records(records))
+
+    def _intercept_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        call_all(self._interceptors, lambda each: each.on_commit(offsets))
 
     def _check_open(self) -> None:
         if self._is_closed or self._pool is None:
@@ -601,7 +667,7 @@ class _Polling:
 
     __slots__ = ("_consumer",)
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer[Any, Any]) -> None:
         self._consumer = consumer
 
     def __enter__(self) -> None:
@@ -613,3 +679,9 @@ class _Polling:
 
     def __exit__(self, *_: object) -> None:
         self._consumer._is_polling = False
+
+
+def _checked(deserializer: Any) -> Any:
+    if deserializer is not None and not isinstance(deserializer, Deserializer):
+        raise ConfigError(f"a deserializer must be a Deserializer of oncelog.serialization, not {deserializer!r:.100}")
+    return deserializer

@@ -17,6 +17,7 @@ from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import HANGING_S, ConnectionPool
 from oncelog.connection.transport import BrokerConnection
+from oncelog.consumer.counts import ConsumerCounts
 from oncelog.consumer.fetch_session import FetchPartition, FetchSession, LogEnds, SessionRequest
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.isolation import AbortedTransactions
@@ -75,6 +76,7 @@ class Fetcher:
         self._timer = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
         self._is_closed = False
+        self.counts = ConsumerCounts()
 
     def send_fetches(self) -> None:
         """Send a fetch to every node without an outstanding request, for the partitions that can buffer more."""
@@ -236,6 +238,7 @@ class Fetcher:
             self._failed(asked, error_for(response.error_code))
             return
         session.answered(response.session_id)
+        self.counts.fetches += 1
         has_news = False
         for topic in response.responses:
             for data in topic.partitions:
@@ -312,6 +315,7 @@ class Fetcher:
             self._failed_for_good(position, error)
         else:
             position.add(fetched)
+            self.counts.bytes_fetched += fetched.size
         return True
 
     def _refused(self, node_id: int, position: PartitionPosition, offset: int, data: PartitionData) -> bool:

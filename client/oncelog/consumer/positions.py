@@ -233,13 +233,15 @@ class PartitionPosition:
 class Positions:
     """All assigned partitions in round-robin order.
 
-    Records and errors share the order, so that a backlog of one partition does not delay the error of another one
-    (E53). `poll` counts the polls of the application.
+    Records and errors share the order, so that a backlog of one partition does not delay another one's error (E53).
+    `poll` counts the polls of the application. `withheld`: where the returned records end, of partitions whose next
+    records are taken and not returned yet (`deserializing`).
     """
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, PartitionPosition] = {}
         self.poll = 0
+        self.withheld: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these; partitions kept stay at their position with their buffered data."""
@@ -275,10 +277,23 @@ class Positions:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position after all returned records, of each partition with one."""
         return {
-            place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
+            place.topic_partition: self.withheld.get(place.topic_partition)
+            or OffsetAndMetadata(place.position, "", place.last_epoch)
             for place in self
             if place.position is not None
         }
+
+    def withhold(self, taken: Iterable[TopicPartition]) -> None:
+        """Let `consumed` have the positions of these partitions from before this poll, until its records are
+        returned."""
+        for partition in taken:
+            done = self._by_partition[partition].done_with
+            assert done is not None  # `take` has marked it
+            self.withheld[partition] = OffsetAndMetadata(done.offset or 0, "", done.epoch)
+
+    def find(self, partition: TopicPartition) -> PartitionPosition | None:
+        """The position of a partition; None if it is not assigned."""
+        return self._by_partition.get(partition)
 
     def owns(self, position: PartitionPosition) -> bool:
         """Whether `position` is still assigned."""

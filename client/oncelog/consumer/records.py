@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, Headers, read_columns, records_view
@@ -16,16 +16,29 @@ CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 
-class ConsumerRecord(NamedTuple):
-    """`timestamp_type` is CREATE_TIME or LOG_APPEND_TIME; a `value` of None is a tombstone."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:  # the standard library has defaults of type variables since Python 3.13
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """Key and value are bytes, or what the deserializers make of them (K, V), or None; a `value` of None is a
+    tombstone. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     timestamp_type: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: Headers
     leader_epoch: int
 

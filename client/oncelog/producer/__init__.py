@@ -6,6 +6,8 @@
   columns.py               (pure) columns of records into batches
   packable_rows.py         (pure) records that encode themselves, into batches
   record_metadata.py       (pure) offset and timestamp of a sent record
+  serializing.py           (pure) keys and values into bytes
+  counts.py                (pure) counters, for `Producer.metrics`
   accumulator.py           (pure) batches per partition: order, readiness, buffer.memory
   sender.py                sends batches to leaders, passes responses to batches
   producer.py              the public class

@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import unpack_from
-from typing import Final
+from typing import Any, Final
+
+from oncelog.config import Partitioner
 
 MASK: Final = 0xFFFFFFFF
 SIGN_MASK: Final = 0x7FFFFFFF
@@ -59,6 +61,21 @@ def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: in
     return positive_hash(key) % partitions
 
 
+def chosen_partition(partitioner: Partitioner, key: Any, count: int, available: Sequence[int]) -> int:
+    """The choice of an application's `partitioner` among `count` partitions.
+
+    Raises ValueError for a partition that does not exist, TypeError for what is no integer.
+    """
+    if key is not None and not isinstance(key, bytes):
+        key = bytes(key)
+    partition = partitioner(key, list(range(count)), list(available))
+    if isinstance(partition, bool) or not isinstance(partition, int):
+        raise TypeError(f"the partitioner returned {partition!r:.50}, which is no integer")
+    if not 0 <= partition < count:
+        raise ValueError(f"the partitioner returned {partition}, and there are the partitions 0 to {count - 1}")
+    return partition
+
+
 def _no_load(_: int) -> int | None:
     return 0
 
@@ -93,6 +110,11 @@ class StickyPartition:
         self._load = load
         self._produced = 0
         self.current = rng.choice(available)
+
+    @property
+    def available(self) -> Sequence[int]:
+        """The partitions with a leader, or all partitions if none has one."""
+        return self._available
 
     def update(self, available: Sequence[int]) -> None:
         """Update the available partitions."""

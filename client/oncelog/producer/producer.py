@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from oncelog.clock import now_ms
 from oncelog.cluster import Topic, TopicPartition
@@ -17,6 +17,7 @@ from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import (
     BufferExhausted,
     ClientClosed,
+    ConfigError,
     ErrorCode,
     FatalError,
     InvalidTransactionState,
@@ -25,6 +26,7 @@ from oncelog.errors import (
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
+from oncelog.interceptors import ProducerInterceptor, call_all
 from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.metadata import Metadata
 from oncelog.prepared_transaction import PreparedTransaction
@@ -33,15 +35,18 @@ from oncelog.producer.batch import ProducerBatch, Waiter
 from oncelog.producer.column_waiter import ColumnWaiter
 from oncelog.producer.columns import MAX_TIMESTAMP, NO_HEADERS, Columns, Row, hand_over
 from oncelog.producer.coordinator_calls import CoordinatorCalls
+from oncelog.producer.counts import ProducerCounts
 from oncelog.producer.packable_rows import HandOver, PackableRows, all_columns, hand_over_packed
-from oncelog.producer.partitioner import StickyPartition, partition_for_key
+from oncelog.producer.partitioner import StickyPartition, chosen_partition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
 from oncelog.producer.record_metadata import RecordMetadata
 from oncelog.producer.sender import Sender
+from oncelog.producer.serializing import Serializing
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction import Transaction
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transactions import Transactions
+from oncelog.serialization.serializer import Serializer
 from oncelog.tracing.headers import TracedColumn, TracedHeaders
 from oncelog.tracing.wanted import wanted_spans
 from oncelog.typed_options import ProducerOptions
@@ -50,6 +55,17 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 __all__ = ["Producer", "RecordMetadata"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Buffer)
+    V = TypeVar("V", default=Buffer)
+else:  # the standard library has defaults of type variables since Python 3.13
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class _Route:
@@ -72,7 +88,7 @@ class _Route:
         return self.queues[self.sticky.current]
 
 
-class Producer(Lifecycle):
+class Producer(Lifecycle, Generic[K, V]):
     """Sends records to topics.
 
         async with Producer("127.0.0.1:9092", acks="all", compression_type="lz4") as producer:
@@ -89,11 +105,23 @@ class Producer(Lifecycle):
                 await producer.send("invoices", b"value")
                 await producer.send_offsets({TopicPartition("orders", 0): 42}, consumer.group_metadata())
 
-    Keywords are the options of `config.ProducerConfig`. Not safe for use from several threads or event loops.
+    Keys and values are bytes, or what `key_serializer` and `value_serializer` turn into bytes
+    (`oncelog.serialization`): a `Producer[str, Order]` sends such keys and values. Other keywords are those of
+    `config.ProducerConfig`. Not safe for use from several threads or event loops.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
         """Raises ConfigError."""
+        self._serializing: Serializing | None = None
+        if key_serializer is not None or value_serializer is not None:
+            self._serializing = Serializing(_checked(key_serializer), _checked(value_serializer))
         self.config = load(ProducerConfig, bootstrap_servers, options)
         self._rng = random.Random()  # noqa: S311 - spreads records, no secret
         self._routes: dict[str, _Route] = {}
@@ -114,6 +142,8 @@ class Producer(Lifecycle):
         self._fatal: FatalError | None = None
         self._pool: ConnectionPool | None = None
         self._ignores_keys = self.config.partitioner_ignore_keys
+        self._partitioner = self.config.partitioner
+        self._interceptors: tuple[ProducerInterceptor, ...] = tuple(self.config.interceptors)
         self._is_closed = False
         self.spans = wanted_spans(self.config.tracing, self.config.client_id)
 
@@ -238,8 +268,8 @@ class Producer(Lifecycle):
     async def send(
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -251,8 +281,9 @@ class Producer(Lifecycle):
         their order. An error of an unread future is only logged, as a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; TypeError for a
-        key or value that is not bytes; ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
+        ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; with serializers
+        SerializationError and SchemaRegistryError; TypeError for a key or value that is not bytes; ValueError for a
+        timestamp that is negative or above MAX_TIMESTAMP, or a partition of `partitioner` that does not exist.
 
         A `send` that raises, or is cancelled, has queued nothing: it may be called again. Inside a transaction a
         KafkaError or a cancellation leaves only `abort_transaction`, since the record is missing from it; after a
@@ -261,6 +292,11 @@ class Producer(Lifecycle):
         if self.spans is not None and not isinstance(headers, TracedHeaders):
             place = {"partition": partition, "timestamp_ms": timestamp_ms}
             return await self.spans.send(self.send, topic, value, key, headers, **place)
+        data: Any = value
+        key_data: Any = key
+        if self._serializing is not None:
+            with self._record_waits():
+                key_data, data = await self._serializing.record(topic, key, value, headers)
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
             with self._record_waits():
@@ -271,31 +307,37 @@ class Producer(Lifecycle):
             raise ValueError(f"timestamp_ms={timestamp_ms}: must be from 0 to {MAX_TIMESTAMP}")
         is_sticky = False
         if partition is None:
-            is_sticky = key is None or self._ignores_keys
-            partition = route.sticky.current if is_sticky else partition_for_key(key, route.count)
+            if self._partitioner is None:
+                is_sticky = key_data is None or self._ignores_keys
+                partition = route.sticky.current if is_sticky else partition_for_key(key_data, route.count)
+            else:
+                partition = chosen_partition(self._partitioner, key_data, route.count, route.sticky.available)
         queue = route.queues[partition]
         if self._manager is not None:
             self._manager.check_in_transaction()
         future: asyncio.Future[RecordMetadata] = self._create_future()
         batch = queue.tail
         try:
-            if batch is not None and batch.builder.append(timestamp_ms, key, value, headers) is not None:
+            if batch is not None and batch.builder.append(timestamp_ms, key_data, data, headers) is not None:
                 batch.timestamps.append(timestamp_ms)
                 batch.waiters.append(future)
             else:
-                await self._begin_batch(route if is_sticky else None, queue, timestamp_ms, key, value, headers, future)
+                sticky = route if is_sticky else None
+                await self._begin_batch(sticky, queue, timestamp_ms, key_data, data, headers, future)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 "key and value must be bytes or None, headers a sequence of (name, value) pairs, where the name is"
                 f" str and the value bytes or None: {error}"
             ) from error
+        if self._interceptors:
+            self._intercept(topic, partition, key_data, data, future)
         return future
 
     async def send_and_wait(
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -403,6 +445,33 @@ class Producer(Lifecycle):
             pass
         finally:
             await self._shut_down(self._pool)
+
+    def metrics(self) -> dict[str, float]:
+        """The counters of this producer and its buffers, by the names of Kafka's client. Zero before `start`.
+
+        record-send-total counts acknowledged records, record-error-total failed ones, record-retry-total those that
+        were sent again; outgoing-byte-total, batch-split-total, request-total; buffer-total-bytes,
+        buffer-available-bytes and connection-count are as of now.
+        """
+        counts = ProducerCounts() if self._pool is None else self._sender.counts
+        return counts.metrics() | {
+            "buffer-total-bytes": self.config.buffer_memory,
+            "buffer-available-bytes": self._accumulator.free_memory,
+            "connection-count": 0 if self._pool is None else self._pool.open_connections,
+        }
+
+    def _intercept(
+        self, topic: str, partition: int, key: Any, value: Any, future: asyncio.Future[RecordMetadata]
+    ) -> None:
+        """Call `on_send` now, and `on_acknowledgement` when the record is settled."""
+        call_all(self._interceptors, lambda each: each.on_send(topic, partition, key, value))
+
+        def settled(done: asyncio.Future[RecordMetadata]) -> None:
+            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+            metadata = None if error is not None else done.result()
+            call_all(self._interceptors, lambda each: each.on_acknowledgement(metadata, error))
+
+        future.add_done_callback(settled)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises KafkaError."""
@@ -602,3 +671,9 @@ class Producer(Lifecycle):
         for number, flushed in self._flush_waiters:
             if accumulator.is_complete(number) and not flushed.done():
                 flushed.set_result(None)
+
+
+def _checked(serializer: Any) -> Any:
+    if serializer is not None and not isinstance(serializer, Serializer):
+        raise ConfigError(f"a serializer must be a Serializer of oncelog.serialization, not {serializer!r:.100}")
+    return serializer

@@ -33,6 +33,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog.metadata.metadata import Metadata
 from oncelog.producer.accumulator import Accumulator
 from oncelog.producer.batch import ProducerBatch, unsendable
+from oncelog.producer.counts import ProducerCounts
 from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
@@ -95,6 +96,7 @@ class Sender:
         self._handle: asyncio.Handle | None = None
         self._timer = Timer(self._run)
         self._is_closed = False
+        self.counts = ProducerCounts()
 
     def wake(self) -> None:
         """Check for batches to send in the next turn of the loop."""
@@ -192,6 +194,7 @@ class Sender:
                     self._failed(batch, failure)
                 self._on_progress()
                 return False
+            self.counts.requests += 1
             sent = [batch for batch, _ in built]
             self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
             future.add_done_callback(partial(self._answered, node_id, sent))
@@ -295,6 +298,8 @@ class Sender:
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int = -1) -> None:
         self._accumulator.complete(batch, base_offset)
+        self.counts.records_sent += batch.records_count
+        self.counts.bytes_sent += batch.size
         batch.acknowledge(base_offset, log_append_time_ms)
 
     def _refused(self, node_id: int, batch: ProducerBatch, answer: PartitionResponse) -> None:
@@ -302,6 +307,7 @@ class Sender:
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.records_count > 1 and self._is_wanted:
             logger.info("%s-%d: splitting a batch of %d bytes", batch.topic, batch.partition, batch.size)
             self._accumulator.split(batch)
+            self.counts.batches_split += 1
             return
         error, at_fault = _errors_of(answer)
         verdict = Verdict.BY_ERROR
@@ -347,6 +353,7 @@ class Sender:
                 level = logging.DEBUG if is_concurrent else logging.INFO
                 logger.log(level, "%s-%d: sending again after %s", batch.topic, batch.partition, error)
                 batch.last_error = error
+                self.counts.records_retried += batch.records_count
                 self._accumulator.requeue(batch, not_before)
                 return
             error = DeliveryTimeout(f"not acknowledged within delivery.timeout.ms; the last error was {error}")
@@ -400,6 +407,7 @@ class Sender:
     ) -> None:
         level = logging.INFO if isinstance(error, ClientClosed) else logging.WARNING
         logger.log(level, "%s-%d: %d records failed: %s", batch.topic, batch.partition, batch.records_count, error)
+        self.counts.records_failed += batch.records_count
         batch.fail(error, at_fault)
         if self._on_failed is not None:
             self._on_failed(error)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MessagePackSerializer,
     )
     from oncelog.serialization.errors import (
+        RecordDeserializationError,
         RegistryRefused,
         RegistryUnavailable,
         SchemaNotFound,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "documents": ("JsonDeserializer", "JsonSerializer", "MessagePackDeserializer", "MessagePackSerializer"),
     "errors": (
+        "RecordDeserializationError",
         "RegistryRefused",
         "RegistryUnavailable",
         "SchemaNotFound",
@@ -135,6 +137,7 @@ __all__ = [
     "ProtobufDeserializer",
     "ProtobufJsonSerializer",
     "ProtobufSerializer",
+    "RecordDeserializationError",
     "Reference",
     "RegisteredSchema",
     "RegistryDeserializer",

@@ -2,6 +2,7 @@
 
 KafkaError
 ├── SerializationError            a value is not of its schema, or bytes are not what they should be
+│   └── RecordDeserializationError  ... of a record that a consumer has fetched; `record` is that record
 └── SchemaRegistryError           the registry gave no schema
     ├── SchemaNotFound            the registry has no such schema, subject or version
     ├── RegistryRefused           the registry refused the request; `status` and `error_code` are its
@@ -10,7 +11,7 @@ KafkaError
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -26,6 +27,15 @@ class SerializationError(KafkaError):
 
     def __str__(self) -> str:
         return self.message  # no broker was asked
+
+
+class RecordDeserializationError(SerializationError):
+    """A record cannot be read. `record` has its place, and key and value as bytes. The position stays before it: seek
+    to `record.offset + 1` to leave it out."""
+
+    def __init__(self, record: Any, error: SerializationError) -> None:
+        super().__init__(f"{record.topic}-{record.partition}, offset {record.offset}: {error.message}")
+        self.record = record
 
 
 class SchemaRegistryError(KafkaError):

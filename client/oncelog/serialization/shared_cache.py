@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
@@ -30,12 +29,12 @@ class SharedCache(Generic[K, V]):
         *,
         ttl_s: float | None = None,
         failure_ttl_s: float = 0.0,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self._size = size
         self._ttl_s = ttl_s
         self._failure_ttl_s = failure_ttl_s
-        self._now = now
+        self._now = _loop_time if now is None else now
         self._kept: OrderedDict[K, tuple[V | Exception, float | None]] = OrderedDict()
         """Each value or error with the time at which it expires; None: never."""
         self._loading: dict[K, asyncio.Task[V]] = {}
@@ -99,3 +98,8 @@ def _retrieved(task: asyncio.Task[V]) -> None:
     """Read the task's error, so that asyncio does not report it where all who waited were cancelled."""
     if not task.cancelled():
         task.exception()
+
+
+def _loop_time() -> float:
+    """The monotonic time of the running event loop, in seconds."""
+    return asyncio.get_running_loop().time()

@@ -46,8 +46,8 @@ class ClientSpans:
         self,
         send: Send,
         topic: str,
-        value: Buffer | None,
-        key: Buffer | None,
+        value: Any,
+        key: Any,
         headers: HeaderSequence,
         **place: int | None,
     ) -> asyncio.Future[Any]:

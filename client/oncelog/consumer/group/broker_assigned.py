@@ -93,6 +93,11 @@ class BrokerAssignedMember:
         return bool(self._interest)
 
     @property
+    def subscription(self) -> frozenset[str]:
+        """The names of the topics that are subscribed to; of a pattern, those that match now."""
+        return self._interest.topics(self._metadata.cluster) if self._interest else frozenset()
+
+    @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The group metadata for commits in transactions.
 

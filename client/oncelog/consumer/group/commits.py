@@ -89,6 +89,8 @@ class Commits:
         self._make_way = asyncio.Event()
         self.number = 0
         """The number of manual commits."""
+        self.on_committed: Callable[[Offsets], None] | None = None
+        """Called with offsets that the coordinator has stored."""
 
     def asked(self) -> Asked:
         """The present moment, for a commit requested now."""
@@ -154,6 +156,8 @@ class Commits:
                             raise
                         cause = error
                         continue
+                    if self.on_committed is not None:
+                        self.on_committed({at: told for at, told in remaining.items() if at not in errors})
                     if not waits_for_topics:
                         without_topic.update(at for at, error in errors.items() if error.code is NO_TOPIC)
                     remaining = {partition: remaining[partition] for partition in errors.keys() - without_topic}

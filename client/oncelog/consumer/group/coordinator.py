@@ -107,6 +107,11 @@ class GroupCoordinator:
         return bool(self._interest)
 
     @property
+    def subscription(self) -> frozenset[str]:
+        """The names of the topics that are subscribed to; of a pattern, those that match now."""
+        return self._interest.topics(self._metadata.cluster) if self._interest else frozenset()
+
+    @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The identity under which the present partitions were assigned. A member that was expelled or has left sends
         its last generation: without one it would count as a consumer outside the group, whose offsets are not checked

@@ -175,3 +175,12 @@ def test_brokers_with_data_are_up_before_a_new_one_could_found_the_cluster(
     monkeypatch.setattr(LocalCluster, "_wait_for", lambda *_: said.append("wait"))
     LocalCluster(tmp_path, said.append).up(Wanted(3))
     assert " ".join(said) == started
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("9404", "127.0.0.1:9406"), ("0.0.0.0:9404", "0.0.0.0:9406"), ("[::1]:9404", "[::1]:9406"), ("0", "127.0.0.1:0")],
+)
+def test_each_broker_has_an_http_port_of_its_own(asked: str, told: str) -> None:
+    settings = settings_of(Path("/data"), Member(3, 9094), 3, "zk:1", {"http.listener": asked})
+    assert settings["http.listener"] == told

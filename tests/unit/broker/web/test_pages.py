@@ -72,7 +72,7 @@ async def site(text: list[bytes] | None = None) -> AsyncIterator[Site]:
         return text
 
     readiness, scraper = Readiness(doing=None), SimpleNamespace(text=told)
-    pages = Pages(1, readiness, scraper)  # type: ignore[arg-type]
+    pages = Pages(1, readiness, scraper, lambda: 1_700_000_000_000)  # type: ignore[arg-type]
     made = Site(await HttpListener.open(HttpAddress("127.0.0.1", 0), pages, RealNetwork()), readiness, scraper)
     try:
         async with asyncio.timeout(60):
@@ -231,7 +231,7 @@ async def test_on_loopback_a_request_for_a_foreign_host_name_is_refused(
         async def text(self) -> list[bytes]:
             return [b"secret"]
 
-    pages = Pages(1, Readiness(), Text(), is_on_loopback=is_on_loopback)  # type: ignore[arg-type]
+    pages = Pages(1, Readiness(), Text(), lambda: 0, is_on_loopback=is_on_loopback)  # type: ignore[arg-type]
     headers = [] if host is None else [(b"host", host.encode())]
     await pages({"type": "http", "method": "GET", "path": path, "headers": headers}, None, send)  # type: ignore[arg-type]
     assert sent[0]["status"] == (expected if path == "/metrics" else 200), "health tells nobody anything"

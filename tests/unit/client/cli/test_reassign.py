@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import oncelog.admin
-from oncelog.cli import reassign
+from oncelog.cli import move_progress, reassign
 from oncelog.cli.reassignment_plan import to_json
 from oncelog.cluster import TopicPartition
 
@@ -48,6 +48,7 @@ def test_finished_reassignments_are_reported_as_done(
     """Somebody else may have called it back meanwhile: then nothing is on its way either."""
     monkeypatch.setattr(oncelog.admin, "Admin", type("Admin", (CalledBack,), {"replicas": replicas}))
     monkeypatch.setattr(reassign, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(move_progress, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(reassign, "HEARSAY_SECONDS", 0.002)
     result = CliRunner().invoke(reassign.reassign, ["execute", "-"], input=to_json({MOVED: (2,)}))
     assert (result.exit_code, said in result.output) == (code, True), result.output

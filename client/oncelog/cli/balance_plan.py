@@ -1,0 +1,248 @@
+"""Plans of `oncelog brokers`: which replicas move so that a broker holds none, or all brokers bear the same load. Pure.
+
+A replica weighs its bytes, and PARTITION_BYTES more, so that empty partitions are spread as well. Invariants of a plan:
+
+- a partition keeps its number of replicas, each on another broker of those that may hold replicas;
+- a partition lies in no fewer racks than before, unless fewer racks are left; racks count if all brokers have one;
+- without need nothing moves: `emptied` moves the replicas of the leaving brokers alone, and each move of `balanced`
+  brings the load of the two brokers nearer to each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog.cli.reassignment_plan import Assignment
+from oncelog.cluster import TopicPartition
+
+PARTITION_BYTES: Final = 1_000_000
+"""What a partition costs a broker beside its bytes: files, memory, requests."""
+TOLERANCE: Final = 0.1
+"""`balanced` moves nothing between brokers whose loads differ by less than this share of the average load."""
+
+Sizes = Mapping[TopicPartition, int]
+"""Partition -> bytes of one replica."""
+Racks = Mapping[int, str | None]
+"""Broker that may hold replicas -> its rack, None without one."""
+
+
+class BrokerLoad(NamedTuple):
+    """What a broker bears by an assignment."""
+
+    replicas: int
+    leads: int
+    """Partitions whose preferred leader it is."""
+    size: int
+    """Bytes of its replicas."""
+
+
+def loads(assignment: Assignment, sizes: Sizes, brokers: Iterable[int]) -> dict[int, BrokerLoad]:
+    """The load of these brokers, and of all others that hold replicas."""
+    replicas, leads, size = Counter[int](), Counter[int](), Counter[int]()
+    for partition, holders in assignment.items():
+        leads.update(holders[:1])
+        replicas.update(holders)
+        for node in holders:
+            size[node] += sizes.get(partition, 0)
+    return {node: BrokerLoad(replicas[node], leads[node], size[node]) for node in sorted({*brokers, *replicas})}
+
+
+def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collection[int]) -> Assignment:
+    """The assignment with no replica on the leaving brokers; all other replicas stay where they are.
+
+    Each replica goes to the broker with the least load of those in a rack that the partition lacks, else of all. Raises
+    ValueError if there are too few brokers.
+    """
+    staying = {node: rack for node, rack in brokers.items() if node not in leaving}
+    placing = _Placing(current, staying, sizes)
+    moving = [partition for partition, replicas in current.items() if any(node in leaving for node in replicas)]
+    for partition in sorted(moving, key=lambda each: (-sizes.get(each, 0), each)):
+        for node in current[partition]:
+            if node in leaving:
+                placing.replace(partition, node)
+    placing.give_leaders_to_idle(moving)
+    return placing.placed
+
+
+def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
+    """The assignment that spreads load and preferred leaders evenly over these brokers.
+
+    Replicas on other brokers move away first, then those of partitions that could lie in more racks, then those that
+    even the load out. Raises ValueError if there are too few brokers.
+    """
+    others = {node for replicas in current.values() for node in replicas} - brokers.keys()
+    placing = _Placing(emptied(current, brokers, sizes, others), brokers, sizes)
+    placing.use_more_racks()
+    placing.even_out()
+    placing.spread_leaders()
+    return placing.placed
+
+
+class _Placing:
+    """An assignment that changes one replica at a time, with the load of each broker."""
+
+    def __init__(self, current: Assignment, brokers: Racks, sizes: Sizes) -> None:
+        known = all(rack is not None for rack in brokers.values())
+        self.placed: Assignment = dict(current)
+        self._racks = {node: rack if known and rack is not None else str(node) for node, rack in brokers.items()}
+        self._weights = {partition: sizes.get(partition, 0) + PARTITION_BYTES for partition in current}
+        self._loads: Counter[int] = Counter(dict.fromkeys(brokers, 0))
+        self._leads: Counter[int] = Counter(dict.fromkeys(brokers, 0))
+        self._held: dict[int, set[TopicPartition]] = {node: set() for node in brokers}
+        for partition, replicas in current.items():
+            self._leads[replicas[0]] += 1
+            for node in replicas:
+                self._loads[node] += self._weights[partition]
+                self._held.setdefault(node, set()).add(partition)
+
+    def replace(self, partition: TopicPartition, node: int) -> None:
+        """Move this replica to the best other broker. Raises ValueError if every broker has one already."""
+        kept = [each for each in self.placed[partition] if each != node]
+        taken = {self._racks.get(each) for each in kept}
+        candidates = [each for each in self._racks if each not in kept and each != node]
+        if not candidates:
+            count, left = len(kept) + 1, len(self._racks)
+            raise ValueError(f"{partition} has {count} replicas, and only {left} brokers are left to hold them")
+        self._move(
+            partition, node, min(candidates, key=lambda each: (self._racks[each] in taken, self._loads[each], each))
+        )
+
+    def _move(self, partition: TopicPartition, source: int, target: int) -> None:
+        replicas = self.placed[partition]
+        self.placed[partition] = tuple(target if node == source else node for node in replicas)
+        if replicas[0] == source:
+            self._leads[source] -= 1
+            self._leads[target] += 1
+        self._loads[source] -= self._weights[partition]
+        self._loads[target] += self._weights[partition]
+        self._held[source].discard(partition)
+        self._held[target].add(partition)
+
+    def give_leaders_to_idle(self, partitions: Iterable[TopicPartition]) -> None:
+        """In each of these partitions, put the replica first whose broker is the preferred leader of the fewest."""
+        for partition in partitions:
+            replicas = self.placed[partition]
+            idle = min(replicas, key=lambda node: (self._leads[node] - (node == replicas[0]), node != replicas[0]))
+            self._lead(partition, idle)
+
+    def _lead(self, partition: TopicPartition, node: int) -> None:
+        replicas = self.placed[partition]
+        self._leads[replicas[0]] -= 1
+        self._leads[node] += 1
+        self.placed[partition] = (node, *(each for each in replicas if each != node))
+
+    def use_more_racks(self) -> None:
+        """Move one of two replicas that share a rack, where the partition could lie in more racks."""
+        number = len(set(self._racks.values()))
+        for partition in self.placed:
+            while True:
+                replicas = self.placed[partition]
+                racks = Counter(self._racks[node] for node in replicas)
+                doubled = [node for node in replicas if racks[self._racks[node]] > 1]
+                if not doubled or len(racks) >= min(number, len(replicas)):
+                    break
+                self.replace(partition, max(doubled, key=lambda node: (self._loads[node], node)))
+
+    def even_out(self) -> None:
+        """Move replicas from the brokers with the most load to those with the least, while that helps."""
+        if not self._racks:
+            return
+        least = max(PARTITION_BYTES, TOLERANCE * sum(self._loads.values()) / len(self._racks))
+        while self._move_one(least):
+            pass
+
+    def _move_one(self, least: float) -> bool:
+        """Move a replica between two brokers whose loads differ by more than `least`; False if no move helps."""
+        by_load = sorted(self._racks, key=lambda node: (self._loads[node], node))
+        for source in reversed(by_load):
+            for target in by_load:
+                if self._loads[source] - self._loads[target] <= least:
+                    break
+                best = self._best_replica(source, target, least)
+                if best is not None:
+                    self._move(best, source, target)
+                    return True
+        return False
+
+    def _best_replica(self, source: int, target: int, least: float) -> TopicPartition | None:
+        """The replica whose move leaves the smallest gap between the two brokers; None if every replica is so large
+        that the other broker would have about as much more."""
+        gap = self._loads[source] - self._loads[target]
+        fitting = (
+            partition
+            for partition in self._held[source]
+            if self._weights[partition] <= gap - least / 2 and self._fits(partition, source, target)
+        )
+        return min(fitting, key=lambda each: (abs(gap - 2 * self._weights[each]), each), default=None)
+
+    def _fits(self, partition: TopicPartition, source: int, target: int) -> bool:
+        """Whether the partition has no replica on the target, and would lie in as many racks as it does."""
+        replicas = self.placed[partition]
+        if target in replicas:
+            return False
+        others = {self._racks[node] for node in replicas if node != source}
+        return self._racks[target] not in others or self._racks[source] in others
+
+    def spread_leaders(self) -> None:
+        """Change preferred leaders until no broker has two more than another, as far as replicas allow.
+
+        Each turn finds the shortest chain of changes from a broker with many to one with few: a leads a partition that
+        b holds, b leads one that c holds.
+        """
+        offers = _Offers(self.placed)
+        while (chain := self._chain(offers)) is not None:
+            for giver, taker in chain:
+                partition = offers.take(giver, taker)
+                self._lead(partition, taker)
+                offers.add(partition, self.placed[partition])
+
+    def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
+        """The (giver, taker) pairs of one chain, its end first; None if no chain helps."""
+        for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
+            came: dict[int, int] = {}
+            queue = deque([start])
+            while queue:
+                node = queue.popleft()
+                for taker in offers.takers(node):
+                    if taker in came or taker == start:
+                        continue
+                    came[taker] = node
+                    if self._leads[taker] <= self._leads[start] - 2:
+                        return _pairs(came, taker)
+                    queue.append(taker)
+        return None
+
+
+class _Offers:
+    """Which broker could take the lead of which partitions from which other broker."""
+
+    def __init__(self, placed: Assignment) -> None:
+        self._partitions: dict[int, dict[int, set[TopicPartition]]] = {}
+        for partition, replicas in placed.items():
+            self.add(partition, replicas)
+
+    def add(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        leader, *others = replicas
+        for node in others:
+            self._partitions.setdefault(leader, {}).setdefault(node, set()).add(partition)
+
+    def takers(self, giver: int) -> list[int]:
+        return sorted(node for node, partitions in self._partitions.get(giver, {}).items() if partitions)
+
+    def take(self, giver: int, taker: int) -> TopicPartition:
+        """A partition that the one gives to the other: it is no offer of the giver any more."""
+        offered = self._partitions[giver]
+        partition = min(offered[taker])
+        for partitions in offered.values():
+            partitions.discard(partition)
+        return partition
+
+
+def _pairs(came: Mapping[int, int], end: int) -> list[tuple[int, int]]:
+    pairs = []
+    while end in came:
+        pairs.append((came[end], end))
+        end = came[end]
+    return pairs

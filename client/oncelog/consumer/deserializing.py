@@ -1,0 +1,103 @@
+"""Keys and values of polled records from bytes.
+
+Until a poll returns, its records do not count as read: a commit meanwhile stores the offsets from before the poll. If
+a record cannot be deserialized, or the poll is cancelled, the position goes back to the first record that is not
+returned, so that no record is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.fetched import FetchedPartition
+from oncelog.consumer.positions import PartitionPosition, Positions
+from oncelog.consumer.records import ConsumerRecord
+from oncelog.group_offsets import OffsetAndMetadata
+from oncelog.serialization.errors import RecordDeserializationError, SerializationError
+from oncelog.serialization.serializer import Deserializer, SerializationContext
+
+Raw = ConsumerRecord[bytes, bytes]
+
+
+class Deserializing(NamedTuple):
+    """The deserializers of a consumer. None: keys or values stay bytes."""
+
+    key: Deserializer[Any] | None
+    value: Deserializer[Any] | None
+
+    async def polled(
+        self, taken: dict[TopicPartition, list[Raw]], positions: Positions
+    ) -> dict[TopicPartition, list[Any]]:
+        """Return the records of a poll with their keys and values deserialized.
+
+        Where one fails, those before it are returned, and the next poll begins with it. Raises
+        RecordDeserializationError if it is the first, and SchemaRegistryError; the positions are as before then.
+        """
+        done: dict[TopicPartition, list[Any]] = {}
+        positions.withhold(taken)
+        try:
+            for partition, records in taken.items():
+                returned: list[Any] = []
+                try:
+                    for raw in records:
+                        returned.append(await self.record(raw))  # noqa: PERF401 - those before a failure are kept
+                except Exception:
+                    if returned:
+                        done[partition] = returned
+                    if done:
+                        return done  # the next poll raises it
+                    raise
+                done[partition] = returned
+            return done
+        except BaseException:
+            done = {}  # cancelled: nobody gets what is done
+            raise
+        finally:
+            _go_back(taken, done, positions)
+
+    async def iterated(self, raw: Raw, source: tuple[PartitionPosition, FetchedPartition], positions: Positions) -> Any:
+        """Return one record of `async for`, deserialized. Where that fails, the position is the record's again."""
+        position, fetched = source
+        partition = position.topic_partition
+        positions.withheld = {partition: OffsetAndMetadata(raw.offset, "", fetched.epoch_before_last)}
+        is_done = False
+        try:
+            record = await self.record(raw)
+            is_done = True
+            return record
+        finally:
+            positions.withheld = {}
+            if not is_done and positions.owns(position):
+                position.seek(raw.offset, fetched.epoch_before_last)
+
+    async def record(self, raw: Raw) -> ConsumerRecord[Any, Any]:
+        """Raises RecordDeserializationError, SchemaRegistryError, and what functions of the application raise."""
+        key, value = raw.key, raw.value
+        try:
+            if self.key is not None and raw.key is not None:
+                key = await self.key.deserialize(raw.key, SerializationContext(raw.topic, True, raw.headers))
+            if self.value is not None and raw.value is not None:
+                value = await self.value.deserialize(raw.value, SerializationContext(raw.topic, False, raw.headers))
+        except SerializationError as error:
+            raise RecordDeserializationError(raw, error) from error
+        return raw._replace(key=key, value=value)
+
+
+def _go_back(
+    taken: dict[TopicPartition, list[Raw]], done: dict[TopicPartition, list[Any]], positions: Positions
+) -> None:
+    """Move each partition to its first record that is not returned, and withhold nothing any more."""
+    withheld, positions.withheld = positions.withheld, {}
+    for partition, records in taken.items():
+        returned = len(done.get(partition, ()))
+        position = positions.find(partition)
+        if returned == len(records) or position is None:
+            continue
+        epoch = _epoch_before(records, returned, withheld[partition])
+        position.seek(records[returned].offset, epoch)
+
+
+def _epoch_before(records: Sequence[Raw], index: int, before: OffsetAndMetadata) -> int:
+    return records[index - 1].leader_epoch if index else before.leader_epoch
