@@ -104,7 +104,7 @@ def modules() -> list[str]:
     return [str(path.relative_to(ROOT)) for each in packages for path in sorted((ROOT / each).rglob("*.py"))]
 
 
-def test_s86_wall_time_is_asked_for_where_a_reason_is_given() -> None:
+def test_s86_every_use_of_wall_time_has_a_reason() -> None:
     uses = {path: uses_of_wall_time(ROOT / path) for path in modules()}
     found = {path: sum(names.values()) for path, names in uses.items() if names}
     expected = {path: count for path, (count, _) in ALLOWED.items()}
@@ -124,11 +124,11 @@ def test_s86_wall_time_is_asked_for_where_a_reason_is_given() -> None:
         "t = os.stat('x').st_mtime",
     ],
 )
-def test_a_new_use_is_seen(source: str, tmp_path: Path) -> None:
+def test_a_new_use_of_wall_time_is_found(source: str, tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(source)
     assert uses_of_wall_time(tmp_path / "module.py")
 
 
-def test_a_value_that_was_handed_in_is_none(tmp_path: Path) -> None:
+def test_a_passed_wall_time_is_no_use(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("def f(now_ms):\n    return step.now_ms + self.now_ms + now_ms + loop.time()")
     assert not uses_of_wall_time(tmp_path / "module.py")

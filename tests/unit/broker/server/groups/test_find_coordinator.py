@@ -50,7 +50,7 @@ async def test_the_new_form_has_one_for_each_key_once() -> None:
         (6, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_is_not_coordinated(version: int, kind: int, code: ErrorCode) -> None:
+async def test_an_unknown_coordinator_type_is_refused(version: int, kind: int, code: ErrorCode) -> None:
     (answer,) = (await find(version, "key", kind=kind)).coordinators
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, -1, "", -1)
 
@@ -74,7 +74,7 @@ async def test_rights_are_asked_for_each_key() -> None:
     ]
 
 
-async def test_without_a_leader_clients_ask_again() -> None:
+async def test_clients_retry_while_the_coordinator_partition_has_no_leader() -> None:
     answer = await find(3, "g", image=image_with(CONSUMER_OFFSETS, leader=3))
     assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -92,7 +92,7 @@ async def test_the_first_request_creates_the_internal_topic() -> None:
     assert created == [TRANSACTION_STATE], "not for somebody who may not ask"
 
 
-async def test_why_it_cannot_be_created_is_told() -> None:
+async def test_a_failed_creation_of_the_internal_topic_is_reported_with_the_reason() -> None:
     async def create(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
 
