@@ -221,11 +221,13 @@ async def rolling_restart(world: World, strike: Strike) -> bool:
         world.note(machine.name, "is restarted with another setting", key=key, value=value)
         with suppress(Killed):
             await machine.stop()
+            if not struck:
+                world.count(strike.fault)  # now: the time may be over before all are restarted
             struck = True
         while not machine.is_serving:
             await asyncio.sleep(0.1)
         await asyncio.sleep(strike.seconds)
-    return struck
+    return False
 
 
 @fault("stop", "controlled shutdown of a broker", a_broker, (0.0, 4.0))
@@ -484,6 +486,26 @@ async def store_without_quorum(world: World, strike: Strike) -> bool:
         world.note("store", "has a quorum again")
         world.store.regain_quorum()
     return True
+
+
+@fault("store put back", "the metadata store is put back from a backup", the_store, (0.3, 4.0))
+async def store_put_back(world: World, strike: Strike) -> bool:
+    """Only if leaders and replicas in sync are those of the backup: else records may be lost, as the guide says."""
+    if not is_whole(world):
+        return False
+    backup, before = world.store.copied(), _partition_states(world)
+    world.note("store", "is copied")
+    await asyncio.sleep(strike.seconds)
+    if not is_whole(world) or _partition_states(world) != before:
+        return False
+    world.note("store", "is put back from the copy")
+    world.store.restore(backup)
+    return True
+
+
+def _partition_states(world: World) -> dict[str, bytes]:
+    nodes = world.store.tree.nodes()
+    return {path: node.data for path, node in nodes if path.startswith(paths.TOPICS)}
 
 
 # --- disks

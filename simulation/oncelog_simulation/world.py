@@ -40,6 +40,7 @@ class World(Surroundings):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
         self.plan = plan
+        self.network.late_share = plan.late_share
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
