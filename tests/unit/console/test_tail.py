@@ -25,7 +25,7 @@ async def never() -> Message:
     raise AssertionError
 
 
-async def test_what_goes_wrong_within_a_stream_is_told() -> None:
+async def test_an_error_within_a_stream_is_reported() -> None:
     shown = console()
     sent: list[Message] = []
 
