@@ -24,6 +24,7 @@ BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
+    "shares": "oncelog.cli.shares:shares",
     "txns": "oncelog.cli.txns:txns",
     "configs": "oncelog.cli.configs:configs",
     "bench": "oncelog.cli.bench:bench",

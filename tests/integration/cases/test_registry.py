@@ -111,7 +111,7 @@ def test_a_schema_that_earlier_readers_cannot_use_is_refused(client: SchemaRegis
     assert client.register_schema("evolving", other) != first
 
 
-def test_references(client: SchemaRegistryClient) -> None:
+def test_schemas_with_references_are_registered(client: SchemaRegistryClient) -> None:
     client.register_schema("colour", Schema('{"type":"enum","name":"Colour","symbols":["RED"]}', "AVRO"))
     used = SchemaReference("Colour", "colour", 1)
     text = AVRO % ',{"name":"colour","type":"Colour"}'
@@ -337,7 +337,7 @@ def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Re
             assert http.get(f"/schemas/ids/{next(iter(ids))}").json()["schema"] == text
 
 
-def test_what_was_answered_outlives_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
+def test_answered_registrations_survive_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
     """A registry that is killed leaves the transaction of its last write open or committed, and the others continue."""
     other = Registry(broker.address, tmp_path / "killed").start()
     first = httpx.post(f"{other.url}/subjects/kept/versions", json=avro('"int"'), timeout=CALL_SECONDS).json()["id"]

@@ -117,7 +117,7 @@ def test_deletions_go_step_by_step(topic: Topic) -> None:
     refused(40401, topic.delete, "s", 1)
 
 
-def test_what_others_refer_to_stays(topic: Topic) -> None:
+def test_a_referenced_schema_cannot_be_deleted(topic: Topic) -> None:
     topic.register("base", A)
     topic.register("user", Schema(B.text, references=(Reference("F", "base", 1),)))
     assert topic.state.referring_ids("base", 1) == [2]
@@ -127,7 +127,7 @@ def test_what_others_refer_to_stays(topic: Topic) -> None:
     assert topic.delete("base") == [1]
 
 
-def test_modes(topic: Topic) -> None:
+def test_modes_are_enforced(topic: Topic) -> None:
     def set_mode(subject: str | None, mode: str, *, force: bool = False) -> None:
         topic.write(decisions.set_mode(topic.state, subject, mode, force=force)[1])
 
@@ -149,7 +149,7 @@ def test_modes(topic: Topic) -> None:
     refused(42205, topic.register, "s", B, 9)
 
 
-def test_levels(topic: Topic) -> None:
+def test_compatibility_levels_are_inherited(topic: Topic) -> None:
     assert topic.state.effective_level("s") == "BACKWARD"
     topic.write(decisions.set_level(None, "none")[1])
     topic.write(decisions.set_level("s", "full_transitive")[1])
@@ -174,7 +174,7 @@ def test_a_compacted_topic_tells_the_same(topic: Topic) -> None:
     assert other.effective_level("s") == "FULL"
 
 
-def test_records_of_others_are_passed_over(topic: Topic) -> None:
+def test_foreign_records_are_skipped(topic: Topic) -> None:
     keys = [None, b"", b"no json", b"[]", b'{"keytype":1}', b'{"keytype":"NOOP","magic":0}', b'{"keytype":"SCHEMA"}']
     for key in keys:
         for value in (None, b"", b"{}", b"7", b'{"schema":1}'):
