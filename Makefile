@@ -87,7 +87,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
-	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/testcontainers/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 
@@ -96,9 +96,9 @@ tests: zookeeper prometheus pipeline ## all tests but other clients' and the lon
 	$(ALONE) -m "measured and not soak" $(MEASURED)
 	$(SPARK) tests/spark
 
-browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/)
+browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/; PICTURES=1: those of the docs, too)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
-	$(BIN)/pytest -q --timeout=300 tests/browser
+	ONCELOG_DOCS_IMAGES=$(if $(PICTURES),docs/images) $(BIN)/pytest -q --timeout=300 tests/browser
 
 unit: zookeeper prometheus ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property

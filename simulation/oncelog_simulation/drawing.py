@@ -14,6 +14,12 @@ from oncelog_simulation.plan import Plan
 MAX_STRIKES: Final = 12
 SECONDS: Final = (3.0, 24.0)
 """The least and the most seconds that workloads work; short runs are as frequent as long ones."""
+LONG_SHARE: Final = 0.1
+"""Share of the seeds that run for minutes, with clients that rest: whatever has a long time limit shows there."""
+LONG_SECONDS: Final = (100.0, 900.0)
+LONG_PACE: Final = 40.0
+MOST_SHORT_SECONDS: Final = 8.0
+"""How long the workloads of a `shortened` plan work at most."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
 """How much slower than usual clients work: a few seeds work hard, many are cheap."""
 SHORT_PACE: Final = 8.0
@@ -21,7 +27,7 @@ SHORT_PACE: Final = 8.0
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
 """log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
 
-
+LATE_SHARES: Final = (0.01, 0.01, 0.01, 0.1, 0.3)
 FETCH_BYTES: Final = ("400", "10485760")
 """replica.fetch.max.bytes: with the small one a follower that was away catches up in many steps."""
 
@@ -36,12 +42,15 @@ def draw_plan(
     random = stream(seed, "plan")
     kinds = sorted(FAULTS) if faults is None else list(faults)
     kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 3, 4, 6, 9))))
+    is_long = random.random() < LONG_SHARE
+    least, most = LONG_SECONDS if is_long else SECONDS
     plan = Plan(
         seed,
         brokers=3,
+        late_share=random.choice(LATE_SHARES),
         directories=random.choice((1, 1, 2, 3)),
-        seconds=round(SECONDS[0] * (SECONDS[1] / SECONDS[0]) ** random.random(), 3),
-        pace=random.choice(PACES),
+        seconds=round(least * (most / least) ** random.random(), 3),
+        pace=LONG_PACE if is_long else random.choice(PACES),
         settings={
             "log.segment.bytes": random.choice(SEGMENT_BYTES),
             "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),
@@ -59,6 +68,7 @@ def draw_plan(
 
 
 def shortened(plan: Plan) -> Plan:
-    """The same plan in a third of the time, with slow clients: `make test` runs hundreds of these."""
-    strikes = tuple(replace(strike, at=round(strike.at / 3, 3)) for strike in plan.strikes)
-    return replace(plan, seconds=round(plan.seconds / 3, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)
+    """The same plan in a third of the time or less, with slow clients: `make test` runs hundreds of these."""
+    share = min(1 / 3, MOST_SHORT_SECONDS / plan.seconds)
+    strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
+    return replace(plan, seconds=round(plan.seconds * share, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)

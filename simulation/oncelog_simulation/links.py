@@ -8,7 +8,7 @@ from typing import Final, Protocol
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
 """Shortest and longest delay of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Share of packets that are late."""
+"""Share of packets that are late, unless a plan says otherwise."""
 LATE_SECONDS: Final = 0.03
 """Longest delay of a late packet."""
 
@@ -23,10 +23,11 @@ class Stuck(Protocol):
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("_random", "is_cut", "slowness", "waiting")
+    __slots__ = ("_late_share", "_random", "is_cut", "slowness", "waiting")
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, late_share: float = LATE_SHARE) -> None:
         self._random = random
+        self._late_share = late_share
         self.is_cut = False
         self.slowness = 1.0
         """The factor by which all transfers take longer."""
@@ -37,6 +38,6 @@ class Link:
         """Seconds until the next packet arrives."""
         random, (least, most) = self._random, LATENCY_SECONDS
         seconds = least + random.random() * (most - least)
-        if random.random() < LATE_SHARE:
+        if random.random() < self._late_share:
             seconds += random.random() * LATE_SECONDS
         return seconds * self.slowness

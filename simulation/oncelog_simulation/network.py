@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final
 
 from oncelog_broker.runtime.accepting import Pace
-from oncelog_simulation.links import Link
+from oncelog_simulation.links import LATE_SHARE, Link
 from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
@@ -65,6 +65,8 @@ class Fabric:
     def __init__(self, loop: SimulatedLoop, random: Random) -> None:
         self.loop = loop
         self.random = random
+        self.late_share = LATE_SHARE
+        """Share of packets that are late, on links that are made from now on."""
         self.hosts: dict[str, SimulatedHost] = {}
         """Name -> host."""
         self._by_address: dict[str, SimulatedHost] = {}
@@ -98,7 +100,7 @@ class Fabric:
         """The link from one host to another, by their names."""
         found = self._links.get((source, target))
         if found is None:
-            found = self._links[source, target] = Link(self.random)
+            found = self._links[source, target] = Link(self.random, self.late_share)
         return found
 
     # --- faults of hosts and links

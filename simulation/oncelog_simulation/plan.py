@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from oncelog_simulation.links import LATE_SHARE
+
 
 @dataclass(frozen=True)
 class Strike:
@@ -34,6 +36,8 @@ class Plan:
     """Data directories of each broker."""
     pace: float = 1.0
     """By which factor clients rest longer than usual between their steps: slow clients make cheap runs."""
+    late_share: float = LATE_SHARE
+    """Share of packets that are late: with many of them, races between messages end in any order."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()

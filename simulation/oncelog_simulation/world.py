@@ -40,6 +40,7 @@ class World(Surroundings):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
         self.plan = plan
+        self.network.late_share = plan.late_share
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
@@ -56,6 +57,8 @@ class World(Surroundings):
         """The strikes whose faults last now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
+        self.rotted: set[str] = set()
+        """Names of the brokers on whose disk a bit has changed, until that disk is exchanged."""
 
     @property
     def bootstrap_servers(self) -> str:

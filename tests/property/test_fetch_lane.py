@@ -395,7 +395,7 @@ CONSUMED: Final = [("next", "uncommitted", (0,), {"wait_ms": 500}), ("write", 0,
 @example([(("fire",), [*IN_SESSION * 3, ("write", 0, -1, 10), ("next", "follower", (0,), {}), ("fire",)])])
 @example([(("fire",), CONSUMED * 4), (("lead_anew", (LEADER,), (LEADER,)), CONSUMED * 3)])
 @example([(("lead_anew", (LEADER,), (LEADER,)), [("write", 0, 1, 10), ("alone", "uncommitted", 0, {"times": 9})])])
-def test_the_lane_of_fetch_does_what_the_usual_way_does(script: list[tuple[Any, list[Any]]]) -> None:
+def test_the_fetch_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(_steps(script)))
 
 

@@ -309,7 +309,7 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 @example([(("quota", 10.0), [("plain", 0, 9, 1, "one")] * 4), (("quota", None), [("plain", 0, 9, 1, "one")])])
 @example([(("quota", 3000.0), [("plain", 0, 9, 1, "one"), ("idempotent", 0, 9, 1, 2)] * 8)])
 @example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
-def test_a_lane_does_what_the_usual_way_does(script: list[tuple[Any, list[Any]]]) -> None:
+def test_a_produce_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))
 
 

@@ -149,7 +149,7 @@ class Run:
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),
     steps=st.lists(STEP, max_size=40),
 )
-def test_s7_to_s13_as_a_model_that_keeps_every_batch(is_strict, start, steps):
+def test_s7_to_s13_hold_as_in_a_model_that_keeps_every_batch(is_strict, start, steps):
     run = Run(is_strict, start)
     for step in steps:
         naive = run.naive[step[1]] if len(step) > 1 else None

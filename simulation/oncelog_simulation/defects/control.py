@@ -107,15 +107,6 @@ DEFECTS: Final = (
         20,
     ),
     Defect(
-        "old-proposal-granted",
-        "the controller grants the ISR that a leader has proposed on an older state",
-        "oncelog_broker.controller.alter_partition",
-        "    if proposal.partition_epoch < known.version:\n        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)\n    _check_form(",
-        "    _check_form(",
-        MOVES,
-        200,
-    ),
-    Defect(
         "moved-before-in-sync",
         "a reassignment ends before its new replicas are in sync",
         "oncelog_broker.controller.reassignment",

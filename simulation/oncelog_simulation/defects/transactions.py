@@ -123,13 +123,4 @@ DEFECTS: Final = (
         20,
         ("kill", "isolation", "session ends"),
     ),
-    Defect(
-        "guard-not-asked",
-        "a marker that comes between the verification and the append does not keep the record out",
-        "oncelog_broker.replication.partition",
-        "        if guard is not None:\n            self.guards.check(guard)\n",
-        "",
-        HAUNTS,
-        200,
-    ),
 )

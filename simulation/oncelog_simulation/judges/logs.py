@@ -2,6 +2,7 @@
 
     producers           epoch, last sequence and open transaction of each, as a walk through all batches finds them
     aborted             the transaction index has each transaction that an ABORT marker has ended
+    markers             each transaction has its marker before the producer writes in a later epoch
     leader epochs       each batch lies in the epoch that it names
     positions           a read from the first offset of a batch returns that batch
 
@@ -20,7 +21,6 @@ from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.sequence import increment_sequence
 from oncelog_simulation.disk import unnoticed
-from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.running import running
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ class Walked:
     """Producer id -> first offset of its open transaction."""
     aborted: set[tuple[int, int]] = field(default_factory=set)
     """Producer id and offset of the marker."""
+    without_marker: list[tuple[int, int]] = field(default_factory=list)
+    """Producer id and first offset of a transaction that a later epoch follows without a marker between."""
+    _epochs_of_open: dict[int, int] = field(default_factory=dict)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Leader epoch and first offset, at each change."""
     offsets: list[int] = field(default_factory=list)
@@ -61,6 +64,9 @@ class Walked:
             self.producers[producer_id] = epoch, last
             self.with_data.add(producer_id)
             if batch.is_transactional:
+                if self._epochs_of_open.setdefault(producer_id, epoch) != epoch:
+                    self.without_marker.append((producer_id, self.open[producer_id]))
+                    self._epochs_of_open[producer_id] = epoch
                 self.open.setdefault(producer_id, batch.base_offset)
             return
         known = self.producers.get(producer_id)
@@ -70,6 +76,7 @@ class Walked:
         if marker is None:
             return
         began = self.open.pop(producer_id, None)
+        self._epochs_of_open.pop(producer_id, None)
         if began is not None and marker.control_type is ControlType.ABORT:
             self.aborted.add((producer_id, batch.base_offset))
 
@@ -83,8 +90,8 @@ class Logs:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is wrong in any replica; nothing after bit rot."""
-        if world.struck.get(BIT_ROT):
+        """What is wrong in any replica; nothing while a disk is damaged."""
+        if world.rotted:
             return ()
         return [
             f"{partition.log.name}: broker {broker.number} {what}"
@@ -107,6 +114,8 @@ def wrong_in(partition: Partition) -> Iterator[str]:
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
         yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
+    for producer_id, began_at in walked.without_marker:
+        yield f"has a transaction of producer {producer_id} since {began_at} without a marker"
     for epoch, offset in walked.epochs:
         noted = log.leader_epochs.epoch_for_offset(offset)
         if epoch >= 0 and noted != epoch:

@@ -93,7 +93,9 @@ async def test_a_topic_is_created_as_shown_and_as_the_command_does(browser: Brow
         assert (of_topic["retention.ms"].value, of_topic["max.message.bytes"].value) == ("1000", "2000")
 
 
-async def test_what_the_cluster_would_refuse_is_said_before(browser: Browser, admin: Admin, topic: str) -> None:
+async def test_a_change_that_the_cluster_would_refuse_is_reported_before(
+    browser: Browser, admin: Admin, topic: str
+) -> None:
     await admin.create_topics([NewTopic(topic, 1)])
     form = await browser.page("/change/topic-create")
     for typed, why in (
@@ -307,10 +309,15 @@ async def test_quotas_are_set_and_removed_as_shown_and_as_the_commands_do(browse
         assert why in as_text((await browser.send(form, "edit", **wrong)).text)
 
 
+async def test_a_cluster_that_checks_no_acls_says_so(broker: BrokerProcess) -> None:
+    async with opened(broker.address) as browser:
+        assert "The brokers check no ACLs" in await browser.text("/acls")
+
+
 # --- who may change
 
 
-async def test_nothing_is_changed_without_the_token_or_in_a_read_only_console(
+async def test_a_change_without_token_or_in_a_read_only_console_is_refused(
     browser: Browser, admin: Admin, topic: str, guarded: BrokerProcess
 ) -> None:
     fields = {"name": topic, "step": "do"}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import cast
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_console.console import MAX_NOTICES, Console, Notices
+from oncelog_console.clusters import Cluster
+from oncelog_console.console import MAX_NOTICES, Notices
+from oncelog_console.entrance import Entrance
 from oncelog_console.limits import SHARED_SECONDS
-from oncelog_console.link import Link, Shared
+from oncelog_console.link import Shared
 from oncelog_console.pages.page_request import Form, change
+from oncelog_console.site import site_of
 
 
 class Loader:
@@ -34,7 +36,7 @@ class Loader:
         return self.times
 
 
-async def test_many_who_ask_at_once_cause_one_load() -> None:
+async def test_simultaneous_requests_cause_one_load() -> None:
     shared, load = Shared[int](), Loader()
     asking = [asyncio.ensure_future(shared.get("a", load)) for _ in range(5)]
     other = asyncio.ensure_future(shared.get("b", Loader()))
@@ -58,7 +60,7 @@ async def test_a_load_is_good_for_a_while() -> None:
     assert await shared.get("a", load) == 3
 
 
-async def test_who_leaves_ends_the_load_for_nobody_else() -> None:
+async def test_a_disconnected_client_does_not_end_a_shared_load() -> None:
     shared, load = Shared[int](), Loader()
     leaves, stays = (asyncio.ensure_future(shared.get("a", load)) for _ in range(2))
     await asyncio.sleep(0)
@@ -99,12 +101,14 @@ def test_notices_are_few_and_their_names_cannot_be_guessed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x"])
-def test_there_is_no_notice_to_begin_with(name: str) -> None:
+def test_a_new_console_has_no_notice(name: str) -> None:
     assert Notices().get(name) is None
 
 
-async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
-    console = Console(cast(Link, SimpleNamespace(bootstrap="broker:9092")), allows_changes=True)
+async def test_pages_are_reloaded_after_a_failed_change() -> None:
+    site = site_of([Cluster("test", "broker:9092", allows_changes=True)])
+    console = site.places[0].open
+    assert console is not None
     load = Loader()
     load.may_end.set()
 
@@ -112,8 +116,11 @@ async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
     async def failing(request: Request, form: Form) -> Response:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody knows")
 
-    app = Starlette(routes=[Route("/change", failing, methods=["POST"])])
-    app.state.console = console
+    app = Starlette(
+        routes=[Route("/change", failing, methods=["POST"])],
+        middleware=[Middleware(Entrance, site=site, place=site.places[0])],
+    )
+    app.state.site = site
     await console.shared.get("page", load)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         answer = await client.post("/change", data={"token": console.token.value})

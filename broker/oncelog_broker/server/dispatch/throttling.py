@@ -296,7 +296,7 @@ class Throttling:
     def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
         """Seconds to wait, and because of which quota."""
         limits = context.limits
-        if context.api_key == ApiKey.FETCH and limits.fetch is not None:
+        if context.api_key in (ApiKey.FETCH, ApiKey.SHARE_FETCH) and limits.fetch is not None:
             key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
         elif context.api_key == ApiKey.PRODUCE:
             return self._count_produced(limits, context.request_bytes)

@@ -29,7 +29,6 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import detached
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.refused_batches import Destination
-from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_broker.server.records.transactional_append import (
     FIRST_TRANSACTIONS_V2_VERSION,
@@ -37,6 +36,7 @@ from oncelog_broker.server.records.transactional_append import (
     Verification,
     append_in_transaction,
 )
+from oncelog_broker.server.request.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.request.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse

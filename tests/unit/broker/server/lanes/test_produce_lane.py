@@ -59,7 +59,7 @@ def plain(*, timeout_ms: int = 1000, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
-async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+async def test_a_repeated_request_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
     client = Client(served)
     client.send(*(plain(acks=acks) for acks in (1, 1, 1, 1, -1, -1)), version=version)
     found = [response.responses[0].partition_responses[0] for _, response in await client.answered(6)]
@@ -76,7 +76,7 @@ async def test_a_connection_may_write_to_several_partitions_in_turn(served: Serv
     assert [partition.log.log_end_offset for partition in served.partitions] == [4, 4, 4]
 
 
-async def test_a_lane_remembers_so_many_destinations(served: Served) -> None:
+async def test_a_lane_remembers_a_bounded_number_of_destinations(served: Served) -> None:
     client = Client(served)
     for number in range(MAX_DESTINATIONS + 10):
         batch = sequenced(number, 0, transactional=False)
@@ -101,7 +101,7 @@ async def test_a_lane_keeps_no_long_names(served: Served, taken: list[bool]) -> 
     assert found._known == {}
 
 
-async def test_a_full_lane_forgets_what_is_gone(served: Served, taken: list[bool], tmp_path: Path) -> None:
+async def test_a_full_lane_forgets_deleted_partitions(served: Served, taken: list[bool], tmp_path: Path) -> None:
     client, old = Client(served), served.partitions[0]
     for number in range(MAX_DESTINATIONS + 10):
         client.send(plain(timeout_ms=number))

@@ -1,0 +1,61 @@
+"""The workloads make progress and end, the faults strike, and a cluster that works breaks no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from oncelog_simulation.drawing import shortened
+from oncelog_simulation.plan import Plan, Strike
+from oncelog_simulation.run import Outcome, run
+from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.workloads.catalogue import SETTINGS, with_needed
+
+ALL_BROKERS = ("broker-1", "broker-2", "broker-3")
+
+
+def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> tuple[Outcome, WholeCluster]:
+    plan = Plan(
+        seed=5,
+        seconds=5.0,
+        settings=dict(SETTINGS),
+        directories=directories,
+        strikes=strikes,
+        workloads=with_needed(workloads),
+    )
+    scenario = WholeCluster()
+    return run(plan, scenario), scenario
+
+
+@pytest.mark.parametrize("workload", ["ghost-1", "two-phase-1", "newer-member-1", "passing-writer", "table-writer"])
+def test_a_workload_makes_progress_and_ends(workload: str) -> None:
+    outcome, scenario = played([workload])
+    assert outcome.violations == ()
+    assert scenario.notes.steps(workload) > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "machines"),
+    [
+        ("kill of all", ALL_BROKERS),
+        ("kill a leader", ("leader",)),
+        ("kill the controller", ("store",)),
+        ("rolling restart", ALL_BROKERS),
+        ("flapping", ALL_BROKERS),
+        ("store put back", ("store",)),
+        ("directory fails", ("broker-2",)),
+        ("older disk", ("broker-2",)),
+    ],
+)
+def test_a_fault_strikes_and_costs_no_record(fault: str, machines: tuple[str, ...]) -> None:
+    strikes = [Strike(at, fault, machines, 1.0, 0.4) for at in (0.6, 1.1, 2.6)]
+    outcome, _ = played(["writer-1", "payer-1"], *strikes, directories=2)
+    assert outcome.violations == ()
+    assert outcome.struck.get(fault, 0) > 0
+
+
+def test_some_seeds_are_long_and_none_is_in_the_short_run() -> None:
+    plans = [draw_whole_plan(seed) for seed in range(1, 101)]
+    assert 2 <= sum(plan.seconds > 60 for plan in plans) <= 25
+    assert max(shortened(plan).seconds for plan in plans) <= 8.0
