@@ -119,7 +119,7 @@ def play(model: Model, steps: list[tuple[str, int, int]]) -> None:
 
 
 @given(STEPS)
-def test_no_record_is_lost_doubled_or_out_of_order_one_request_at_a_time(steps: list[tuple[str, int, int]]) -> None:
+def test_sequential_requests_neither_lose_duplicate_nor_reorder_records(steps: list[tuple[str, int, int]]) -> None:
     model = Model(max_in_flight=1)
     play(model, steps)
     assert model.logs == model.sent

@@ -138,14 +138,14 @@ def test_a_right_log_is_right_however_it_is_cut(seed: int) -> None:
 
 
 @given(SEED)
-def test_where_all_is_right_little_is_kept(seed: int) -> None:
+def test_a_correct_log_needs_little_memory(seed: int) -> None:
     headers = log(Random(seed))
     producers = {header.producer_id for header in headers} | {NO_PRODUCER}
     assert len(chains_of(headers, [])) == len(producers)
 
 
 @given(SEED)
-def test_a_lost_batch_is_found_and_a_hole(seed: int) -> None:
+def test_lost_batches_and_holes_are_found(seed: int) -> None:
     rng = Random(seed)
     headers = log(rng, least_kind=1)
     mine = data_of(headers, rng.choice(headers).producer_id)
@@ -212,7 +212,7 @@ def test_numbers_begin_again_at_zero() -> None:
     assert counted(findings([near_the_end, early], [1], is_whole=False)) == {Kind.TWICE: 2}
 
 
-def test_what_numbers_nothing_is_counted() -> None:
+def test_records_without_sequence_are_counted() -> None:
     headers = [Header(0, 4, NO_PRODUCER, -1, -1, False), Header(5, 5, 1, 0, 0, False), Header(6, 6, 1, 0, -1, True)]
     of_log = next(chain for chain in chains_of(headers, []) if chain.producer_id == NO_PRODUCER)
     assert (of_log.records, of_log.numbered) == (6, 1)

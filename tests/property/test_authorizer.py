@@ -122,7 +122,7 @@ def holds_for(pattern: ResourcePattern, name: str) -> bool:
 
 
 @given(before=bindings, acls=bindings, asked=questions, allows_without=st.booleans())
-def test_decides_as_if_it_looked_at_every_acl(
+def test_the_authorizer_decides_as_if_it_read_every_acl(
     before: list[AclBinding],
     acls: list[AclBinding],
     asked: list[tuple[str, str, AclOperation, ResourceType, str]],
@@ -138,7 +138,7 @@ def test_decides_as_if_it_looked_at_every_acl(
 
 
 @given(acls=bindings, allows_without=st.booleans(), principal=st.sampled_from([ALICE, BOB, ADMIN]))
-def test_may_write_any_topic_only_if_there_may_be_one(
+def test_the_right_to_write_any_topic_needs_one_writable_topic(
     acls: list[AclBinding], allows_without: bool, principal: str
 ) -> None:
     """A write to any topic may only be allowed if writing some topic is allowed (KIP-679)."""

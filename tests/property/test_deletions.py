@@ -192,7 +192,7 @@ def log_starts_do_not_matter() -> tuple[object, str, object]:
     ("broken", "steps"),
     [(told_before_it_is_noted, a_follower_that_is_killed_leads), (log_starts_do_not_matter, one_joins_that_was_away)],
 )
-def test_both_rules_are_needed(
+def test_both_rules_of_deletions_are_needed(
     broken: Callable[[], tuple[object, str, object]],
     steps: Callable[[DeletingMachine], None],
     monkeypatch: pytest.MonkeyPatch,

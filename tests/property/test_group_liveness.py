@@ -163,7 +163,7 @@ class Walk:
 @pytest.mark.parametrize(
     "first", [*range(0, 160, 40), *(pytest.param(n, marks=pytest.mark.soak) for n in range(160, 4000, 40))]
 )
-def test_s85_everybody_who_asks_is_answered_whatever_cannot_be_logged(first: int) -> None:
+def test_s85_every_request_is_answered_whatever_cannot_be_logged(first: int) -> None:
     for seed in range(first, first + 40):
         try:
             Walk(seed).run()

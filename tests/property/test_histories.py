@@ -27,7 +27,7 @@ several = settings(examples(20, of=40), suppress_health_check=[HealthCheck.filte
 
 
 @given(randoms)
-def test_nothing_is_wrong_with_a_good_history(rng: random.Random) -> None:
+def test_a_good_history_has_no_violation(rng: random.Random) -> None:
     assert violations(GoodCluster(rng, STEPS).history) == []
 
 
@@ -198,14 +198,14 @@ FAULTS: list[tuple[Kind, Callable[[History, random.Random], None]]] = [
 ]
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_of_violation_is_tried() -> None:
     assert {kind for kind, _ in FAULTS} == set(Kind)
 
 
 @pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 @several
 @given(rng=randoms)
-def test_what_is_spoilt_is_found(
+def test_an_injected_violation_is_found(
     kind: Kind, fault: Callable[[History, random.Random], None], rng: random.Random
 ) -> None:
     history = GoodCluster(rng, STEPS).history

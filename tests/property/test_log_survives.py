@@ -461,7 +461,7 @@ MEANWHILE: list[Step] = [
 
 
 @pytest.mark.parametrize("seeds", [*WALKS, *(pytest.param(seeds, marks=pytest.mark.soak) for seeds in SOAK)], ids=str)
-def test_e16_e25_what_the_log_survives_its_producers_and_transactions_survive(seeds: range) -> None:
+def test_e16_e25_producers_and_transactions_survive_whatever_the_log_survives(seeds: range) -> None:
     for seed in seeds:
         walk = Walk(seed)
         try:

@@ -147,7 +147,7 @@ def stepped(steps):
 
 
 @every_version
-def test_what_is_sent_arrives_and_nothing_else_does(cls, version):
+def test_decoding_an_encoded_message_gives_the_same_message(cls, version):
     """All that is asked of a message is asked of the same few: to begin with a message costs more than to try it."""
     codecs = codec(cls, version), interpreted_codec(cls, version)
 

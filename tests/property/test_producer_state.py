@@ -128,13 +128,13 @@ class Run:
             self.next[pid] = first + count
 
     def mark(self, pid, epoch, coordinator_epoch):
-        marker = EndTransactionMarker(COMMIT, coordinator_epoch)
+        marker = EndTransactionMarker(ABORT, coordinator_epoch)
         try:
             entry = self.state.prepare_marker(pid, epoch, marker, 0)
         except KafkaError as error:
             assert error.code == self.naive[pid].mark(epoch, coordinator_epoch)
             return
-        completed = self.state.complete(pid, entry, self.end)
+        completed = self.state.complete(pid, entry, marker, self.end)
         assert self.follower.follow_marker(pid, epoch, marker, 0, self.end) == completed
         first = self.naive[pid].mark(epoch, coordinator_epoch)
         assert (None if completed is None else completed.first_offset) == first
@@ -149,7 +149,7 @@ class Run:
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),
     steps=st.lists(STEP, max_size=40),
 )
-def test_s7_to_s13_as_a_model_that_keeps_every_batch(is_strict, start, steps):
+def test_s7_to_s13_hold_as_in_a_model_that_keeps_every_batch(is_strict, start, steps):
     run = Run(is_strict, start)
     for step in steps:
         naive = run.naive[step[1]] if len(step) > 1 else None

@@ -56,13 +56,13 @@ def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
 
 @given(seed=SEED)
 @examples(60)
-def test_what_is_decided_and_then_timed_out_is_written_again(seed: int) -> None:
+def test_a_decided_timed_out_batch_is_written_again(seed: int) -> None:
     assert_right(played(seed, chaos=WITH_TIMEOUTS))
 
 
 @given(seed=SEED)
 @examples(60)
-def test_s123_where_brokers_have_two_phase_commit_no_timeout_aborts_what_is_decided(seed: int) -> None:
+def test_s123_no_timeout_aborts_a_decided_batch_under_two_phase_commit(seed: int) -> None:
     """Replays may then bring other rows than before, as nothing is ever repaired."""
     chaos = Chaos(time_out=4, repeat_stage=0)
     spark = played(seed, has_two_phase_commit=True, are_rows_the_same=False, chaos=chaos)
@@ -108,7 +108,7 @@ def test_at_least_once_duplicates_under_the_same_kills() -> None:
     assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.AT_LEAST_ONCE)
 
 
-def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decided, then aborted by the timeout: without `lost` rows are missing for good."""
 
     async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
@@ -120,7 +120,7 @@ def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyP
     assert found_wrong(has_violations, chaos=WITH_TIMEOUTS)
 
 
-def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed, and the id in use again since: who takes that for aborted has the rows written twice."""
 
     async def none(_: Any, places: Any) -> list[bool]:
@@ -130,7 +130,7 @@ def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyP
     assert found_wrong(has_violations, chaos=Chaos(repeat_stage=20))
 
 
-def test_what_a_later_batch_has_decided_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint that was set back takes over a decision whose driver died before it had ended all."""
     finish = exactly_once._finish
 
@@ -141,7 +141,7 @@ def test_what_a_later_batch_has_decided_must_be_ended_too(monkeypatch: pytest.Mo
     assert found_wrong(has_violations, chaos=OLDER_CHECKPOINTS)
 
 
-def test_it_is_needed_to_look_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that decides on what it read before it became owner decides what a newer run has begun to write anew."""
 
     class Agreeing:

@@ -34,7 +34,7 @@ def report(*packages: Any) -> str:
         ({"pypi": "[]", "osv": "{}"}, 3, "NOTHING was looked up"),
     ],
 )
-def test_what_was_not_looked_up_is_said(answers: dict[str, str], code: int, words: str, tmp_path: Path) -> None:
+def test_packages_not_looked_up_are_named(answers: dict[str, str], code: int, words: str, tmp_path: Path) -> None:
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     pip_audit = tmp_path / "pip_audit.py"
     pip_audit.write_text(
@@ -50,7 +50,7 @@ def test_what_was_not_looked_up_is_said(answers: dict[str, str], code: int, word
     assert words in done.stdout
 
 
-def test_without_pip_audit_it_says_so() -> None:
+def test_a_missing_pip_audit_is_reported() -> None:
     command = [sys.executable, "deploy/audit.py", "/nonexistent/pip-audit"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3

@@ -68,7 +68,7 @@ def test_every_row_that_is_cited_stands_in_the_documents() -> None:
     assert unknown == {}
 
 
-def test_rows_are_cited() -> None:
+def test_cited_rows_are_recognised() -> None:
     cited = {row for text in texts().values() for row in LIKE_A_ROW.findall(text)} & rows()
     for letter, at_least in (("S", 40), ("E", 15), ("T", 20), ("K", 8)):
         assert len([row for row in cited if row[0] == letter]) > at_least, letter
@@ -87,7 +87,7 @@ def test_rows_are_cited() -> None:
         ("re.compile('[a-zA-Z0-9]+')", []),
     ],
 )
-def test_what_no_document_has_is_found(text: str, found: list[str]) -> None:
+def test_a_citation_without_document_is_found(text: str, found: list[str]) -> None:
     assert unknown_in(text, is_product=True, known=rows()) == found
 
 

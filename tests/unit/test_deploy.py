@@ -83,7 +83,7 @@ def test_as_many_copies_are_asked_for_as_there_are_brokers(file: str, brokers: i
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_what_a_compose_file_keeps_is_in_named_volumes(file: str) -> None:
+def test_data_of_a_compose_file_is_in_named_volumes(file: str) -> None:
     """An unnamed one would be left behind by `down`, and a new one be made by `up`."""
     composed = yaml.safe_load((ROOT / file).read_text())
     mounted = [volume for service in composed["services"].values() for volume in service.get("volumes", [])]
@@ -138,7 +138,7 @@ def test_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("file", ["oncelog.service", "Dockerfile"])
-def test_brokers_are_started_with_the_configuration_that_is_there(file: str) -> None:
+def test_brokers_start_with_the_existing_configuration(file: str) -> None:
     assert "/etc/oncelog/broker.properties" in (ROOT / "deploy" / file).read_text()
 
 
@@ -160,7 +160,7 @@ def test_the_containers_of_spark_see_one_another() -> None:
     assert pipeline["environment"]["ONCELOG_BOOTSTRAP_SERVER"] == f"{host}:{port}"
 
 
-def test_the_pipeline_is_started_as_it_can_be() -> None:
+def test_the_deployed_pipeline_command_is_valid() -> None:
     pytest.importorskip("pyspark")
     from examples.orders.pipeline import parser
 

@@ -102,7 +102,7 @@ def test_each_python_is_claimed_where_it_is_shown() -> None:
     assert tuple(reversed(looked_for)) == EXPECTED
 
 
-def test_public_ci_asks_for_quality_first_and_for_nothing_that_nobody_else_can_run() -> None:
+def test_public_ci_runs_quality_first_and_only_portable_jobs() -> None:
     assert list(JOBS) == ["quality", "pythons", "tests", "docs", "wheels"]
     assert all(job["needs"] == "quality" for name, job in JOBS.items() if name != "quality")
     commands = {name: commands_of(job) for name, job in JOBS.items()}
@@ -123,7 +123,7 @@ def test_pre_commit_runs_what_lint_runs() -> None:
     assert all(program.replace(".venv/bin", "$(BIN)") in MAKEFILE for program in programs)
 
 
-def test_what_maintainers_are_expected_to_have_is_there() -> None:
+def test_the_files_expected_of_maintainers_exist() -> None:
     expected = {
         ".editorconfig",
         ".github/ISSUE_TEMPLATE/bug.yml",

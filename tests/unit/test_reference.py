@@ -21,7 +21,7 @@ def test_a_generated_module_is_what_its_declarations_say(module: str) -> None:
     assert (ROOT / module).read_text() == MODULES[module](), "make reference"
 
 
-def test_a_cell_is_one_cell() -> None:
+def test_a_table_cell_stays_one_cell() -> None:
     assert cell("a | b\n  <c>") == r"a \| b \<c\>"
     assert code("[a|b]") == r"`[a\|b]`"
     assert code("`a`").strip("`") == "a"

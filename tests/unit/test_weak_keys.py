@@ -64,7 +64,7 @@ def test_a_client_says_that_its_key_is_too_weak(weak: Path) -> None:
         (None, None),
     ],
 )
-def test_other_weaknesses(reason: str | None, words: str | None) -> None:
+def test_other_weaknesses_are_reported(reason: str | None, words: str | None) -> None:
     error = ssl.SSLError(1, "x")
     error.reason = reason  # type: ignore[assignment]
     told = weakness(error)

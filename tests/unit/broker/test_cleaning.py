@@ -131,7 +131,7 @@ async def test_the_off_switch_starts_nothing():
         assert started == ["log cleaner"] * enabled
 
 
-async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes(tmp_path):
+async def test_a_compaction_is_noted_before_the_log_changes(tmp_path):
     """After a crash, this tells a segment that was emptied from a damaged one."""
     noted: list[str] = []
 
@@ -154,7 +154,7 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     logs.close()
 
 
-async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_path, monkeypatch):
+async def test_records_read_by_a_compaction_are_on_the_disk_before_it_begins(tmp_path, monkeypatch):
     """The markers behind it, the producers' last batches, and up to where a hole in the log is no loss."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
@@ -215,7 +215,7 @@ async def test_a_disk_that_fails_keeps_no_log_of_another_one_from_being_compacte
     logs.close()
 
 
-async def test_nothing_is_compacted_before_it_is_noted_however_often_that_fails(tmp_path):
+async def test_no_log_is_compacted_before_its_note_is_written(tmp_path):
     """After a crash, a segment that was emptied would be one that lost its records."""
     disk, clock = OneFails(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
@@ -228,7 +228,7 @@ async def test_nothing_is_compacted_before_it_is_noted_however_often_that_fails(
     logs.close()
 
 
-async def test_a_log_that_is_cut_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
+async def test_a_log_truncated_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
     """Behind the recovery point, what compaction leaves out is a loss."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)

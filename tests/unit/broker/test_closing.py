@@ -57,7 +57,7 @@ async def test_logs_are_closed_though_the_high_watermarks_cannot_be_written() ->
     assert made.store.is_closed  # type: ignore[attr-defined]
 
 
-async def test_nothing_on_the_event_loop_waits_for_the_disk() -> None:
+async def test_no_step_of_closing_blocks_the_event_loop_on_the_disk() -> None:
     made = storage(Logs())
     await made.note_high_watermarks({})
     await made.close()

@@ -219,7 +219,7 @@ def test_no_more_faults_are_kept_than_each_hit_can_look_at() -> None:
     faults.add("p", DROP)
 
 
-def test_of_several_faults_at_one_hit_those_that_were_taken_back_meanwhile_are_not_done() -> None:
+def test_revoked_faults_of_one_hit_are_not_done() -> None:
     faults = ControlledFaults()
     for delay_ms in (1, 2, 3):
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
@@ -248,7 +248,7 @@ def test_the_control_listens_on_loopback_unless_told(text: str, address: tuple[s
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "1:65536", "-1", "a:b:-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_a_malformed_control_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="PORT"):
         parse_address(text)
 
@@ -272,7 +272,7 @@ async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: py
     assert await asyncio.to_thread(has_ended.wait, 20)
 
 
-def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
+def test_fail_points_are_not_armed_unless_asked_for() -> None:
     startup_options = StartupOptions(stops_at_eof=False, fail_control=None)
     assert startup_options.line is None
     startup_options.end()
@@ -290,7 +290,7 @@ def remove_all(faults: ControlledFaults) -> None:
 
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("point", ["Heartbeat.request", "Heartbeat.answer"])
-async def test_who_takes_a_fault_back_ends_its_delays(take_back: Any, point: str) -> None:
+async def test_revoking_a_fault_ends_its_delays(take_back: Any, point: str) -> None:
     """The client that waits for the answer is to go on: what a test has done is undone."""
     faults = Faults([])
     handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
@@ -336,7 +336,7 @@ async def test_a_client_that_goes_ends_all_delays_of_its_answer() -> None:
 
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("is_coroutine", [False, True])
-async def test_who_takes_a_fault_back_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
+async def test_revoking_a_fault_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
     """Where a step is a function, the whole broker stands still in it."""
     faults = Faults([])
 

@@ -66,7 +66,7 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     logs.close()
 
 
-async def test_e16_retention_flushes_what_it_could_not_let_go_of(tmp_path: Path) -> None:
+async def test_e16_retention_flushes_segments_that_it_could_not_delete(tmp_path: Path) -> None:
     """Segments that nothing but the log says anything of wait for a snapshot, which retention sees to."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
@@ -128,7 +128,7 @@ async def test_s56_no_clock_that_is_set_expires_a_producer(expiring: Expiring) -
     assert produce(expiring.log, 1, 0) == 0
 
 
-async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expiring: Expiring) -> None:
+async def test_s56_a_producer_written_since_a_truncation_is_known(expiring: Expiring) -> None:
     for sequence in range(3):
         produce(expiring.log, 1, sequence, timestamp=1)
         await expiring.look_for(DAY_MS // 4)
@@ -147,7 +147,7 @@ class TickingClock(ManualClock):
 
 
 @pytest.mark.parametrize("task", ["expire_producer_ids", "apply_retention"])
-async def test_s87_others_have_their_turn_between_logs_that_take_long(tmp_path: Path, task: str) -> None:
+async def test_s87_other_work_gets_its_turn_between_slow_logs(tmp_path: Path, task: str) -> None:
     clock, count = TickingClock(), 5
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=RealDisk(), clock=clock)
     made = [make_log(logs, "orders", index, None, SMALL) for index in range(count)]

@@ -238,12 +238,12 @@ def run_all(scenario: str, seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_a_broker_answers(scenario: str) -> None:
+def test_the_client_survives_any_answer(scenario: str) -> None:
     run_all(scenario, SEEDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_a_broker_answers_for_longer(scenario: str) -> None:
+def test_the_client_survives_any_answer_in_a_long_run(scenario: str) -> None:
     run_all(scenario, LATER_SEEDS)

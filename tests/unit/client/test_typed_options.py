@@ -115,7 +115,7 @@ def test_a_default_fits_its_type() -> None:
         (("enable.idempotence", "true"), True),
     ],
 )
-def test_what_the_command_line_says_has_the_type_that_is_declared(text: tuple[str, str], value: object) -> None:
+def test_command_line_options_have_their_declared_types(text: tuple[str, str], value: object) -> None:
     """`-D client.id=7` names a client; it is no number."""
     (found,) = client_settings((text,)).values()
     assert (found, type(found)) == (value, type(value))

@@ -72,7 +72,7 @@ async def browser(driver: str) -> AsyncIterator[Browser]:
         yield Browser(client, app.state.site.places[0].queries)
 
 
-async def test_a_query_with_its_numbers(browser: Browser, metrics: QueryMetrics) -> None:
+async def test_a_query_is_shown_with_its_numbers(browser: Browser, metrics: QueryMetrics) -> None:
     metrics.progressed(progress(6, behind=40))
     await browser.histories.sample()
     metrics.progressed(progress(7, behind=25))

@@ -14,7 +14,7 @@ from oncelog_console.console import Console
 from oncelog_console.pages.tail import EventStream
 
 
-async def test_what_goes_wrong_within_a_stream_is_told() -> None:
+async def test_an_error_within_a_stream_is_reported() -> None:
     console = cast(Console, SimpleNamespace(tails=0))
     sent: list[Message] = []
 

@@ -107,7 +107,7 @@ def test_the_table_is_what_kafkas_definitions_say() -> None:
     assert not wrong, "python -m tests.support.kafka_facts"
 
 
-def test_what_is_no_table_of_facts_is_refused() -> None:
+def test_a_malformed_table_of_facts_is_refused() -> None:
     with pytest.raises(ValueError, match="its columns are not message, field, type"):
         facts_in("# a comment\nmessage\ttype\n")
 

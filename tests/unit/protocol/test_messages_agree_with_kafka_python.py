@@ -432,7 +432,7 @@ def their_value(field, value):
 
 
 @pytest.mark.parametrize("ours", MESSAGES, ids=lambda message: type(message).__name__)
-def test_same_bytes_in_every_version(ours):
+def test_every_version_has_the_bytes_of_kafka_python(ours):
     theirs = their_class(ours)
     versions = schema_of(type(ours)).versions
     for version in range(versions.low, min(versions.high, theirs.max_version) + 1):
@@ -445,7 +445,7 @@ def test_same_bytes_in_every_version(ours):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_same_request_header(version):
+def test_the_request_header_has_the_bytes_of_kafka_python(version):
     from kafka.protocol.api_header import RequestHeader as TheirHeader
 
     fields = {"request_api_key": ApiKey.FETCH, "request_api_version": 12, "correlation_id": 5, "client_id": "me"}
@@ -453,7 +453,7 @@ def test_same_request_header(version):
     assert codec(RequestHeader, version).encode(RequestHeader(**fields)) == theirs
 
 
-def test_produce_v3_byte_by_byte():
+def test_produce_v3_has_the_known_bytes():
     """One message written out, so that both codecs cannot be wrong together."""
     topic = ProduceRequest.TopicProduceData
     request = ProduceRequest(

@@ -31,7 +31,7 @@ async def nothing(store):
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", CONTRACT)
-def test_it_keeps_the_contract(name, seed):
+def test_the_simulated_ensemble_keeps_the_store_contract(name, seed):
     async def scene(world):
         await with_store(world, "broker", CONTRACT[name])
 

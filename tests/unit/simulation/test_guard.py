@@ -121,7 +121,7 @@ def functions_of(package):
 
 
 @pytest.mark.parametrize("package", [oncelog_broker, oncelog], ids=lambda package: package.__name__)
-def test_nothing_has_bound_the_real_clock_or_entropy_to_a_name_of_its_own(package):
+def test_no_module_has_bound_the_real_clock_or_entropy_to_its_own_name(package):
     bound = set()
     for name, value in functions_of(package):
         defaults = [

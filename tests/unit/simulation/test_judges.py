@@ -53,7 +53,7 @@ class FakeWorld:
         return [what for each in self.brokers.values() for what in judge.look(self, each)]  # type: ignore[arg-type]
 
 
-def test_two_brokers_lead_in_one_epoch() -> None:
+def test_two_leaders_in_one_epoch_are_a_violation() -> None:
     world, judge = FakeWorld(), Leaders()
     world.leading[1] = [led(3, 5)]
     assert world.look(judge) == []
@@ -64,7 +64,7 @@ def test_two_brokers_lead_in_one_epoch() -> None:
     assert world.noted == ["broker-1 leads 3", "broker-2 leads 4"]
 
 
-def test_a_high_watermark_goes_back() -> None:
+def test_a_decreasing_high_watermark_is_a_violation() -> None:
     world, judge = FakeWorld(), Leaders()
     world.leading[1] = [led(3, 5)]
     world.look(judge)
@@ -98,7 +98,7 @@ def histories(notes: Notes) -> Histories:
     return Histories(notes, Committed(notes))
 
 
-def test_readers_are_given_two_values_at_one_offset() -> None:
+def test_two_values_at_one_offset_are_a_violation() -> None:
     notes = Notes()
     for value in (b"a", b"b"):
         notes.history.acknowledged(notes.history.send("writer", LINES, value))
@@ -109,7 +109,7 @@ def test_readers_are_given_two_values_at_one_offset() -> None:
     ]
 
 
-def test_what_was_to_be_deleted_may_be_there_or_not() -> None:
+def test_records_due_for_deletion_may_be_present_or_absent() -> None:
     notes = Notes()
     for offset, value in enumerate((b"deleted", b"kept", b"lost")):
         notes.history.acknowledged(notes.history.send("writer", LINES, value), offset)

@@ -59,7 +59,7 @@ async def test_a_fixture_may_run_a_loop_beside_that_of_the_test() -> None:
     assert asyncio.get_running_loop() is loop
 
 
-def test_what_goes_wrong_in_that_loop_is_raised() -> None:
+def test_an_exception_in_the_second_loop_is_raised() -> None:
     async def fails() -> NoReturn:
         raise LookupError("no")
 
@@ -88,7 +88,7 @@ class Struck:
         return self._struck
 
 
-def test_of_a_cluster_counts_what_its_living_brokers_know() -> None:
+def test_a_cluster_counts_as_its_living_brokers_report() -> None:
     faults = [Struck(1), Struck(None), Struck(2)]
     assert ClusterFault(faults).struck == 3  # type: ignore[arg-type]
     with pytest.raises(NotStruck, match="in no broker"):

@@ -28,7 +28,7 @@ def changed(**of: dict[str, str]) -> ClusterImage:
     return EMPTY.with_broker_configs({ids[name]: values for name, values in of.items()})
 
 
-def test_what_is_set_for_this_broker_goes_before_what_is_set_for_all(settings: Settings) -> None:
+def test_a_setting_of_this_broker_takes_precedence_over_one_for_all_brokers(settings: Settings) -> None:
     name = keys.LOG_CLEANER_BACKOFF_MS.name
     before = settings.current()[keys.LOG_CLEANER_BACKOFF_MS]
     for_all = changed(all={name: "2000"}, other={name: "5"})

@@ -62,7 +62,9 @@ async def test_settings_of_a_topic_do_not_become_those_of_the_next_one_of_its_na
     assert changed == await kept(store, paths.topic_config("t")) == {"second": "1", "asked": "1"}
 
 
-async def test_nor_where_the_last_one_of_them_goes(store: Any, topics: TopicController, made_again: Any) -> None:
+async def test_removing_the_last_setting_of_a_topic_leaves_its_successors_settings(
+    store: Any, topics: TopicController, made_again: Any
+) -> None:
     await topics.create_topic("t", 1, 1, {"first": "1"})
     store.before_write = made_again
     assert await ConfigController(store).alter_topic_config("t", without("first")) == {"second": "1"}

@@ -56,7 +56,7 @@ async def test_a_large_topic_gets_its_leaders_in_pieces(cluster, topics):
     assert all(leader in (1, 2) and epoch == 0 and set(isr) == {1, 2} for leader, epoch, isr in states.values())
 
 
-async def test_others_have_their_turn_while_its_document_is_written(cluster, topics, term, monkeypatch):
+async def test_other_work_gets_its_turn_while_a_large_topic_is_written(cluster, topics, term, monkeypatch):
     """At each change, also where it must be read whether a write was done whose reply was lost."""
     done = []
 
@@ -92,7 +92,7 @@ async def test_others_have_their_turn_while_its_document_is_written(cluster, top
         assert all(after == "pause" for step, after in pairwise(done) if step == "step")
 
 
-async def test_one_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics):
+async def test_the_next_controller_finishes_an_interrupted_topic_creation(cluster, topics):
     await cluster.admin.delete(paths.CONTROLLER)
 
     def next_one(operations):

@@ -84,7 +84,7 @@ async def test_a_bounce_is_seen_by_the_next_controller_too(cluster, term, topic)
     assert await cluster.states() == {0: (3, 1, (2, 3)), 1: (3, 1, (2, 3)), 2: (3, 0, (3,))}
 
 
-async def test_a_new_controller_elects_for_those_who_stood_all_the_time_nothing(cluster, term, topic):
+async def test_a_new_controller_elects_nothing_for_steady_brokers(cluster, term, topic):
     await cluster.start(4)
     await cluster.sessions[4].delete(paths.CONTROLLER)
     before = await cluster.states()
@@ -92,7 +92,7 @@ async def test_a_new_controller_elects_for_those_who_stood_all_the_time_nothing(
     assert await cluster.states() == before
 
 
-async def test_nobody_out_of_sync_leads_unless_the_topic_says_so(cluster, term, topic):
+async def test_an_out_of_sync_replica_leads_only_if_the_topic_allows_it(cluster, term, topic):
     assert await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1]))])
     cluster.stop(1)
     second = await cluster.control(2)
@@ -159,7 +159,7 @@ async def test_an_adopted_topic_gets_an_epoch_above_its_logs():
     assert await cluster.states() == {0: (1, 8, (1,)), 1: (1, 0, (1,))}
 
 
-async def test_what_cannot_be_read_keeps_no_other_partition_from_its_leader(cluster, term, topic, caplog):
+async def test_an_unreadable_state_keeps_no_other_partition_from_its_leader(cluster, term, topic, caplog):
     await cluster.admin.create(paths.topic("broken"), b"nonsense")
     await cluster.admin.create(paths.topic("u"), encode_topic(TopicAssignment(b"u" * 16, {0: ReplicaAssignment((2,))})))
     cluster.stop(1)
@@ -321,7 +321,7 @@ def lose_power(cluster, broker):
 
 
 @pytest.mark.parametrize("per_write", [250, 2, 1])
-async def test_what_was_decided_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
+async def test_a_decision_made_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
     """Broker 3 would lead with the end of its log cut off, vouched for by a registration that nobody had seen."""
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", per_write)
     cluster.stop(2)
@@ -374,7 +374,7 @@ async def test_a_topic_that_goes_while_its_proposals_are_written(cluster, term, 
     assert all(isinstance(answer, KafkaError) for answer in answers)
 
 
-async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next(cluster, term, monkeypatch):
+async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(cluster, term, monkeypatch):
     """Both begin with version 0 of their nodes. A broker dies, and while the elections are written the topic goes, and
     is made again (clients at work have that done at once), on other brokers."""
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
@@ -408,7 +408,7 @@ async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next
     ]
 
 
-async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):
+async def test_an_isr_expansion_does_not_admit_an_unnoticed_new_registration(cluster, term, topic):
     """The controller has not heard of the bounce: the write itself finds it (KIP-903)."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
     caught_up = Member(3, cluster_epoch(term, 3))
@@ -426,7 +426,7 @@ async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluste
     assert (await cluster.states())[0] == (2, 1, (2, 3))
 
 
-async def test_who_came_back_unsure_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
+async def test_an_unsure_returned_replica_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
     """The leader has not heard of that broker in its epoch, so the proposal does not say which incarnation it means."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, (1, 2)))])
     cluster.stop(2)
@@ -460,7 +460,7 @@ async def test_a_broker_that_stops_is_out_of_everything_in_one_write(cluster, te
     assert cluster.shared.writes == writes + 1
 
 
-async def test_what_nobody_else_can_lead_is_left_to_it(cluster, term, topic):
+async def test_a_stopping_broker_keeps_partitions_that_no_other_broker_can_lead(cluster, term, topic):
     for broker in (1, 3):
         await term.shut_down(broker, term.view.brokers[broker].epoch)
     remaining = await term.shut_down(2, term.view.brokers[2].epoch)
@@ -468,7 +468,7 @@ async def test_what_nobody_else_can_lead_is_left_to_it(cluster, term, topic):
     assert {leader for leader, _, _ in (await cluster.states()).values()} == {2}
 
 
-async def test_it_stays_known_to_stop_when_the_view_is_read_again(cluster, term, topic):
+async def test_a_stopping_broker_is_remembered_when_the_view_is_read_again(cluster, term, topic):
     await term.shut_down(2, term.view.brokers[2].epoch)
     term.distrust()
     await term.read_all()
@@ -505,7 +505,9 @@ async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term,
     assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
 
 
-async def test_who_asks_for_an_election_may_know_of_a_death_before_the_controller(cluster, term, topic, monkeypatch):
+async def test_a_client_may_ask_for_an_election_before_the_controller_notices_a_death(
+    cluster, term, topic, monkeypatch
+):
     """Its server of the store has not shown it yet. Nothing would be elected, and nobody would ask again."""
     await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (2,)))])
     assert (await cluster.states())[1] == (2, 0, (2,))
@@ -531,7 +533,7 @@ async def test_an_election_whose_reply_is_lost_took_place_once(cluster, term, to
     assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
 
 
-async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, topic, caplog):
+async def test_each_isr_shrink_and_expansion_is_one_log_line(cluster, term, topic, caplog):
     caplog.set_level(logging.INFO)
     cluster.stop(2)
     await term.brokers_changed()
@@ -545,7 +547,7 @@ async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, top
     assert (joined.levelname, joined.broker, joined.count, joined.partitions) == ("INFO", 2, 1, "t-1")
 
 
-async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster, term, topic):
+async def test_a_change_missed_during_the_full_read_triggers_another_read(cluster, term, topic):
     session, missed = cluster.sessions[1], []
     children = session.children
 
@@ -562,7 +564,7 @@ async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster
     assert not term.must_read_all
 
 
-async def test_who_asks_while_everything_is_read_is_told_what_was_read(cluster, term, topic):
+async def test_a_request_during_the_full_read_is_answered_from_its_result(cluster, term, topic):
     """That a term which has just begun knows nothing does not mean that there is nothing."""
     begun, asked = PartitionController(cluster.sessions[1], term.controllership), []
     session = cluster.sessions[1]

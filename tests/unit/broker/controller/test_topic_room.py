@@ -70,7 +70,7 @@ def made(count: int, brokers: Sequence[int] = BEFORE) -> dict[int, Sequence[int]
 
 
 @pytest.mark.parametrize("count", [1, 10, 999, 12_000])
-async def test_s78_what_a_topic_would_take_is_known_before_it_is_written(count: int) -> None:
+async def test_s78_the_size_of_a_topic_node_is_known_before_it_is_written(count: int) -> None:
     moving = ReplicaAssignment((*AFTER, *BEFORE), AFTER, BEFORE)
     view = ClusterView()
     view.put_topic("t", TopicAssignment(bytes(range(16)), dict.fromkeys(range(count), ReplicaAssignment(BEFORE))))

@@ -104,7 +104,7 @@ def known(found: GroupMachine) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_superseded_within_a_chunk_makes_no_difference(internal_topic, seed, monkeypatch):
+def test_superseded_records_within_a_chunk_make_no_difference(internal_topic, seed, monkeypatch):
     log = Log(internal_topic, seed)
     for _ in range(60):
         log.rng.choice([log.batch_of_records] * 4 + [log.marker])()
@@ -162,7 +162,7 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
 
 
 @pytest.mark.parametrize("per_batch", [1, 1000])
-def test_others_have_their_turn_after_some_records(internal_topic, per_batch):
+def test_other_work_gets_its_turn_after_some_records(internal_topic, per_batch):
     """Reading a record counts as well as replaying one: a chunk of superseded records is long work, too."""
     internal_topic.lead()
     partition = internal_topic.led[0]

@@ -72,7 +72,7 @@ def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-async def test_s87_sessions_that_begin_and_end_together_leave_the_loop_to_others(internal_topic, groups):
+async def test_s87_simultaneous_session_ends_let_other_work_run(internal_topic, groups):
     """All clients were cut off; the coordinator has moved, so all their sessions began at the same moment."""
     runtime = group_runtime(internal_topic)
     runtime.on_image(internal_topic.lead())

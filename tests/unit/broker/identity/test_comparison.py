@@ -350,7 +350,7 @@ def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> No
     assert (older.is_unsure, older.lost, older.has_older_directories) == (True, {}, True)
 
 
-def test_what_was_accepted_once_accepts_no_later_mistake() -> None:
+def test_an_accepted_loss_does_not_cover_a_later_mistake() -> None:
     (first,) = judge(empty(ZOOKEEPER), MEMBER).refusals
     later = directory(ZOOKEEPER, registration=6, process="p6")
     (second,) = judge(empty(ZOOKEEPER), later, accept=(first.accept,)).refusals
@@ -366,7 +366,7 @@ def test_s70_an_empty_store_that_was_accepted_accepts_no_empty_store_elsewhere()
         assert second.accept != first.accept
 
 
-def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> None:
+def test_the_past_of_a_directory_is_known_by_its_notes_or_its_files() -> None:
     assert judge(store(ZOOKEEPER), MEMBER).past is Past.MEMBER
     assert judge(store(ZOOKEEPER), MEMBER_OF_0_1).past is Past.MEMBER
     assert judge(store(EMBEDDED), ALONE).past is Past.ALONE
@@ -377,7 +377,7 @@ def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> N
     assert judge(store(EMBEDDED), ALONE._replace(has_trace=True)).past is Past.ALONE
 
 
-def test_the_age_of_a_directory() -> None:
+def test_the_age_of_a_directory_is_found() -> None:
     noted = note(ZOOKEEPER)
     assert age(None, store(ZOOKEEPER)) is Age.UNKNOWN
     assert age(noted, store(ZOOKEEPER)) is Age.CURRENT

@@ -56,6 +56,6 @@ def test_other_names_do_not_collide(name, existing):
     assert check_no_collision(name, existing) is None
 
 
-def test_internal_topics():
+def test_internal_topics_are_recognised_by_name():
     assert is_internal("__transaction_state")
     assert not is_internal("_transaction_state")

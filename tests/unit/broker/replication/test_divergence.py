@@ -40,11 +40,13 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
         (50, -1, None),  # the reader says nothing
     ],
 )
-def test_where_it_leaves_our_log(partition: Partition, offset: int, epoch: int, answer: tuple[int, int] | None) -> None:
+def test_the_offset_of_divergence_is_found(
+    partition: Partition, offset: int, epoch: int, answer: tuple[int, int] | None
+) -> None:
     assert partition.divergence(offset, epoch) == answer
 
 
-def test_an_epoch_that_never_was_has_no_place(partition: Partition) -> None:
+def test_an_unknown_epoch_has_no_end_offset(partition: Partition) -> None:
     with pytest.raises(KafkaError) as refused:
         partition.divergence(0, 6)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

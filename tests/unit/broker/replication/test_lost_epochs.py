@@ -125,9 +125,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 
 @pytest.mark.parametrize("epoch", [2, 5], ids=["older", "the same"])
-async def test_s77_who_is_elected_below_its_own_log_does_not_lead_before_it_has_a_higher_epoch(
-    host: Host, epoch: int
-) -> None:
+async def test_s77_a_leader_elected_below_its_own_log_waits_for_a_higher_epoch(host: Host, epoch: int) -> None:
     await host.restore(ME, epoch)
     with pytest.raises(KafkaError) as refused:
         host.replicas.leader("orders", 0)
@@ -215,7 +213,7 @@ async def test_s77_a_partition_without_a_leader_has_its_epoch_raised_before_one_
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_a_broker_alone_waits_for_it_before_it_serves(host: Host) -> None:
+async def test_s77_a_broker_alone_waits_for_higher_epochs_before_it_serves(host: Host) -> None:
     await host.restore(ME, 1, isr=(ME,))
     await host.raiser.until_raised(host.replicas.until_settled)
     assert host.replicas.leader("orders", 0).leader_epoch == 5 + LOST_EPOCHS
@@ -233,7 +231,7 @@ async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_re
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_a_broker_alone_starts_without_what_cannot_be_raised(
+async def test_s77_a_broker_alone_starts_without_partitions_whose_epoch_cannot_be_raised(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(epoch_raiser, "ATTEMPT_SECONDS", 0.0)
@@ -243,7 +241,7 @@ async def test_s77_a_broker_alone_starts_without_what_cannot_be_raised(
     assert [line for line in caplog.records if "stay without a leader" in line.message]
 
 
-async def test_s77_an_epoch_that_goes_on_is_not_asked_for(host: Host) -> None:
+async def test_s77_no_epoch_is_requested_while_the_present_one_continues(host: Host) -> None:
     """An ISR changes in the leader epoch in which records were written here."""
     await host.show(ME, 5, (ME,), version=1)
     assert host.replicas.leader("orders", 0) is host.only
@@ -254,7 +252,7 @@ async def test_s77_an_epoch_that_goes_on_is_not_asked_for(host: Host) -> None:
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_the_same_is_asked_for_less_and_less_often(host: Host) -> None:
+async def test_s77_a_repeated_epoch_request_is_sent_less_and_less_often(host: Host) -> None:
     attempts = []
 
     async def refuse(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -269,7 +267,7 @@ async def test_s77_the_same_is_asked_for_less_and_less_often(host: Host) -> None
     assert 8 <= len(attempts) <= 20
 
 
-async def test_s77_what_is_not_hosted_any_more_is_not_asked_for(host: Host) -> None:
+async def test_s77_no_epoch_is_requested_for_a_partition_no_longer_hosted(host: Host) -> None:
     await host.restore(ME, 1)
     before, host.image = host.image, EMPTY
     host.replicas.on_image(before, EMPTY)

@@ -197,9 +197,7 @@ async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
 
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
-async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
-    host: Host, isr: tuple[int, ...]
-) -> None:
+async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: Host, isr: tuple[int, ...]) -> None:
     """Its leader would take it for in sync, by what it ends with, just before that is given up."""
     await host.show(OTHER, isr)
     log = host.only.log
@@ -213,7 +211,7 @@ async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
-async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -> None:
+async def test_a_log_that_another_broker_counts_on_stays_unchanged(host: Host, leader: int) -> None:
     """In the ISR, or the last one that has it: what it acknowledged may be nowhere else."""
     failed = await host.fill_and_fail()
     await host.show(leader, (ME,), epoch=1)
@@ -265,7 +263,7 @@ async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tm
     assert host.only.log.log_end_offset == 2
 
 
-async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, tmp_path: Path) -> None:
+async def test_a_log_that_could_not_be_opened_at_the_start_comes_back(host: Host, tmp_path: Path) -> None:
     await host.show(OTHER, (ME, OTHER))
     host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
     host.replicas.close()
@@ -331,7 +329,7 @@ async def test_e47_a_log_that_could_not_be_made_is_tried_again_whoever_leads(
 
 
 @pytest.mark.parametrize("compacted", ["by now", "until now"])
-async def test_e47_a_log_that_was_or_is_compacted_begins_anew_by_the_settings_of_now(
+async def test_e47_a_compacted_log_begins_anew_with_the_present_settings(
     host: Host, tmp_path: Path, compacted: str
 ) -> None:
     await host.show(OTHER, (ME, OTHER))

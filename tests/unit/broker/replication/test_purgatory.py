@@ -105,7 +105,7 @@ async def test_appends_are_answered_as_the_high_watermark_passes_them_in_whateve
     assert {answer.result() for answer in answers.values()} == {ErrorCode.NONE}
 
 
-async def test_too_few_replicas_end_those_who_need_them_and_resigning_ends_the_others() -> None:
+async def test_too_few_replicas_end_acks_all_waits_and_resigning_ends_the_others() -> None:
     purgatory = Purgatory()
     producer = purgatory.for_offset(1, needs_replicas=True)
     coordinator = purgatory.for_offset(1, needs_replicas=False)

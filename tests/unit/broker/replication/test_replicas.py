@@ -45,7 +45,7 @@ async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_serv
     assert replicas.leader("new", 0).topic == "new"
 
 
-async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tasks: Tasks) -> None:
+async def test_s56_all_replicas_count_as_in_sync_only_if_certain(logs: LogManager, tasks: Tasks) -> None:
     gate = [True]
     replicas = Replicas(
         1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: gate[0]
@@ -82,7 +82,7 @@ async def test_the_event_loop_waits_for_no_disk(replicas: Replicas, logs: LogMan
     assert threading.current_thread() not in disk.threads
 
 
-async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: WatchedDisk) -> None:
     disk.may_go_on.clear()
     shown = EMPTY.with_topic(topic("orders", 1))
     replicas.on_image(EMPTY, shown)
@@ -163,7 +163,7 @@ async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
     assert [log.name for log in logs.logs()] == ["last-0"]
 
 
-async def test_what_fails_for_one_partition_keeps_no_other_from_following_the_image(
+async def test_a_failure_of_one_partition_keeps_no_other_from_following_the_image(
     replicas: Replicas, logs: LogManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     find = logs.find
@@ -180,7 +180,7 @@ async def test_what_fails_for_one_partition_keeps_no_other_from_following_the_im
     assert "for this test" in caplog.text
 
 
-async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_opening_one_topic_does_not_wait_for_another(replicas: Replicas, disk: WatchedDisk) -> None:
     first = EMPTY.with_topic(topic("first", 1))
     replicas.on_image(EMPTY, first)
     await replicas.until_opened("first")
@@ -191,7 +191,7 @@ async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: Watched
         replicas.leader("second", 0)
 
 
-async def test_a_topic_deleted_and_made_again_while_it_is_opened(
+async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
     replicas: Replicas, logs: LogManager, disk: WatchedDisk
 ) -> None:
     disk.may_go_on.clear()
@@ -244,7 +244,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     assert contents(replicas.leader("orders", 0).log) == [(0, b"new")]
 
 
-async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_a_topic_may_be_re_created_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:
     old = EMPTY.with_topic(topic("again", 1))
     replicas.on_image(EMPTY, old)
     await replicas.until_opened()
@@ -266,7 +266,7 @@ async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Rep
     assert replicas.leader("orders", 0).log is logs.get("orders", 0)
 
 
-async def test_what_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Path) -> None:
     (tmp_path / "orders-0").write_text("in the way")
     replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1, partitions=2)))
     await replicas.until_opened()
@@ -300,9 +300,7 @@ async def test_a_log_without_a_descriptor_is_tried_again(
     assert caplog.text.count("too many open files") == 2
 
 
-async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
-    logs: LogManager, disk: WatchedDisk, tmp_path: Path
-) -> None:
+async def test_a_broker_that_stops_closes_newly_made_logs(logs: LogManager, disk: WatchedDisk, tmp_path: Path) -> None:
     tasks = Tasks()
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     disk.may_go_on.clear()
@@ -319,7 +317,7 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: LogManager, tasks: Tasks) -> None:
+async def test_partitions_stay_without_leader_behind_a_shut_gate(logs: LogManager, tasks: Tasks) -> None:
     may_lead = True
     replicas = Replicas(
         1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: may_lead
@@ -375,7 +373,7 @@ def fetched(logs: LogManager, tasks: Tasks, fetching: Fetching) -> Replicas:
     return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetching)
 
 
-async def test_it_leads_and_follows_as_the_image_says(fetched: Replicas, fetching: Fetching) -> None:
+async def test_a_broker_leads_and_follows_as_the_image_says(fetched: Replicas, fetching: Fetching) -> None:
     replicas = fetched
     partition = await show(replicas, replicated(1, 0), replicated(2, 1))
     assert fetching.followed == [(2, 1)]
@@ -390,7 +388,7 @@ async def test_it_leads_and_follows_as_the_image_says(fetched: Replicas, fetchin
     assert list(replicas.high_watermarks()) == [("orders", 0)]
 
 
-async def test_who_follows_may_be_read_while_its_leader_is_heard(fetched: Replicas, fetching: Fetching) -> None:
+async def test_a_follower_may_be_read_while_its_leader_answers(fetched: Replicas, fetching: Fetching) -> None:
     replicas = fetched
     partition = await show(replicas, replicated(2, 0))
     for name in ("orders", bytes([1]) * 16):
@@ -411,7 +409,7 @@ async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replica
     assert not partition.leads
 
 
-async def test_while_its_log_is_truncated_it_does_not_lead(replicas: Replicas) -> None:
+async def test_a_replica_does_not_lead_while_its_log_is_truncated(replicas: Replicas) -> None:
     partition = await show(replicas, replicated(2, 0))
     told: list[set[str]] = []
     replicas.subscribe(lambda topics: told.append(set(topics)))
@@ -434,7 +432,7 @@ async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, lo
     assert list(logs.logs()) == []
 
 
-async def test_what_was_taken_away_while_the_broker_was_not_there_goes_when_it_is_back(
+async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
     replicas: Replicas, logs: LogManager
 ) -> None:
     """A log of the same topic goes; one of a topic with another id is nobody's to delete."""
@@ -482,7 +480,7 @@ def chosen(epoch: int, written: int) -> ClusterImage:
     return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))
 
 
-async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
+async def test_a_broker_elected_before_its_registration_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
     await replicas.on_registered(100)
     before, since = chosen(5, written=99), chosen(6, written=101)
     replicas.on_image(EMPTY, before)
@@ -496,7 +494,7 @@ async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: R
     assert replicas.leader("t", 0).leader_epoch == 6
 
 
-async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Replicas) -> None:
+async def test_a_new_registration_ends_leadership_by_older_states(replicas: Replicas) -> None:
     await replicas.on_registered(100)
     before, since = chosen(5, written=150), chosen(6, written=250)
     replicas.on_image(EMPTY, before)

@@ -34,7 +34,7 @@ async def bound() -> ListeningSockets:
     return await ListeningSockets.bind("", 0, asyncio.BufferedProtocol, AtOnce(), backlog=1)
 
 
-async def test_a_system_without_ipv6_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_listens_on_a_system_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, socket.AF_INET6)
     listening = await bound()
     assert listening.port > 0

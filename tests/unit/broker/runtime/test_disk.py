@@ -223,7 +223,7 @@ def test_a_lock_excludes_another_process(disk, tmp_path):
 
 
 class TestNoDescriptorLeft:
-    def test_what_is_open_for_a_moment_only_gets_one_nevertheless(self, disk, tmp_path):
+    def test_a_briefly_opened_file_gets_the_reserved_descriptor(self, disk, tmp_path):
         path = str(tmp_path / "checkpoint")
         with no_descriptors_left():
             for number in range(3 * SPARE_COUNT):
@@ -236,7 +236,7 @@ class TestNoDescriptorLeft:
             with pytest.raises(FileNotFoundError):
                 disk.open_briefly(str(tmp_path / "absent"))
 
-    def test_what_stays_open_gets_none_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
+    def test_a_long_open_file_gets_no_descriptor_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
         monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)
         with no_descriptors_left(), pytest.raises(OSError, match="Too many open files") as caught:
             disk.open(str(tmp_path / "segment"), create=True)

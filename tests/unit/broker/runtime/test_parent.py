@@ -22,7 +22,7 @@ def pipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield writing
 
 
-def test_only_the_end_of_input_is_its_end(pipe: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_end_of_input_means_the_end_of_the_parent(pipe: int, monkeypatch: pytest.MonkeyPatch) -> None:
     reads, ended = threading.Semaphore(0), threading.Event()
 
     def read(*arguments: int) -> bytes:

@@ -50,7 +50,7 @@ async def test_without_a_budget_one_member_has_one_slice_in_each_turn() -> None:
     assert not members
 
 
-async def test_more_members_have_theirs_while_the_budget_lasts() -> None:
+async def test_further_members_have_their_slices_while_the_budget_lasts() -> None:
     scene = Scene()
     members = RoundRobin(LoopBudget(lambda: scene.now, 1.0))
     for name in "abc":
@@ -58,7 +58,7 @@ async def test_more_members_have_theirs_while_the_budget_lasts() -> None:
     assert [await scene.turn() for _ in range(3)] == [["a", "b"], ["c", "a"], ["b", "c"]]
 
 
-async def test_one_has_its_slice_though_others_have_spent_the_budget() -> None:
+async def test_a_member_has_its_slice_although_others_have_spent_the_budget() -> None:
     scene = Scene()
     budget = LoopBudget(lambda: scene.now, 1.0)
     members = RoundRobin(budget)
@@ -70,7 +70,7 @@ async def test_one_has_its_slice_though_others_have_spent_the_budget() -> None:
         assert await scene.turn() == ["a"]
 
 
-async def test_who_joins_again_is_behind_the_others() -> None:
+async def test_a_member_that_rejoins_is_queued_behind_the_others() -> None:
     scene = Scene()
     members = RoundRobin()
     members.join(Worker(scene, "a", 1))

@@ -190,7 +190,7 @@ async def test_the_age_of_the_keys_is_that_of_the_last_good_answer() -> None:
         assert keys.age_seconds(read_at + 100) >= 100
 
 
-async def test_keys_in_a_file(tmp_path: Path) -> None:
+async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     keys = Jwks(path.as_uri(), 3600)
     await keys.read()
@@ -205,14 +205,14 @@ def test_a_set_that_is_nested_too_deeply_is_a_value_error() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "LOCALHOST"])
-def test_e56_http_is_taken_on_loopback(host: str) -> None:
+def test_e56_http_is_accepted_on_loopback(host: str) -> None:
     Jwks(f"http://{host}:8080/keys", 1)
 
 
 @pytest.mark.parametrize(
     "url", ["http://idp.example/keys", "http://10.0.0.1/keys", "http://localhost.example/", "ftp://idp/", "keys.json"]
 )
-def test_e56_http_and_what_is_no_url_are_refused_elsewhere(url: str) -> None:
+def test_e56_http_and_bad_urls_are_refused_elsewhere(url: str) -> None:
     with pytest.raises(InvalidConfig, match="https://"):
         Jwks(url, 1)
 

@@ -30,7 +30,7 @@ def security(users: UserConfigs) -> ListenerSecurity:
     return ListenerSecurity(listener, config, lambda: users, lambda: bytes(32), is_inter_broker=True)
 
 
-def test_as_much_is_done_for_those_who_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_costs_as_much_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not measured: each credential that is made, written out or read."""
     steps: Counter[str] = Counter()
 

@@ -39,7 +39,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         ("orders", ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_also_by_a_broker_that_does_not_lead_them(
+async def test_internal_topics_are_created_by_a_broker_that_does_not_lead_them(
     served: Served, topic: str, code: ErrorCode, version: int
 ) -> None:
     """Kafka asks what a topic is before it asks who leads it: another leader would be looked for in vain."""

@@ -63,7 +63,7 @@ def context_of(api_key: ApiKey, version: int, slices: Any, **services: Any) -> A
     return RequestContext(parts, None, api_key, version, 0, None)  # type: ignore[arg-type]
 
 
-def test_coordinators_of_a_type_that_there_is_not() -> None:
+def test_coordinators_of_an_unknown_type_are_refused_in_steps() -> None:
     slices = CountedSlices()
     request = FindCoordinatorRequest(key_type=NO_SUCH_TYPE, coordinator_keys=NAMES)
     response: Any = find_coordinator.handle(request, context_of(ApiKey.FIND_COORDINATOR, 4, slices))
@@ -71,7 +71,7 @@ def test_coordinators_of_a_type_that_there_is_not() -> None:
     assert slices.steps == len(NAMES)
 
 
-def test_topics_that_are_asked_for_twice() -> None:
+def test_topics_named_twice_are_answered_in_steps() -> None:
     slices = CountedSlices()
     topic = MetadataRequest.MetadataRequestTopic
     topics = [topic(name=name) for name in [*NAMES, *NAMES]]
@@ -80,7 +80,7 @@ def test_topics_that_are_asked_for_twice() -> None:
     assert slices.steps == len(topics) / NAMES_PER_STEP
 
 
-async def test_topics_to_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them is looked at before it is its turn."""
     made, at_pause = list[str](), list[int]()
     state = delete_topics.TopicState

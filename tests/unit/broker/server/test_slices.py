@@ -144,7 +144,7 @@ def delete_request() -> DeleteRecordsRequest:
     ],
     ids=["fetch", "list offsets", "epochs", "produce", "delete records"],
 )
-async def test_partition_after_partition(
+async def test_a_large_fetch_reads_partition_after_partition(
     context: Any, handle: Callable[..., Any], request_of: Callable[[], Any], partitions_of: Callable[[Any], list[Any]]
 ) -> None:
     answer, turns = await turns_during(handle(request_of(), context))

@@ -122,7 +122,7 @@ async def test_the_directories_are_locked_before_a_store_is_made(tmp_path: Path)
     await (await first.begin()).end()
 
 
-async def test_what_is_noted(tmp_path: Path) -> None:
+async def test_the_start_notes_its_identity(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     start = await once(a, b)
     for number in range(2):
@@ -153,7 +153,7 @@ async def test_s70_the_embedded_store_is_used_where_it_lies(tmp_path: Path) -> N
     await once(new, a, b)
 
 
-async def test_s70_a_process_that_was_killed_before_it_noted_its_registration(tmp_path: Path) -> None:
+async def test_s70_a_process_killed_before_it_noted_its_registration_starts_again(tmp_path: Path) -> None:
     await once(tmp_path)
     killed = await Run(tmp_path).begin(is_noted=False)
     await killed.end()
@@ -214,7 +214,7 @@ async def test_s70_a_store_with_rights_is_not_made_again_from_the_logs(tmp_path:
     await once(tmp_path, **authorizer)
 
 
-def test_who_has_rights() -> None:
+def test_stores_with_access_rights_are_recognised() -> None:
     def of(**settings: str) -> bool:
         return has_rights(BrokerConfig.of({name.replace("_", "."): value for name, value in settings.items()}))
 
@@ -226,7 +226,7 @@ def test_who_has_rights() -> None:
     assert not of(sasl_enabled_mechanisms="SCRAM-SHA-512"), "nobody logs in there"
 
 
-async def test_s73_an_older_directory_of_a_broker_alone(tmp_path: Path) -> None:
+async def test_s73_an_older_directory_of_a_broker_alone_is_refused(tmp_path: Path) -> None:
     a, b, copy = tmp_path / "a", tmp_path / "b", tmp_path / "copy"
     await once(a, b)
     shutil.copytree(b, copy)
@@ -240,7 +240,7 @@ async def test_s73_an_older_directory_of_a_broker_alone(tmp_path: Path) -> None:
     await once(a, b)
 
 
-async def test_s73_a_lost_directory_of_a_broker_alone(tmp_path: Path) -> None:
+async def test_s73_a_lost_directory_of_a_broker_alone_is_refused(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     await once(a, b)
     shutil.move(b, tmp_path / "elsewhere")

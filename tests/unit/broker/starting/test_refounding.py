@@ -195,7 +195,7 @@ async def refounded(node_id: int, *directories: Path) -> Member:
     return await Member(node_id, *directories, accept=await accepted(node_id, *directories)).begin()
 
 
-async def test_s70_what_a_cluster_begins_with_that_is_founded_again(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s70_a_re_founded_cluster_begins_with_the_copied_metadata(tmp_path: Path, zookeepers: ZooKeepers) -> None:
     cluster = await once(1, tmp_path, epochs=(5, 7))
     nodes = {
         **topic_nodes("orders", ORDERS, ALL_THREE),
@@ -283,7 +283,7 @@ async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
     await member.end()
 
 
-async def test_s70_who_a_reassignment_adds_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
     """Or it would be completed at once, and the logs of those that it removes deleted."""
     cluster = await once(1, tmp_path)
     moving = ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
@@ -319,7 +319,7 @@ async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeep
 
 
 @pytest.mark.parametrize("how", ["noted", "no note", "new"])
-async def test_s70_whoever_joins_a_cluster_that_was_founded_again_is_unsure(
+async def test_s70_a_broker_that_joins_a_re_founded_cluster_is_unsure(
     tmp_path: Path, zookeepers: ZooKeepers, how: str
 ) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
@@ -339,7 +339,7 @@ async def test_s70_whoever_joins_a_cluster_that_was_founded_again_is_unsure(
     await founder.end()
 
 
-async def test_s70_of_two_that_may_found_it_at_the_same_moment_one_does(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s70_one_of_two_simultaneous_founders_founds_the_cluster(tmp_path: Path, zookeepers: ZooKeepers) -> None:
     members = []
     for node_id in (1, 2):
         cluster = await once(node_id, tmp_path / str(node_id))
@@ -416,7 +416,7 @@ async def test_s70_a_founding_that_is_cut_short_at_any_write_is_finished(
 # --- what others hold by a store that does not know what this broker had
 
 
-async def test_what_others_hold_is_kept_until_the_logs_were_looked_through(
+async def test_logs_held_by_others_are_kept_until_all_logs_were_examined(
     tmp_path: Path, zookeepers: ZooKeepers
 ) -> None:
     """Also where a process was killed in between."""
@@ -435,7 +435,9 @@ async def test_what_others_hold_is_kept_until_the_logs_were_looked_through(
     await member.end()
 
 
-async def test_s77_what_others_hold_by_an_older_store_is_kept(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s77_logs_held_by_others_according_to_an_older_store_are_kept(
+    tmp_path: Path, zookeepers: ZooKeepers
+) -> None:
     await once(1, tmp_path)
     noted = json.loads((tmp_path / NOTE_FILE).read_text())
     (tmp_path / NOTE_FILE).write_text(json.dumps({**noted, "registration": 7, "zxid": 10**6}))

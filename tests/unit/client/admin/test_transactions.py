@@ -161,7 +161,9 @@ async def test_e32_an_open_transaction_that_no_coordinator_holds_hangs(known: Tr
     assert all(each.is_late for each in found)
 
 
-async def test_e32_what_was_just_ending_does_not_hang(known: Transactions, address: str, fake_broker: Any) -> None:
+async def test_e32_a_transaction_that_is_just_ending_does_not_hang(
+    known: Transactions, address: str, fake_broker: Any
+) -> None:
     """The marker is written after its partition was looked at, and before its coordinator was."""
     known.producers = {7: 5}
     known.states = {"ending": (7, "CompleteCommit", False)}
@@ -178,7 +180,7 @@ async def test_e32_what_was_just_ending_does_not_hang(known: Transactions, addre
     assert len(looks) == 2
 
 
-async def test_the_search_can_be_limited_to_old_ones(known: Transactions, address: str) -> None:
+async def test_the_search_can_be_limited_to_old_transactions(known: Transactions, address: str) -> None:
     known.producers = {7: 5}
     async with Admin(address) as admin:
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000)
@@ -219,7 +221,7 @@ async def test_s40_a_marker_that_the_log_refuses_makes_its_transaction_hang(
         assert await admin.transactions.find_hanging([HERE]) == []
 
 
-async def test_abort_writes_one_marker_for_what_begins_there(
+async def test_abort_writes_one_marker_for_the_transaction_that_begins_there(
     known: Transactions, address: str, fake_broker: Any
 ) -> None:
     known.producers = {7: 5, 8: 6}
@@ -326,7 +328,7 @@ async def test_coordinators_are_not_remembered_without_end(
     assert asked == [["a"], ["b"], ["c"], ["a"]]
 
 
-async def test_who_has_gone_is_not_asked_for_ever(
+async def test_a_departed_broker_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
     """The cluster names it until its session is over; then another looks after what it had."""
@@ -348,7 +350,7 @@ async def test_who_has_gone_is_not_asked_for_ever(
     assert len(fake_broker.requests_of(ListTransactionsRequest)) == 3
 
 
-async def test_filters(known: Transactions, address: str, fake_broker: Any) -> None:
+async def test_transactions_are_filtered(known: Transactions, address: str, fake_broker: Any) -> None:
     async with Admin(address) as admin:
         await admin.transactions.list(states=["Ongoing"], producer_ids=[7], duration_ms=5, pattern="a.*")
         with pytest.raises(KafkaError, match="unknown transaction state: Nonsense"):

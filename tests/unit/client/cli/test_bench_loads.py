@@ -13,7 +13,7 @@ from oncelog.cli.bench_report import Measured
 PLACE = TopicPartition("topic", 0)
 
 
-async def test_what_others_write_meanwhile_is_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_of_other_producers_are_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log had three records as the command started, and has five now."""
     async with Producer(fake_broker.address) as producer:
         await (await producer.send_columns("topic", 0, [b"12345"] * 5))

@@ -138,7 +138,7 @@ def test_wrong_usage_says_what_is_wrong(arguments, message):
     assert message in " ".join(result.output.split())
 
 
-def test_nothing_is_deleted_unasked():
+def test_no_command_deletes_without_confirmation():
     result = oncelog("topics", "delete", "t", *NOBODY, stdin="y\n")
     assert result.exit_code == 1
     assert "use --yes" in result.output

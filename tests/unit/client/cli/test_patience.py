@@ -32,7 +32,7 @@ class Said:
         self.handler.handle(logging.LogRecord("oncelog.x", logging.INFO, "", 0, message, arguments, None))
 
 
-def test_what_goes_wrong_again_and_again_is_said_once() -> None:
+def test_a_repeated_failure_is_reported_once() -> None:
     said = Said()
     for _ in range(10):
         said.log("%s-%d: sending again after %s", "orders", 0, TOO_FEW)
@@ -42,7 +42,7 @@ def test_what_goes_wrong_again_and_again_is_said_once() -> None:
     assert line.endswith("Are brokers down? (oncelog topics describe TOPIC shows the in-sync replicas)")
 
 
-def test_what_passes_soon_is_not_worth_a_word() -> None:
+def test_a_brief_failure_is_not_reported() -> None:
     said = Said()
     said.log("%s: retrying after %s", "orders-0", MOVED)
     said.seconds += PATIENCE_SECONDS / 2
@@ -52,7 +52,7 @@ def test_what_passes_soon_is_not_worth_a_word() -> None:
     assert said.lines == []
 
 
-def test_each_reason_is_said() -> None:
+def test_each_reason_is_reported() -> None:
     said = Said()
     for _ in range(2):
         said.log("%s", TOO_FEW)

@@ -33,5 +33,5 @@ def test_a_replica_is_behind_that_is_not_in_sync(node_id: int | None, behind: li
     assert replicas_behind(answer(([1, 2, 3], [1, 2]), ([3, 1, 2], [3])), node_id) == behind
 
 
-def test_nobody_is_behind_where_all_are_in_sync() -> None:
+def test_no_replica_is_behind_when_all_are_in_sync() -> None:
     assert replicas_behind(answer(([1, 2, 3], [3, 1, 2])), None) == []

@@ -42,7 +42,7 @@ class CalledBack:
 
 
 @pytest.mark.parametrize(("replicas", "code", "said"), [((2,), 0, "done"), ((1,), 1, "not where the plan wants them")])
-def test_done_is_said_of_what_has_arrived(
+def test_finished_reassignments_are_reported_as_done(
     monkeypatch: pytest.MonkeyPatch, replicas: tuple[int, ...], code: int, said: str
 ) -> None:
     """Somebody else may have called it back meanwhile: then nothing is on its way either."""

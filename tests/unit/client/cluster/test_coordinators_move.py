@@ -132,7 +132,7 @@ def test_a_coordinator_is_forgotten_with_its_connection() -> None:
     run_virtually(main())
 
 
-def test_whoever_names_the_wrong_coordinator_is_not_asked_alone() -> None:
+def test_a_broker_that_names_the_wrong_coordinator_is_not_asked_alone() -> None:
     """A broker that is cut off names itself, and refuses."""
 
     async def main() -> None:

@@ -136,7 +136,7 @@ async def test_e54_a_position_is_found_while_another_leader_hangs(cluster: FakeC
 
 
 @in_cluster
-async def test_e54_what_other_leaders_have_answered_is_not_lost(cluster: FakeCluster) -> None:
+async def test_e54_answers_of_other_leaders_are_not_lost(cluster: FakeCluster) -> None:
     """The time is over before one leader has answered: the offsets of the others are known."""
     async with Admin(cluster.addresses, default_api_timeout_ms=5_000) as admin:
         cluster.brokers[2].pause()
@@ -147,7 +147,7 @@ async def test_e54_what_other_leaders_have_answered_is_not_lost(cluster: FakeClu
 
 
 @in_cluster
-async def test_e54_metadata_are_asked_of_another_broker(cluster: FakeCluster) -> None:
+async def test_e54_metadata_is_requested_from_another_broker(cluster: FakeCluster) -> None:
     """A broker stops with the Metadata request of a new topic unanswered."""
     async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
         cluster.view.leaders["new", 0] = (3, 5)

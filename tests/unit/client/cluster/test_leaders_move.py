@@ -127,7 +127,7 @@ async def test_a_consumer_goes_to_the_leader_that_is_named(cluster: FakeCluster)
 
 
 @in_cluster
-async def test_a_leader_that_hangs_keeps_nobody_from_the_next_one(cluster: FakeCluster) -> None:
+async def test_a_hanging_leader_does_not_block_its_successor(cluster: FakeCluster) -> None:
     """A Fetch to a broker that was stopped is under way for request.timeout.ms: once there is another leader, that one
     is asked, and what the old one answers when it goes on is nobody's."""
     cluster.append(record(b"1"))
@@ -163,7 +163,7 @@ async def test_a_partition_without_a_leader_holds_up_no_other(cluster: FakeClust
 
 
 @in_cluster
-async def test_who_lags_behind_is_not_asked_alone(cluster: FakeCluster) -> None:
+async def test_a_lagging_broker_is_not_asked_alone(cluster: FakeCluster) -> None:
     """The only broker that we have a connection to is cut off: it leads no more, and knows of nobody who does."""
     async with Producer(cluster.brokers[1].address, linger_ms=0) as producer:
         await producer.send_and_wait("topic", b"1")
@@ -177,7 +177,7 @@ async def test_who_lags_behind_is_not_asked_alone(cluster: FakeCluster) -> None:
 
 
 @in_cluster
-async def test_metadata_of_a_broker_that_lags_send_nobody_back(cluster: FakeCluster) -> None:
+async def test_metadata_of_a_lagging_broker_does_not_restore_an_old_leader(cluster: FakeCluster) -> None:
     cluster.brokers[3].lag()
     cluster.lead(2)
     config = AdminConfig(bootstrap_servers=cluster.brokers[1].address)
@@ -209,7 +209,7 @@ async def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked(clust
 
 
 @in_cluster
-async def test_or_not_by_setting(cluster: FakeCluster) -> None:
+async def test_asking_the_bootstrap_servers_again_can_be_disabled(cluster: FakeCluster) -> None:
     cluster.view.live = {1}
     config = AdminConfig(
         bootstrap_servers=f"{cluster.brokers[1].address},{cluster.brokers[3].address}",

@@ -81,7 +81,9 @@ async def test_the_position_goes_back_to_where_the_log_was_cut(cluster: FakeClus
 
 
 @with_consumer("none")
-async def test_without_a_reset_policy_the_application_is_told_where(cluster: FakeCluster, consumer: Consumer) -> None:
+async def test_a_truncation_without_reset_policy_raises_an_error_with_the_offset(
+    cluster: FakeCluster, consumer: Consumer
+) -> None:
     await unclean(cluster)
     for _ in range(2):  # whoever polls on is told again
         with pytest.raises(LogTruncationError, match="truncated below offset 4, from offset 2 on") as raised:
@@ -92,7 +94,7 @@ async def test_without_a_reset_policy_the_application_is_told_where(cluster: Fak
 
 
 @with_consumer("none")
-async def test_something_else_in_the_same_place_is_found_too(cluster: FakeCluster, consumer: Consumer) -> None:
+async def test_other_records_at_the_same_offset_are_noticed(cluster: FakeCluster, consumer: Consumer) -> None:
     """The new log is as long as the position, in an epoch older than that of what was read."""
     cluster.lead(3)
     cluster.append(batch(b"e"))
@@ -118,7 +120,7 @@ async def test_a_clean_election_is_not_noticed(cluster: FakeCluster, consumer: C
 
 
 @with_consumer("none")
-async def test_while_only_the_leader_knows_of_its_epoch_nobody_is_asked_in_a_loop(
+async def test_an_epoch_known_only_to_its_leader_causes_no_request_loop(
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
     """FENCED_LEADER_EPOCH, and metadata that say the old epoch: both are asked for again with a backoff."""
@@ -196,7 +198,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
     run_virtually(main())
 
 
-def test_a_topic_made_anew_is_believed_in_the_end() -> None:
+def test_a_re_created_topic_is_accepted_in_the_end() -> None:
     """The leader keeps answering with an older epoch than the position's."""
 
     async def main() -> None:
@@ -239,7 +241,7 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
-def test_s92_a_cluster_whose_epochs_went_back_is_read_on(reset: str) -> None:
+def test_s92_reading_continues_after_epochs_went_back(reset: str) -> None:
     """Its metadata were put back from a backup: the committed epoch is newer than any leader's, for good."""
 
     async def main() -> None:

@@ -81,7 +81,7 @@ async def test_e55_records_are_sent_again_with_the_same_sequence(fake_broker: An
 
 
 @pytest.mark.usefixtures("fragile")
-async def test_e55_a_consumer_reads_on(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_e55_a_consumer_continues_to_read(fake_broker: Any, fast: dict[str, int]) -> None:
     for _ in range(8):
         fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest", **fast) as consumer:
@@ -94,7 +94,7 @@ async def test_e55_a_consumer_reads_on(fake_broker: Any, fast: dict[str, int]) -
 
 
 @pytest.mark.usefixtures("fragile")
-async def test_e55_what_has_no_answer_fails_with_its_connection(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_e55_unanswered_requests_fail_with_their_connection(fake_broker: Any, fast: dict[str, int]) -> None:
     """acks=0: nobody knows of what was under way, and the next one is sent on a new connection."""
     async with Producer(fake_broker.address, acks=0, enable_idempotence=False, linger_ms=0, **fast) as producer:
         for _ in range(5):

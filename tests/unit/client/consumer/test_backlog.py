@@ -92,7 +92,7 @@ async def test_e53_a_backlog_keeps_no_other_partition_waiting(backlog: Any, way:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_e53_what_a_rebalance_gives_is_read_beside_a_backlog(backlog: Any, strategy: str) -> None:
+async def test_e53_newly_assigned_partitions_are_read_beside_a_backlog(backlog: Any, strategy: str) -> None:
     coordinator = Coordinator(backlog)
     coordinator.assigned = (BUSY,)
     has_both = asyncio.Event()

@@ -33,7 +33,7 @@ def offsets(records: list[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_records_are_what_they_were(compression: Compression) -> None:
+def test_fetched_records_equal_the_written_ones(compression: Compression) -> None:
     data = batch(10, 2, compression=compression, partition_leader_epoch=3)
     (first, _) = fetched(data, 10).take(10)
     assert first == ("t", 1, 10, 110, 0, b"k", b"10", (), 3)
@@ -54,7 +54,7 @@ def test_any_portions_give_all_records_in_order(limit: int) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 2, 5, 6])
-def test_columns_are_the_records(before: int) -> None:
+def test_columns_equal_the_records(before: int) -> None:
     """Also after some of a batch were taken as records, and with what is hidden."""
     end = EndTransactionMarker(ControlType.COMMIT, 0)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=5)
@@ -141,7 +141,7 @@ def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
         part.take_headers()
 
 
-def test_one_by_one_is_the_same() -> None:
+def test_records_taken_one_by_one_are_the_same() -> None:
     part = fetched(batch(0, 5) + batch(5, 1))
     assert part.take(2)
     record = part.take_one()
@@ -162,7 +162,7 @@ def test_a_cut_last_batch_is_ignored() -> None:
     assert offsets(part.take(10)) == list(range(5))
 
 
-def test_nothing_but_a_part_of_a_batch_is_an_error() -> None:
+def test_a_partial_batch_alone_is_an_error() -> None:
     with pytest.raises(
         CorruptRecords, match="t-1: the batch fetched from offset 0 is unreadable: 40 bytes hold no whole"
     ):
@@ -220,7 +220,7 @@ def test_the_epoch_is_that_of_the_last_record_taken() -> None:
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2])
-def test_offsets_that_have_none_behind_them_are_corrupt(base: int) -> None:
+def test_the_largest_possible_offset_is_corrupt(base: int) -> None:
     data = batch(0, 2)
     BASE_OFFSET.pack_into(data, 0, base)
     with pytest.raises(CorruptRecords, match="is unreadable"):

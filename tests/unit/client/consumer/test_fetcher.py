@@ -160,7 +160,7 @@ async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
         goes_on.set()
 
 
-async def test_what_the_follower_refuses_is_asked_of_the_leader(
+async def test_a_fetch_refused_by_the_follower_goes_to_the_leader(
     fake_broker: Any, follower: Any, fast: dict[str, int]
 ) -> None:
     """Offset out of range on a follower that lags behind is no reason to reset."""
@@ -213,7 +213,7 @@ def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
         (answered("topic", 0, records=b"no batch"), CorruptRecords),
     ],
 )
-async def test_what_does_not_help_is_asked_for_less_and_less_often(
+async def test_useless_metadata_refreshes_become_less_frequent(
     fake_broker: Any, answer: FetchResponse, error: type[KafkaError] | None
 ) -> None:
     """Though the application polls as fast as it can."""
@@ -221,7 +221,7 @@ async def test_what_does_not_help_is_asked_for_less_and_less_often(
     assert errors == (set() if error is None else {error})
 
 
-async def test_what_is_damaged_is_asked_for_less_and_less_often(fake_broker: Any) -> None:
+async def test_damaged_records_are_fetched_less_and_less_often(fake_broker: Any) -> None:
     """Though it can be seen only when it is read, and more was asked for meanwhile."""
     damaged = answered("topic", 0, records=bytes(batch(b"damaged", base_offset=5)[:-1]) + b"\xff")
     behind = asyncio.Event()

@@ -53,14 +53,14 @@ KINDS = pytest.mark.parametrize("is_coroutine", [False, True], ids=["function", 
 
 
 @KINDS
-async def test_the_nth_hit_alone(is_coroutine: bool) -> None:
+async def test_a_rule_may_apply_to_the_nth_hit_only(is_coroutine: bool) -> None:
     steps = Steps(faults("one@2 = drop; other = drop"))
     assert [await call(steps, is_coroutine, n) for n in (1, 2, 3)] == [1, "dropped", 3]
     assert steps.done == [1, 3]
 
 
 @KINDS
-async def test_every_hit(is_coroutine: bool) -> None:
+async def test_a_rule_applies_to_every_hit(is_coroutine: bool) -> None:
     steps = Steps(faults("one = duplicate"))
     assert [await call(steps, is_coroutine, n) for n in (1, 2)] == [1, 2]
     assert steps.done == [1, 1, 2, 2]
@@ -68,7 +68,7 @@ async def test_every_hit(is_coroutine: bool) -> None:
 
 @KINDS
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_delay_on_either_side_of_the_step(
+async def test_a_delay_may_come_before_or_after_the_step(
     is_coroutine: bool, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = faults(f"one = {when} delay 50")
@@ -202,7 +202,9 @@ def answers(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
 
 
 @KINDS
-async def test_asked_the_test_decides(answers: Callable[..., list[str]], tmp_path: Path, is_coroutine: bool) -> None:
+async def test_the_test_decides_when_asked(
+    answers: Callable[..., list[str]], tmp_path: Path, is_coroutine: bool
+) -> None:
     path = tmp_path / "questions.sock"
     asked = answers(path, "go", "drop", "duplicate", "go", "delay 1")
     steps = Steps(faults(f"one = ask {path}; one@3 = after ask {path}"))
@@ -212,14 +214,14 @@ async def test_asked_the_test_decides(answers: Callable[..., list[str]], tmp_pat
     assert await call(steps, is_coroutine, 5) == 5  # nobody is there any more: go
 
 
-async def test_to_go_is_no_reason_not_to_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:
+async def test_a_go_answer_does_not_prevent_a_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:
     path = tmp_path / "questions.sock"
     answers(path, "go")
     steps = Steps(faults(f"one = drop; one = ask {path}; one = delay 0"))
     assert steps.function(1) == "dropped"
 
 
-async def test_an_answer_that_the_step_cannot_do(answers: Callable[..., list[str]], tmp_path: Path) -> None:
+async def test_an_impossible_answer_is_refused(answers: Callable[..., list[str]], tmp_path: Path) -> None:
     path = tmp_path / "questions.sock"
     answers(path, "drop")
     with pytest.raises(InvalidFailPoints, match="cannot drop"):
@@ -251,7 +253,7 @@ asyncio.run(coroutine())
         ("prepare-logged@1 = after crash", "done\n"),
     ],
 )
-def test_a_crash_on_either_side_of_the_step(text: str, printed: str) -> None:
+def test_a_crash_may_come_before_or_after_the_step(text: str, printed: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", CRASHES],
         env={**os.environ, "ONCELOG_FAIL_POINTS": text},

@@ -82,7 +82,7 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
 
 
 @pytest.mark.parametrize("values", [[b"v"] * 3, [b"v", None, b"v"]])
-async def test_their_time_is_when_their_topic_is_known(
+async def test_columns_get_their_time_once_their_topic_is_known(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
     """As that of a record: it may take a minute."""
@@ -102,7 +102,7 @@ async def test_their_time_is_when_their_topic_is_known(
     assert [timestamp for timestamp, *_ in written(fake_broker)] == [61_000] * 3
 
 
-async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
+async def test_the_first_error_of_columns_is_raised_for_all(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, batch_size=200, linger_ms=1000) as producer:
         await producer.send_columns("topic", 0, [b"known"])
         await producer.flush()
@@ -116,7 +116,7 @@ async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_what_is_no_column_is_refused(fake_broker: Any) -> None:
+async def test_an_unsupported_column_is_refused(fake_broker: Any) -> None:
     async with Producer(fake_broker.address) as producer:
         for columns in ({"keys": [b"k"]}, {"timestamps_ms": [1]}, {"headers": [()]}):
             with pytest.raises(ValueError, match="1 for 2 values"):
@@ -141,7 +141,7 @@ async def test_columns_are_part_of_a_transaction(coordinator: FakeCoordinator) -
     assert coordinator.committed == {P0: [b"%d" % number for number in range(100)]}
 
 
-async def test_memory_is_waited_for_and_a_cancelled_one_is_let_go(fake_broker: Any) -> None:
+async def test_columns_wait_for_memory_and_a_cancelled_send_releases_it(fake_broker: Any) -> None:
     hold = asyncio.Event()
     produce = fake_broker.on_produce
 

@@ -65,7 +65,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))
-def test_s44_what_each_code_means(code: ErrorCode) -> None:
+def test_s44_each_error_code_has_its_meaning(code: ErrorCode) -> None:
     expected = SPECIAL.get(code, Meaning.AGAIN if code.retriable else Meaning.FATAL)
     assert meaning_of(code) is expected
     assert (code in AGAIN) <= (expected is Meaning.AGAIN)

@@ -30,7 +30,7 @@ def test_s45_the_states_are_kafkas() -> None:
 
 @pytest.mark.parametrize("after", list(TransactionState))
 @pytest.mark.parametrize("before", list(TransactionState))
-def test_s45_each_pair_of_states(before: TransactionState, after: TransactionState) -> None:
+def test_s45_each_pair_of_states_is_allowed_or_refused(before: TransactionState, after: TransactionState) -> None:
     if TABLE[before.name][ORDER.index(after.name)] == "x":
         check(before, after)
         return

@@ -41,7 +41,7 @@ def test_the_batches_are_those_of_single_records(
 
 @given(ROWS, COLUMNS, st.data())
 @examples(60)
-def test_a_part_of_the_rows(rows: list[Given], columns: list[str], data: Any) -> None:
+def test_a_part_of_the_rows_is_packed(rows: list[Given], columns: list[str], data: Any) -> None:
     first = data.draw(st.integers(0, len(rows) - 1))
     end = data.draw(st.integers(first + 1, len(rows)))
     part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, columns))), first, end)
@@ -49,7 +49,7 @@ def test_a_part_of_the_rows(rows: list[Given], columns: list[str], data: Any) ->
     assert packed_batches(part, NOW, 1000) == plain_batches(rows[first:end], columns, NOW, 1000)
 
 
-def test_records_of_many_sizes_in_a_large_batch() -> None:
+def test_records_of_many_sizes_are_packed_in_a_large_batch() -> None:
     """Lengths of one to three bytes, offsets of one to three."""
     rows = [Given(bytes(number % 300 if number % 1000 else 20_000), b"%d" % number) for number in range(10_000)]
     assert packed_batches(packed_rows(rows, ["key"]), NOW, 1 << 30) == plain_batches(rows, ["key"], NOW, 1 << 30)
@@ -69,7 +69,7 @@ def test_the_largest_timestamp_is_the_batchs() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 9])
-def test_no_room_is_no_record(room: int) -> None:
+def test_a_record_without_room_is_not_packed(room: int) -> None:
     """A record of one byte takes ten: length, attributes, time, offset, no key, the size of the value, no headers."""
     rows = packed_rows([Given(b"abc")], [])
     assert not rows.pack(0, NOW, 1, NOW, room).timestamps_ms

@@ -90,7 +90,7 @@ def test_the_table_has_each_option_once() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-def test_what_is_known_beyond_the_table_is_our_own() -> None:
+def test_options_beyond_the_table_are_our_own() -> None:
     listed = {each.name for each in OF_SPARK}
     assert {*source_options.KNOWN, *sink_options.KNOWN} - listed == OURS
     assert set(security_settings.KNOWN) <= {each.name for each in OPTIONS}

@@ -74,7 +74,7 @@ def truststore(path: Path, password: str | None = None) -> Store:
     return Store("kafka.ssl.truststore.location", str(path), password)
 
 
-def test_a_truststore_and_a_keystore_of_jks(authority: Certificate, tmp_path: Path) -> None:
+def test_a_truststore_and_a_keystore_of_jks_are_read(authority: Certificate, tmp_path: Path) -> None:
     mine = authority.issue(("CN", "me"))
     path = tmp_path / "store.jks"
     path.write_bytes(jks([der(authority)], [(key_of(mine), [der(mine), der(authority)])], PASSWORD, PASSWORD))
@@ -107,7 +107,7 @@ def keytool() -> str:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_stores_that_keytool_has_made(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
+def test_stores_made_by_keytool_are_read(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
     """A truststore, and a keystore whose key keytool has made and the authority has signed; a name beyond ASCII."""
     store = tmp_path / "store"
 
@@ -139,7 +139,7 @@ def test_a_damaged_jks_file_is_told(authority: Certificate, cut: int) -> None:
         read_jks(content, PASSWORD)
 
 
-def test_stores_of_pkcs12(authority: Certificate, tmp_path: Path) -> None:
+def test_stores_of_pkcs12_are_read(authority: Certificate, tmp_path: Path) -> None:
     mine = authority.issue(("CN", "me"))
     mine.pkcs12(tmp_path / "own.p12", PASSWORD, authority)
     trusted = pkcs12.serialize_key_and_certificates(None, None, None, [authority.certificate], NoEncryption())

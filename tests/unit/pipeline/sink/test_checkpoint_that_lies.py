@@ -166,7 +166,7 @@ async def test_a_batch_without_rows_is_among_those_that_are_compared(sink: Sink)
     assert sink.seen == [0, 1, 10, 11, 30]
 
 
-async def test_what_was_decided_and_not_ended_is_ended_by_a_checkpoint_that_was_set_back(sink: Sink) -> None:
+async def test_a_decided_unended_batch_is_ended_by_an_older_checkpoint(sink: Sink) -> None:
     await written(sink, 2)
     run = sink.run(2)
     messages = await sink.tasks(run, {0: [20], 1: [21]})
@@ -211,7 +211,7 @@ async def test_a_query_that_goes_on_is_not_reset(sink: Sink) -> None:
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
-async def test_what_was_lost_is_repaired_by_the_same_rows(sink: Sink) -> None:
+async def test_lost_rows_are_repaired_by_the_same_rows(sink: Sink) -> None:
     rows = {0: [1, 2], 1: [3], 2: [4]}
     await sink.lose(sink.run(0), rows, 0, 2)
     assert sink.seen == [3]
@@ -230,7 +230,7 @@ async def test_what_was_lost_is_repaired_by_the_same_rows(sink: Sink) -> None:
         {0: [1, 2], 1: [3], 2: [9]},
     ],
 )
-async def test_what_cannot_be_repaired_is_refused_not_lost(sink: Sink, rows: Rows) -> None:
+async def test_an_irreparable_loss_is_refused_and_not_hidden(sink: Sink, rows: Rows) -> None:
     before = {0: [1, 2], 1: [3], 2: [4]}
     await sink.lose(sink.run(0), before, 0, 2)
     again = sink.run(0)
@@ -312,7 +312,7 @@ async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
     assert sink.seen == [0, 1, 1, 11]
 
 
-async def test_what_a_query_has_decided_and_left_open_can_be_finished_without_it(sink: Sink) -> None:
+async def test_a_decided_open_batch_can_be_finished_without_its_query(sink: Sink) -> None:
     """Before its transactions time out; the query goes on from there when it starts."""
     run = sink.run(0)
     messages = await sink.tasks(run, {0: [1], 1: [2]})

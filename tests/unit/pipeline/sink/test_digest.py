@@ -35,7 +35,7 @@ def test_order_and_tasks_do_not_matter(rows: list[Row], rng: object, tasks: int)
 
 @given(st.lists(ROW, min_size=1, max_size=6), ROW)
 @examples(100)
-def test_another_row_makes_another_digest(rows: list[Row], other: Row) -> None:
+def test_a_different_row_changes_the_digest(rows: list[Row], other: Row) -> None:
     changed = [*rows[:-1], other]
     assert (digest_sum(map(of_row, changed)) == digest_sum(map(of_row, rows))) == (other == rows[-1])
 
@@ -53,7 +53,7 @@ def test_keys_that_change_places_are_other_rows() -> None:
     assert digest_of("t", [b"1", b"2"], [b"a", b"b"]) != digest_of("t", [b"1", b"2"], [b"b", b"a"])
 
 
-def test_other_numbers_are_other_rows_however_many() -> None:
+def test_different_row_counts_change_the_digest() -> None:
     """The plain sums of their CRCs are the same: over so many numbers each bit is set in half of them."""
     count = 10_000
 

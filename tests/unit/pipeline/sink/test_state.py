@@ -70,7 +70,7 @@ def test_a_state_of_the_first_release_is_read_and_written_unchanged() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"null", b"[]", b"{}", b"\xff", STATE.as_json()[:-1], STATE.as_json().replace(b'"pid"', b'"pod"')]
 )
-def test_what_is_no_state_is_refused(value: bytes) -> None:
+def test_a_malformed_state_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableState, match="no state of a query"):
         state_from_json(value)
 
@@ -80,7 +80,7 @@ def test_a_newer_version_is_not_guessed_at() -> None:
         state_from_json(STATE.as_json().replace(b'"version":1', b'"version":2'))
 
 
-def test_only_so_many_runs_are_remembered_the_last_ones() -> None:
+def test_a_bounded_number_of_latest_runs_is_remembered() -> None:
     state = State("run-00000")
     for number in range(1, FORMER_RUNS + 5):
         state = state.taken_over(f"{number:08d}", ())

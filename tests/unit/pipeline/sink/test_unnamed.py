@@ -98,7 +98,7 @@ def writes() -> Writes:
     return Writes()
 
 
-async def test_s123_its_transactions_keep_their_timeout(writes: Writes) -> None:
+async def test_s123_transactions_of_an_unnamed_write_keep_their_timeout(writes: Writes) -> None:
     """The run that would abort them, if this one died before its decision, has another name."""
     writes.cluster.has_two_phase_commit = True
     write = await writes.begin()
@@ -128,7 +128,7 @@ async def test_a_write_whose_driver_died_is_tried_again(writes: Writes, ends: in
 
 
 @pytest.mark.parametrize("lost", [[0, 1, 2], [1, 2], [2]])
-async def test_what_has_timed_out_is_written_by_the_second_try(writes: Writes, lost: list[int]) -> None:
+async def test_a_timed_out_write_is_repeated_by_the_second_try(writes: Writes, lost: list[int]) -> None:
     """S2: the driver was away for longer than its transactions."""
     first = await writes.begin()
     await first.commit_and_die(3 - len(lost))
@@ -186,7 +186,7 @@ async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
     writes.check_over()
 
 
-async def test_other_rows_are_another_write(writes: Writes) -> None:
+async def test_different_rows_are_another_write(writes: Writes) -> None:
     await (await writes.begin()).commit_and_die(1)
     await finish_unnamed(writes.cluster)
     await (await writes.begin({0: [1, 2], 1: [3], 2: [5]})).commit()

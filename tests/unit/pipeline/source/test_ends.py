@@ -101,7 +101,7 @@ def test_new_partitions_are_seen_within_the_time_of_a_full_look() -> None:
     assert TopicPartition("a", 3) in ends.log().latest
 
 
-def test_where_the_ends_cannot_be_had_everything_is_asked_for() -> None:
+def test_all_partitions_are_fetched_if_the_ends_are_unknown() -> None:
     """It tells what is the matter: a topic that is gone, or a cluster that is."""
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
@@ -113,7 +113,7 @@ def test_where_the_ends_cannot_be_had_everything_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("cost", [1e-6, 1e-3])
-def test_a_pause_has_an_end(cost: float) -> None:
+def test_a_pause_between_looks_is_bounded(cost: float) -> None:
     cluster = Cluster(1000, cost)
     ends = cluster.made()
     cluster.poll(ends, 60)
@@ -137,7 +137,7 @@ def test_ends_that_are_watched_are_looked_at_only_in_case_the_watch_has_failed_w
     assert sum(cluster.asked.values()) >= 20 / (FRESH_SECONDS + 2 * POLL_SECONDS)
 
 
-def test_who_knows_of_new_records_has_everything_asked_for_at_once() -> None:
+def test_a_hint_of_new_records_causes_a_full_look_at_once() -> None:
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
     ends.log()

@@ -38,6 +38,6 @@ def test_a_batch_that_begins_elsewhere_says_so_itself() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", '{"a":1}', '{"a":{"0":-1}}', '{"a":{"0":1.5}}', '{"a":{"-1":1}}'])
-def test_what_is_none_is_refused(text: str) -> None:
+def test_malformed_offsets_are_refused(text: str) -> None:
     with pytest.raises(BadOffsets):
         offsets_from_json(text)

@@ -64,7 +64,7 @@ def test_a_plan_does_not_depend_on_the_order_of_partitions() -> None:
 
 
 @pytest.mark.parametrize("moved", ["5-3", "5-5", "5-" + "9" * 5000, "\N{ARABIC-INDIC DIGIT FIVE}-9", "5-9-9", ""])
-def test_what_others_have_committed_is_no_plan_that_goes_back_or_nowhere(moved: str) -> None:
+def test_foreign_commits_are_no_plan(moved: str) -> None:
     """A client that may write to the group can do this. A batch that went back would be read twice."""
     group = Group()
     group.commit(Plans().with_batch({A0: 5}, {A0: 9}))

@@ -85,7 +85,7 @@ async def test_each_leader_is_asked_for_what_is_beyond_the_ends() -> None:
 
 
 @in_virtual_time
-async def test_it_waits_as_long_as_it_may_and_goes_on_with_the_same_question() -> None:
+async def test_the_watch_waits_up_to_its_limit_and_continues_with_the_same_request() -> None:
     brokers, watch, ends = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -121,7 +121,7 @@ async def test_an_answer_between_two_calls_is_not_missed() -> None:
 
 
 @in_virtual_time
-async def test_the_same_ends_wake_once() -> None:
+async def test_unchanged_ends_wake_the_query_once() -> None:
     """What does not move an end must not have the caller look without a pause."""
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -138,7 +138,7 @@ async def test_the_same_ends_wake_once() -> None:
 
 
 @in_virtual_time
-async def test_other_ends_are_watched_at_once() -> None:
+async def test_changed_ends_are_watched_at_once() -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(b"batch"))
     assert await watch.wait(ends, 10)
@@ -166,7 +166,7 @@ async def test_a_broker_that_does_not_wait_is_not_asked_in_a_loop() -> None:
 
 
 @in_virtual_time
-async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> None:
+async def test_the_watch_waits_plainly_if_brokers_cannot_be_asked() -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(ConnectionFailed("away"))
     loop = asyncio.get_running_loop()
@@ -181,7 +181,7 @@ async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> Non
 
 
 @in_virtual_time
-async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
+async def test_the_watch_waits_plainly_without_partitions() -> None:
     """A pattern that no topic matches so far."""
     _, watch, _ = watching()
     loop = asyncio.get_running_loop()
@@ -192,7 +192,7 @@ async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
 
 
 @in_virtual_time
-async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_watch_fails_no_query(caplog: pytest.LogCaptureFixture) -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(RuntimeError("a mistake of ours"))
     assert not await watch.wait(ends, 10)
@@ -203,7 +203,7 @@ async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) ->
 
 
 @in_virtual_time
-async def test_closing_lets_go() -> None:
+async def test_closing_the_watch_releases_its_connections() -> None:
     brokers, watch, ends = watching()
     assert not await watch.wait(ends, 1)
     await watch.close()

@@ -42,7 +42,7 @@ def test_a_mistake_is_told_at_load(options: dict[str, str], why: str) -> None:
 @pytest.mark.parametrize(
     "options", [{"endingOffsets": "latest"}, {"startingOffsets": "latest"}, {"startingOffsets": "earliest"}]
 )
-def test_what_is_right_for_a_stream_or_a_batch_passes(options: dict[str, str]) -> None:
+def test_valid_options_of_a_stream_or_a_batch_pass(options: dict[str, str]) -> None:
     assert "value binary" in OncelogDataSource({**SERVERS, "subscribe": "a", **options}).schema()
 
 

@@ -27,13 +27,13 @@ def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_was_imported_is_not_collected_again() -> None:
+def test_imported_objects_are_not_collected_again() -> None:
     freeze_modules()
     assert gc.get_freeze_count() > 1000
     assert len(gc.get_objects()) < 1000
 
 
-def test_it_is_done_again_only_after_another_import(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freezing_is_repeated_only_after_another_import(monkeypatch: pytest.MonkeyPatch) -> None:
     freeze_modules()
     gc.unfreeze()
     freeze_modules()
@@ -43,7 +43,7 @@ def test_it_is_done_again_only_after_another_import(monkeypatch: pytest.MonkeyPa
     assert gc.get_freeze_count()
 
 
-def test_planning_a_write_freezes() -> None:
+def test_planning_a_write_freezes_imported_objects() -> None:
     """So do tasks; but only planning is without a broker."""
     source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     source.streamWriter(StructType([StructField("value", BinaryType())]), overwrite=False)

@@ -108,7 +108,7 @@ def test_plain_records_are_read_without_pandas() -> None:
     subprocess.run([sys.executable, "-c", READS], check=True, timeout=60)
 
 
-def test_no_timestamp_and_no_key_are_null() -> None:
+def test_missing_timestamps_and_keys_are_null() -> None:
     found = table([batch_of([b"%d" % time], time, time=time - 1) for time in (0, 1001)])
     assert found["key"].to_pylist() == [None, None]
     assert found["timestamp"].cast(pa.int64()).to_pylist() == [None, 1_000_000]
@@ -138,11 +138,11 @@ def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     assert [len(chunk) for chunk in found["offset"].chunks] == [200, 200, 100]
 
 
-def test_nothing_gathered_is_no_batch() -> None:
+def test_an_empty_gathering_makes_no_batch() -> None:
     assert BatchBuilder("t", 3, includes_headers=False).take() is None
 
 
-def test_what_arrow_cannot_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_beyond_arrows_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_arrays, "MAX_BYTES", 99_999)
     assert len(table([batch_of(LONG[:100], 0)])) == 100
     monkeypatch.setattr(source_columns, "MAX_VALUES_BYTES", 99_999)

@@ -100,7 +100,7 @@ def decoded(values: list[bytes | None], schema: str, **how: Any) -> list[Any]:
     return list(column.to_pylist(maps_as_pydicts="strict"))
 
 
-def test_every_type_there_and_back() -> None:
+def test_every_type_is_written_and_read_back() -> None:
     schema = json.dumps(EVERYTHING)
     assert decoded([written(schema, ROW), None], schema) == [ROW, None]
     column = pa.array([ROW, None], arrow_type(parsed(schema)))
@@ -124,7 +124,7 @@ def test_a_schema_need_not_be_a_record() -> None:
         ('{"type":"bytes","logicalType":"decimal","precision":39}', "a decimal of 39 digits, Spark has 38"),
     ],
 )  # fmt: skip
-def test_what_has_no_column_is_named(schema: str, says: str) -> None:
+def test_a_type_without_column_is_named(schema: str, says: str) -> None:
     with pytest.raises(SchemaError, match=says):
         arrow_type(parsed(schema))
 
@@ -209,7 +209,7 @@ def test_a_registry_is_asked_once_for_each_number(registry: str) -> None:
         schema_of(registry, 7)
 
 
-def test_a_registry_that_is_not_there() -> None:
+def test_an_unreachable_registry_is_reported() -> None:
     with pytest.raises(UnreachableSchemas, match="does not answer"):
         schema_of("http://127.0.0.1:9", 1)
 

@@ -135,7 +135,7 @@ async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_n
     await internal_topic.tasks.close()
 
 
-async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(
+async def test_s42_a_transaction_that_cannot_be_aborted_delays_no_other(
     transactions: TransactionCoordinator,
     internal_topic: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +157,7 @@ async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(
     monkeypatch.undo()
 
 
-async def test_s35_s42_one_that_needs_a_producer_id_waits_alone(
+async def test_s35_s42_a_timeout_that_needs_a_producer_id_waits_alone(
     transactions: TransactionCoordinator, internal_topic: Any, producer_ids: ProducerIds
 ) -> None:
     open_all(transactions, {"a": EXHAUSTED_EPOCH})

@@ -190,7 +190,7 @@ async def test_a_broker_that_dies_leaves_its_markers_to_the_next_leader(cluster:
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
-async def test_whatever_is_raised_what_was_taken_is_written_in_the_end(
+async def test_markers_taken_from_the_queue_are_written_despite_any_exception(
     cluster: Cluster, leader: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What nobody thought of, on the second of three markers: the others are not forgotten with it."""
@@ -217,7 +217,7 @@ async def test_whatever_is_raised_what_was_taken_is_written_in_the_end(
     assert "for this test" in caplog.text
 
 
-async def test_whatever_is_raised_by_the_store_a_partition_that_is_gone_is_done_with(cluster: Cluster) -> None:
+async def test_a_deleted_partition_is_done_with_whatever_the_store_raises(cluster: Cluster) -> None:
     image_now, failures = cluster.current_image, [True]
 
     async def failing() -> ClusterImage:
@@ -295,7 +295,7 @@ async def test_late_answers_of_own_partitions_hold_up_no_other(
     assert sorted(cluster.leaders[ME].partitions) == [0, 2, 2]
 
 
-async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writing_many_markers_lets_other_work_run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):
         monkeypatch.setattr(module, slices, 0.0)
     cluster.lead(*[ME] * 50)
@@ -306,7 +306,7 @@ async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pyt
     assert turns >= 50
 
 
-async def test_of_the_own_partitions_of_a_decision_the_one_that_fails_is_tried_again_alone(cluster: Cluster) -> None:
+async def test_a_failing_own_partition_is_retried_alone(cluster: Cluster) -> None:
     cluster.lead(ME, ME, ME, OTHER)
     cluster.leaders[ME].codes[1] = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
     assert await cluster.write(0, 1, 2, 3) is Outcome.COMPLETE
@@ -333,7 +333,7 @@ async def test_own_partitions_get_the_epoch_that_the_coordinator_has_by_then(clu
     assert written == dict.fromkeys(range(3), COORDINATOR_EPOCH + 1)
 
 
-async def test_who_coordinates_no_more_writes_no_more_of_its_own_partitions(
+async def test_a_former_coordinator_writes_no_markers_to_its_own_partitions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):

@@ -76,7 +76,7 @@ def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines
     return refused
 
 
-async def test_e2_a_coordinator_of_the_past_lets_no_late_batch_into_what_a_later_one_has_ended(
+async def test_e2_a_former_coordinator_lets_no_late_batch_into_an_ended_transaction(
     coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
 ) -> None:
     """Another broker coordinates, which neither this one nor the partition's leader has heard of yet; the transaction
@@ -90,7 +90,7 @@ async def test_e2_a_coordinator_of_the_past_lets_no_late_batch_into_what_a_later
     assert refused.code is ErrorCode.NOT_ENOUGH_REPLICAS, "it comes again, and the image will be newer then"
 
 
-async def test_e2_what_a_coordinator_has_ended_itself_does_not_keep_the_next_transaction_out(
+async def test_e2_an_end_by_the_coordinator_itself_does_not_block_the_next_transaction(
     coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
 ) -> None:
     assert produce(coordinator, partition, internal_topic, 0) is None

@@ -55,7 +55,7 @@ def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
     assert (tmp_path / f"{file_prefix(0)}.log").stat().st_ino == inode
 
 
-def test_what_was_written_for_nothing_is_removed_in_a_job(log):
+def test_discarded_output_files_are_removed_in_a_job(log):
     """A worker thread runs the jobs; on the event loop, a large file would keep everybody."""
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=1_000_000))
     for number in range(20):
@@ -152,7 +152,7 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
     assert markers() == []
 
 
-def test_s56_what_takes_records_back_stays_while_a_replica_is_away(log):
+def test_s56_tombstones_and_abort_markers_stay_while_a_replica_is_away(log):
     """It may have those records, and lack what takes them back: a marker, or a deletion."""
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
@@ -232,7 +232,7 @@ def test_batches_larger_than_a_read(log, codec):
     assert found(log) == [(n, *large[n]) for n in range(1, 200)] + [(200, b"k0", b"new")]
 
 
-def test_what_is_all_superseded_is_not_written_and_the_dirty_part_is_read_twice(log):
+def test_a_fully_superseded_segment_is_not_written_and_the_dirty_part_is_read_twice(log):
     for number in range(300):
         put(log, (b"a", b"%080d" % number))
     log.trimmer.roll()
@@ -377,7 +377,7 @@ def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path)
     assert log.segment_base_offsets == [0, first_group + 1], "and join a group that goes on later"
 
 
-def test_a_log_in_which_all_is_written_anew_does_not_gather_empty_segments(log):
+def test_a_fully_rewritten_log_does_not_gather_empty_segments(log):
     """As that of a group that goes on committing: with each cleaning, all that the one before left is superseded."""
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=2000))
     first_dirty = 0

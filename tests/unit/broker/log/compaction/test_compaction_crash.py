@@ -51,7 +51,7 @@ def content(directory, config) -> list[Entry]:
 
 
 @pytest.mark.parametrize("config", [ONE_GROUP, TWO_GROUPS], ids=["one group", "two groups"])
-def test_killed_at_every_change_of_the_disk(tmp_path, config):
+def test_a_compaction_killed_at_any_change_of_the_disk_loses_nothing(tmp_path, config):
     make(tmp_path / "made", config).abandon()
     before = content(tmp_path / "made", config)
     shutil.copytree(tmp_path / "made", tmp_path / "whole")

@@ -77,7 +77,7 @@ def checkpoint_of(tmp_path, name, directory="data"):
     return (tmp_path / directory / name).read_text().splitlines()[2:]
 
 
-def test_what_a_killed_process_renamed_is_synced_first(start):
+def test_renames_of_a_killed_process_are_synced_first(start):
     kill(start())
     disk = Watched()
     start(disk)
@@ -248,7 +248,7 @@ def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path)
     assert log.state.durable_start_offset == log.log_start_offset == log.segment_base_offsets[0] > 0
 
 
-def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path):
+def test_a_segment_that_returns_below_the_first_one_counts_as_unsynced(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 30)
     first, second, *_ = log.segment_base_offsets
@@ -301,7 +301,7 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
     assert 10 < interrupted < 60
 
 
-def test_a_topic_made_anew_in_another_data_directory_is_not_missed(start, tmp_path):
+def test_a_topic_re_created_in_another_data_directory_is_not_missed(start, tmp_path):
     manager = start(directories=("one", "two"))
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -333,7 +333,7 @@ def test_a_disk_that_failed_does_not_keep_a_topic_from_another(start, tmp_path):
     assert make_log(manager, "orders", 0, OTHER_ID, SMALL).directory == str(tmp_path / "two" / "orders-0")
 
 
-def test_what_was_set_aside_is_not_missed(start, tmp_path):
+def test_a_log_that_was_set_aside_is_not_missed(start, tmp_path):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -347,7 +347,7 @@ def test_what_was_set_aside_is_not_missed(start, tmp_path):
     assert manager.failures == {}
 
 
-def test_what_was_moved_out_of_the_way_is_synced(start):
+def test_renames_of_deleted_and_stray_logs_are_synced(start):
     disk = Watched()
     manager = start(disk)
     for partition in range(2):
@@ -358,7 +358,7 @@ def test_what_was_moved_out_of_the_way_is_synced(start):
     assert [name.rpartition("-")[2] for name in names] == ["delete", "stray"]
 
 
-def test_what_is_set_aside_at_a_start_is_synced(start, tmp_path):
+def test_renames_of_stray_logs_at_a_start_are_synced(start, tmp_path):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     kill(manager)
@@ -382,7 +382,7 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
         assert PARTITION_METADATA_FILE in disk.names_in("orders-0")
 
 
-def test_what_a_follower_gave_up_does_not_come_back():
+def test_records_given_up_by_a_follower_do_not_come_back():
     """Its leader gives out those offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))

@@ -49,7 +49,7 @@ def assert_known(log):
 
 
 class TestSegmentsThatGo:
-    def test_e16_delete_records_then_a_kill(self, directory):
+    def test_e16_producer_state_survives_delete_records_and_a_kill(self, directory):
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -60,7 +60,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_e16_what_waited_for_the_snapshot_goes_with_the_next_flush(self, directory):
+    def test_e16_segments_waiting_for_a_snapshot_are_deleted_by_the_next_flush(self, directory):
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -78,7 +78,7 @@ class TestSegmentsThatGo:
         log.close()
 
     @pytest.mark.parametrize("flushed", [False, True])
-    def test_e16_retention_of_all_at_once_then_a_kill(self, directory, flushed):
+    def test_e16_producer_state_survives_retention_of_all_segments_and_a_kill(self, directory, flushed):
         log = open_log(directory, AGED)
         write_history(log)
         mark(log, 2, ABORT)
@@ -90,7 +90,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_a_log_without_producers_lets_go_at_once(self, directory):
+    def test_a_log_without_producers_deletes_segments_at_once(self, directory):
         log = open_log(directory)
         fill(log, 30)
         log.trimmer.delete_records_before(30)
@@ -110,7 +110,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_more_rolls_than_images_are_kept(self, directory):
+    def test_producer_state_survives_more_rolls_than_images_are_kept(self, directory):
         log = open_log(directory)
         write_history(log)
         for _ in range(MAX_PENDING_SNAPSHOTS + 3):
@@ -121,7 +121,7 @@ class TestSegmentsThatGo:
 
     @pytest.mark.parametrize("rolls", [0, MAX_PENDING_SNAPSHOTS + 1])
     @pytest.mark.parametrize("cuts", [(1,), (2, 1)])
-    def test_a_flush_writes_no_snapshot_of_what_is_cut_meanwhile(self, directory, rolls, cuts):
+    def test_a_flush_writes_no_snapshot_of_records_truncated_during_it(self, directory, rolls, cuts):
         """However long it waits for the disk: the log would get other records there, and after the next start believe
         what it knew of those that are gone."""
         log = open_log(directory)
@@ -258,7 +258,7 @@ class TestDamage:
         assert log.reader.last_stable_offset(log.log_end_offset) == begin + 2
         log.close()
 
-    def test_what_is_removed_since_the_log_ends_before_it_stays_removed(self, directory):
+    def test_a_snapshot_removed_because_the_log_ends_before_it_stays_removed(self, directory):
         """After a power cut it would be taken for the state of what was appended since."""
         log = open_log(directory)
         write_history(log)
@@ -286,7 +286,7 @@ class TestPowerCuts:
         lose_unsynced(disk)
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
-    def test_a_flush_that_was_never_done_is_done_by_the_next(self):
+    def test_an_abandoned_flush_is_done_by_the_next_one(self):
         """As when the task is cancelled that waits for it, or another flush of the log comes first."""
         disk = CrashingDisk(Random(1))
         log = open_log("/orders-0", disk=disk)

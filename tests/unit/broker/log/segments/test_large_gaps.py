@@ -38,7 +38,7 @@ def opened_again(log, directory, *, clean):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_gap_at_the_start(directory, clean):
+def test_a_gap_at_the_start_of_a_log_survives_recovery(directory, clean):
     """A new replica of a topic of which the first records are gone."""
     log = open_log(directory)
     bases = [FAR + number for number in range(30)]
@@ -51,7 +51,7 @@ def test_a_gap_at_the_start(directory, clean):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_gap_between_records(directory, clean):
+def test_a_gap_between_records_survives_recovery(directory, clean):
     log = open_log(directory)
     bases = [0, 1, FAR, FAR + 1, 3 * FAR, 3 * FAR + 7]
     follow(log, *bases)
@@ -65,14 +65,14 @@ def test_a_gap_between_records(directory, clean):
     log.close()
 
 
-def test_the_last_offset_that_fits(directory):
+def test_a_gap_up_to_the_last_offset_of_a_segment_is_kept(directory):
     log = open_log(directory)
     follow(log, 0, MAX_RELATIVE_OFFSET, MAX_RELATIVE_OFFSET + 1)
     assert log.segment_base_offsets == [0, MAX_RELATIVE_OFFSET + 1]
     log.close()
 
 
-def test_a_gap_behind_an_empty_segment_that_has_a_file(directory):
+def test_a_gap_behind_an_empty_segment_survives_recovery(directory):
     """What is known of producers as of its start outlives it."""
     log = open_log(directory)
     produce(log, 1, 0)
@@ -119,7 +119,7 @@ def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(se
     assert found == expected(*bases[: len(found)])
 
 
-def test_no_room_behind_a_gap(directory):
+def test_a_full_disk_behind_a_gap_is_recovered_by_reopening(directory):
     """Where the log ends is not what it was: it is opened again, which cuts what is not whole."""
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)

@@ -78,7 +78,7 @@ async def test_the_session_before_is_ended_or_ends_by_itself(tmp_path, error):
     assert read_trace(RealDisk(), str(tmp_path)) == Trace(store.session_key, predecessor.boot)
 
 
-def test_what_may_be_lost_is_told_by_the_successor_of_a_process_that_could_not_tell_it(tmp_path):
+def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(tmp_path):
     """It ends before it has registered, at whatever point, and perhaps cleanly."""
     leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "the boot before"))
     for was_closed_cleanly in (False, True, False):

@@ -143,7 +143,7 @@ async def test_a_lost_session_opens_the_gate_when_the_broker_is_registered_anew(
     assert place.member.broker_epoch == 102
 
 
-async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
+async def test_a_failed_step_of_the_re_registration_is_retried(place, monkeypatch):
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     place.failures = [RuntimeError("nobody thought of it"), BadVersion("/a", 1), ConnectionLost("", "gone")]
     place.store.tell(SessionState.LOST)
@@ -152,7 +152,7 @@ async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
     assert place.calls[-1] == "rejoined with 102"
 
 
-async def test_until_it_has_seen_its_new_registration_the_gate_stays_shut(place, monkeypatch):
+async def test_the_gate_stays_shut_until_the_broker_sees_its_new_registration(place, monkeypatch):
     """However often the session is interrupted on the way: what it leads by older states must have ended."""
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     fails = asyncio.Event()
@@ -199,7 +199,7 @@ async def test_a_session_that_ended_before_the_broker_followed_is_noticed(tasks)
     assert place.member.broker_epoch == 102
 
 
-async def test_advisory_the_gate_shuts_only_with_the_session(tasks):
+async def test_an_advisory_gate_shuts_only_with_the_session(tasks):
     place = Place(tasks, is_strict=False)
     await place.member.join()
     place.member.follow(place)

@@ -88,7 +88,7 @@ def copied(disk, directory, image: ClusterImage) -> bytes:
     return data
 
 
-def test_what_is_written_is_read(tmp_path) -> None:
+def test_a_written_metadata_copy_is_read_back(tmp_path) -> None:
     copied(RealDisk(), str(tmp_path), whole_image())
     found = read_copy(RealDisk(), str(tmp_path))
     assert found is not None
@@ -96,7 +96,7 @@ def test_what_is_written_is_read(tmp_path) -> None:
     assert found.nodes == dict(run_steps(nodes_of(whole_image())))
 
 
-def test_no_copy_is_none(tmp_path) -> None:
+def test_a_missing_metadata_copy_is_none(tmp_path) -> None:
     assert read_copy(RealDisk(), str(tmp_path)) is None
 
 

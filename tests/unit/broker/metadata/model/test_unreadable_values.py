@@ -164,7 +164,7 @@ async def test_s76_a_bad_value_is_told_once_with_what_holds_instead(
     await cache.close()
 
 
-def test_s76_what_may_have_kept_records_keeps_them_all() -> None:
+def test_s76_unreadable_retention_settings_keep_all_records() -> None:
     given = {"retention.ms": "7 days", "retention.bytes": "x", "cleanup.policy": "future", "segment.bytes": "y"}
     values = resolve_topic(given, BrokerConfig.of({"log.segment.bytes": "4096"}))
     assert (values["retention.ms"], values["retention.bytes"], values["cleanup.policy"]) == (-1, -1, ())
@@ -210,7 +210,7 @@ async def test_s76_a_controller_epoch_that_cannot_be_read_goes_on_above_what_it_
     await store.multi([again.fence, Create("/fenced")])
 
 
-async def test_s76_a_registration_stays_that_of_before(store: MetadataStore) -> None:
+async def test_s76_an_unreadable_registration_keeps_its_last_value(store: MetadataStore) -> None:
     cache = await MetadataCache.start(store)
     before = cache.image.brokers[7]
     good = parse_broker((await store.get(paths.broker_id(7)))[0], "")

@@ -12,11 +12,11 @@ from oncelog_broker.metadata.stores.lease import HEARTBEAT_SHARE, LEASE_SHARE, L
 T = 8.0
 
 
-def test_nothing_known_is_no_lease():
+def test_no_answered_heartbeat_means_no_lease():
     assert Lease(T).until == -math.inf
 
 
-def test_what_the_leader_has_seen_counts_at_once():
+def test_a_heartbeat_seen_by_the_leader_counts_at_once():
     lease = Lease(T)
     lease.seen_by_leader(100.0)
     assert lease.until == 100.0 + 0.9 * T
@@ -31,7 +31,7 @@ def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
     assert lease.until == 100.0 + 0.9 * T
 
 
-def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
+def test_a_heartbeat_sent_too_soon_afterwards_proves_nothing():
     lease = Lease(T)
     lease.answered(100.0)
     lease.answered(100.9)
@@ -43,7 +43,7 @@ def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
 
 
 @pytest.mark.parametrize("answered", [2, 3, 50])
-def test_users_are_told_how_long_it_lasts_after_the_last_answer(answered):
+def test_the_remaining_lease_after_the_last_answer_is_reported(answered):
     """Heartbeats at their pace, each answered at once, and then nothing more."""
     lease, last = Lease(T), 0.0
     for number in range(answered):
@@ -54,7 +54,7 @@ def test_users_are_told_how_long_it_lasts_after_the_last_answer(answered):
     assert f"{left:.2f} of the session timeout after ZooKeeper's last answer" in BROKER_SESSION_LEASE.doc
 
 
-def test_an_old_answer_shortens_nothing():
+def test_an_old_answer_does_not_shorten_the_lease():
     lease = Lease(T)
     lease.seen_by_leader(200.0)
     lease.answered(100.0)

@@ -21,7 +21,7 @@ from oncelog_protocol.messages.heartbeat import HeartbeatRequest
         (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_whose_group_is_loaded_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
+def test_a_member_of_a_loaded_group_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
     """As in Kafka, whose clients know no such answer: aiokafka's consumer ends of it."""
     runtime = SimpleNamespace(write=lambda group, step, failed: failed(KafkaError(refused)))
     services = SimpleNamespace(groups=SimpleNamespace(runtime=runtime))

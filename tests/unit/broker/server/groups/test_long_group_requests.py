@@ -136,7 +136,9 @@ def services(runtime: Runtime) -> Any:
         image=SimpleNamespace(
             has_partition=lambda topic, partition: topic != "gone",
             leader_of=lambda topic, partition: None if topic == "gone" else 1,
-            topic=lambda name: None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID),
+            topic=lambda name: (
+                None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID, partitions=range(MANY + 1))
+            ),
             topic_by_id=lambda topic_id: SimpleNamespace(name="a") if topic_id == TOPIC_ID else None,
         ),
         groups=SimpleNamespace(runtime=runtime),
@@ -153,7 +155,7 @@ def context_of(services: Any, api_key: int, version: int) -> Any:
 # --- parts
 
 
-def test_parts_hold_so_many_partitions_whatever_the_topics() -> None:
+def test_each_chunk_has_a_bounded_number_of_partitions() -> None:
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     topics = [topic(name=str(n), partitions=[None] * size) for n, size in enumerate((0, 3, 1200, 0, 1))]  # type: ignore[list-item]
     cut = list(parts(topics))
@@ -207,7 +209,7 @@ async def test_offsets_in_a_transaction_are_committed_in_parts(services: Any, ru
     assert runtime.machine.offsets.is_pending("g", "a", MANY - 1)
 
 
-async def test_many_topics_of_one_partition_are_no_more_steps(services: Any, runtime: Runtime) -> None:
+async def test_many_topics_of_one_partition_take_no_more_steps(services: Any, runtime: Runtime) -> None:
     codes = await commit_codes(services, commit(*((f"t{n}", 1) for n in range(MANY))))
     assert codes == {f"t{n}": [0] for n in range(MANY)}
     assert len(runtime.sizes) == MANY // PARTITIONS_PER_PART + 1
@@ -232,7 +234,7 @@ async def test_a_long_commit_is_refused_in_parts_too(services: Any, runtime: Run
     assert runtime.sizes == []
 
 
-async def test_no_guard_stays_when_asking_raises(services: Any, runtime: Runtime) -> None:
+async def test_no_guard_stays_if_the_verification_raises(services: Any, runtime: Runtime) -> None:
     services.transactions.error = RuntimeError("for this test")
     with pytest.raises(RuntimeError, match="for this test"):
         await commit_codes(services, commit(("a", 1)))
@@ -381,7 +383,7 @@ async def test_partitions_are_looked_up_and_answered_in_steps(
     assert min(looked_up, answered) >= MANY // add_partitions_to_txn.PARTITIONS_PER_STEP
 
 
-async def test_what_is_given_up_with_its_client_writes_no_more(services: Any, runtime: Runtime) -> None:
+async def test_a_request_abandoned_by_its_client_writes_no_more(services: Any, runtime: Runtime) -> None:
     """A commit in a transaction that nobody can hear of any more counts for nothing."""
     clock = ManualClock()
     services.slices = Slices(clock, Tasks())

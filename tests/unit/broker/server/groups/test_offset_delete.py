@@ -45,7 +45,7 @@ def kept(driver: GroupDriver) -> list[tuple[str, int]]:
     return sorted(driver.machine.offsets.partitions_of("g"))
 
 
-async def test_offsets_go_and_those_of_unknown_topics_are_told_of() -> None:
+async def test_offsets_are_deleted_and_unknown_topics_reported() -> None:
     driver = driver_with_offsets("orders", "returns")
     codes = {"orders": [ErrorCode.NONE], "gone": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]}
     assert await delete(driver, "orders", "gone") == (ErrorCode.NONE, codes)
@@ -56,7 +56,7 @@ async def test_an_unknown_group_is_refused_as_a_whole() -> None:
     assert await delete(GroupDriver(), "orders") == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
-async def test_rights_on_the_group_and_on_each_topic() -> None:
+async def test_deleting_offsets_needs_rights_on_group_and_topics() -> None:
     driver = driver_with_offsets("orders", "returns")
     assert await delete(driver, "orders", refused={rules.OFFSET_DELETE_GROUP}) == (
         ErrorCode.GROUP_AUTHORIZATION_FAILED,

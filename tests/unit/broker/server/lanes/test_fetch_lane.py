@@ -132,7 +132,7 @@ def write(served: Served, index: int = 0, *, acks: int = 1) -> int:
 
 
 @pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
-async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+async def test_a_repeated_request_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
     sizes = [write(served) for _ in range(5)]
     client = Client(served)
     for offset in range(5):
@@ -199,7 +199,7 @@ async def test_a_follower_of_another_incarnation_is_left_to_the_usual_way(served
     assert not taken[-1]
 
 
-async def test_two_partitions_with_records_are_read_in_the_usual_way_at_once_and_after_a_wait(
+async def test_a_fetch_with_records_in_two_partitions_takes_the_usual_way(
     served: Served, read_again: list[OneFetch]
 ) -> None:
     client, session, epoch = await waiting_client(served, session=True)
@@ -242,7 +242,9 @@ async def test_a_partition_that_came_anew_under_the_same_name_is_read(
     old.log.close()
 
 
-async def test_a_lane_remembers_so_many_requests_and_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lane_remembers_a_bounded_number_of_requests_and_answers(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch_answers, "MAX_KEPT", 2)
     client = Client(served)
     for number in range(MAX_KNOWN + 10):

@@ -125,7 +125,7 @@ async def test_large_answers_of_several_connections_leave_side_by_side() -> None
     assert {b"".join(transport.written) for _, transport in ends} == {content}
 
 
-async def test_of_a_large_answer_nothing_more_is_given_to_a_client_that_does_not_read() -> None:
+async def test_a_client_that_does_not_read_gets_no_more_of_a_large_answer() -> None:
     wire = Wire()
     mapped, content = mapped_answer(4 * PORTION_BYTES)
     wire.connection.pause_writing()
@@ -156,7 +156,7 @@ async def test_a_connection_is_closed_when_all_of_a_large_answer_has_left(leaves
     assert b"".join(wire.transport.written) == content
 
 
-async def test_what_a_client_that_is_cut_off_had_to_come_is_let_go() -> None:
+async def test_the_pending_answer_of_a_client_that_is_cut_off_is_released() -> None:
     wire = Wire()
     mapped, _ = mapped_answer(4 * PORTION_BYTES)
     wire.connection.pause_writing()

@@ -114,7 +114,7 @@ class SecuredWire:
         return self.transport._incoming.pending + self.transport._tls.pending()
 
 
-async def test_what_comes_behind_the_end_is_not_kept(tmp_path: Path) -> None:
+async def test_bytes_after_the_end_of_a_tls_stream_are_dropped(tmp_path: Path) -> None:
     """It is in no ledger, and nothing would ever read it."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
@@ -142,7 +142,7 @@ async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none
     assert not wire.socket.aborted
 
 
-async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None:
+async def test_a_refused_connection_has_no_handshake(tmp_path: Path) -> None:
     """Though the loop reads what he sends, which uvloop does however early it is told not to."""
     wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, refuse_if_over_rate=lambda *_: True))
     wire.transport.connection_made(wire.socket)
@@ -154,7 +154,7 @@ async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None
     assert (len(wire.connections), wire.connections.limits.connections) == (0, 0)
 
 
-async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
+async def test_tls_records_of_openssl_itself_are_sent_at_once(tmp_path: Path) -> None:
     """That a client of TLS 1.2 may not negotiate again: it waits for that, and one that asks on has it gather."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
@@ -163,7 +163,7 @@ async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
     assert wire.socket.written == [b"alert"]
 
 
-async def test_hardly_anything_is_left_where_a_connection_takes_no_more(tmp_path: Path) -> None:
+async def test_little_stays_in_openssl_when_a_connection_stops_reading(tmp_path: Path) -> None:
     """Its request waits, and what has come behind it and has no room in its buffer is in no ledger."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
@@ -182,7 +182,7 @@ async def test_hardly_anything_is_left_where_a_connection_takes_no_more(tmp_path
     assert wire.dispatcher.frames[1:] == [request[4:] for request in requests]
 
 
-async def test_hardly_anything_is_left_where_the_ledger_has_no_room(tmp_path: Path) -> None:
+async def test_little_stays_in_openssl_when_the_memory_budget_is_full(tmp_path: Path) -> None:
     wire = SecuredWire(tmp_path, queued_max_request_bytes=150_000)
     await wire.shake()
     first, second = (Holding(wire.connections.limits.requests, "127.0.0.1") for _ in range(2))

@@ -62,7 +62,7 @@ def all_topics() -> MetadataRequest:
     return MetadataRequest(topics=None)
 
 
-async def test_requests_of_others_are_answered_at_once_while_one_has_many_pipelined(served: Served) -> None:
+async def test_other_clients_are_answered_at_once_while_one_pipelines_many_requests(served: Served) -> None:
     flood, honest = Client(served), Client(served)
     flood.send(*[all_topics() for _ in range(PIPELINED)], api=ApiKey.METADATA, version=9)
     for number in range(1, 51):
@@ -76,7 +76,7 @@ async def test_requests_of_others_are_answered_at_once_while_one_has_many_pipeli
     flood.connection.connection_lost(None)
 
 
-async def test_what_is_pipelined_is_answered_in_the_end(served: Served) -> None:
+async def test_all_pipelined_requests_are_answered_in_the_end(served: Served) -> None:
     flood = Client(served)
     flood.send(*[all_topics() for _ in range(3)], api=ApiKey.METADATA, version=9)
     assert await turns_until(flood, 3) > 3 * TOPICS / LOOKS_PER_SLICE, "in slices"

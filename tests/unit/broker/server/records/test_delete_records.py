@@ -52,7 +52,7 @@ class OneLeader:
 
 
 @pytest.mark.parametrize("disk", [FullDisk, LeftOut])
-async def test_what_is_not_on_the_disk_is_an_error_of_each_partition(disk: Callable[[], Any]) -> None:
+async def test_a_failed_write_is_an_error_of_each_partition(disk: Callable[[], Any]) -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
     slices = Slices(ManualClock(), Tasks())

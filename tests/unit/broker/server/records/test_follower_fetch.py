@@ -82,14 +82,14 @@ def plain() -> Any:
     ],
     ids=["no broker of the cluster", "this broker", "a former incarnation", "one that is not known"],
 )
-async def test_who_may_not_see_past_the_high_watermark(
+async def test_consumers_do_not_see_past_the_high_watermark(
     served: Served, options: dict[str, int], code: ErrorCode
 ) -> None:
     response = await ask(Client(served), fetch(0, **options))
     assert (response.error_code, response.responses) == (code, [])
 
 
-async def test_without_its_incarnation_nobody_is_a_follower(served: Served) -> None:
+async def test_a_fetch_without_the_right_incarnation_is_no_follower_fetch(served: Served) -> None:
     request = fetch(0, replica=-1)
     request.replica_id = FOLLOWER
     response = await ask(Client(served), request, version=14)
@@ -109,7 +109,7 @@ async def test_a_follower_sees_what_consumers_do_not_and_its_next_fetch_commits_
 
 
 @pytest.mark.parametrize("leader_epoch", [-1, LEADER_EPOCH - 1, LEADER_EPOCH + 1])
-async def test_what_is_fetched_in_another_leader_epoch_commits_nothing(served: Served, leader_epoch: int) -> None:
+async def test_a_fetch_in_another_leader_epoch_commits_nothing(served: Served, leader_epoch: int) -> None:
     producer = Client(served)
     producer.send(plain())
     answer = only(await ask(Client(served), fetch(1, last_epoch=0, leader_epoch=leader_epoch)))
@@ -117,7 +117,7 @@ async def test_what_is_fetched_in_another_leader_epoch_commits_nothing(served: S
     assert served.partitions[0].high_watermark == 0
 
 
-async def test_a_follower_that_left_our_log_is_told_where_and_does_not_count(served: Served) -> None:
+async def test_a_diverging_follower_learns_the_divergence_and_does_not_count(served: Served) -> None:
     producer = Client(served)
     producer.send(plain())
     answer = only(await ask(Client(served), fetch(5, last_epoch=LEADER_EPOCH)))
@@ -125,7 +125,7 @@ async def test_a_follower_that_left_our_log_is_told_where_and_does_not_count(ser
     assert served.partitions[0].high_watermark == 0
 
 
-async def test_one_that_is_far_behind_is_told_where_our_log_begins(served: Served) -> None:
+async def test_a_follower_far_behind_learns_the_log_start(served: Served) -> None:
     Client(served).send(*[plain() for _ in range(3)])
     (partition,) = served.partitions
     partition.on_follower_fetch(FOLLOWER, 3)
@@ -250,7 +250,7 @@ async def test_records_are_deleted_when_the_replicas_in_sync_have_deleted_them(s
     assert await deleted(admin) == (ErrorCode.NONE, 1)
 
 
-async def test_nobody_waits_for_the_deletions_of_a_replica_that_has_left_the_isr(served: Served) -> None:
+async def test_deletions_do_not_wait_for_a_replica_outside_the_isr(served: Served) -> None:
     """It may come back only when it has deleted the same."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH + 1, (*BOTH, 3), (*BOTH, 3), partition_epoch=5)

@@ -106,7 +106,7 @@ async def test_records_are_walked_again_where_the_topic_asks_for_more_meanwhile(
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_records_are_walked_to_the_end_for_who_may_go_meanwhile(
+async def test_records_are_walked_to_the_end_although_the_client_may_disconnect(
     served: Served, acks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a producer that waits for no answer may: the batch of another counts for nothing."""
@@ -152,7 +152,7 @@ async def _wrong_change() -> None:
         lambda clock, tasks: tasks.answer("a change", _wrong_change()),
     ],
 )
-async def test_what_goes_wrong_in_work_that_is_finished_anyhow_is_told_once(
+async def test_a_failure_in_work_finished_after_a_disconnect_is_logged_once(
     caplog: pytest.LogCaptureFixture, begin: Any, is_heard: bool
 ) -> None:
     """To who waits for it; where nobody does any more, it is logged."""

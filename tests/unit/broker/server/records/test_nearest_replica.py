@@ -95,7 +95,7 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_at_once(served: Ser
     "case",
     ["own rack", "unknown rack", "no rack", "not in sync", "behind", "begins later", "dead", "elsewhere", "v10", "off"],
 )
-async def test_it_stays_at_the_leader_where_no_other_would_do(served: Served, case: str) -> None:
+async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served: Served, case: str) -> None:
     lead(
         served,
         isr=(LEADER,) if case == "not in sync" else BOTH,
@@ -114,7 +114,7 @@ async def test_it_stays_at_the_leader_where_no_other_would_do(served: Served, ca
     assert offsets(answer) == ([] if case == "behind" else [1])  # nothing is replicated then
 
 
-async def test_where_to_read_is_news_in_a_session(served: Served) -> None:
+async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
     """Though nothing else has changed since the last answer."""
     lead(served)
     client = Client(served)
@@ -168,7 +168,7 @@ async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, 
 
 
 @pytest.mark.parametrize("last_epoch", [-1, LEADER_EPOCH, LEADER_EPOCH + 1])
-async def test_of_what_it_does_not_have_it_says_nothing(served: Served, last_epoch: int) -> None:
+async def test_a_follower_reports_nothing_about_records_that_it_lacks(served: Served, last_epoch: int) -> None:
     """Neither that it was truncated nor that the offset is out of range: both would be lies of a follower that lags."""
     follow(served)
     answer = await ask(served, fetch(4, last_epoch=last_epoch))
@@ -176,7 +176,7 @@ async def test_of_what_it_does_not_have_it_says_nothing(served: Served, last_epo
     assert answer.diverging_epoch is None
 
 
-async def test_below_its_log_the_leader_has_to_be_asked(served: Served) -> None:
+async def test_an_offset_below_the_followers_log_is_sent_to_the_leader(served: Served) -> None:
     follow(served).log.trimmer.delete_records_before(1)
     assert (await ask(served, fetch(0))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -191,7 +191,7 @@ async def test_a_reader_of_another_epoch_is_refused(served: Served, epoch: int, 
 
 
 @pytest.mark.parametrize("case", ["off", "does not hear its leader", "v10"])
-async def test_consumers_are_sent_away(served: Served, case: str) -> None:
+async def test_a_consumer_is_sent_back_to_the_leader(served: Served, case: str) -> None:
     follow(served)
     if case == "off":
         served.services.config[REPLICA_SELECTOR_CLASS] = None
@@ -209,7 +209,7 @@ async def test_a_reader_that_waits_is_told_of_a_new_leader(served: Served) -> No
     assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted(served: Served) -> None:
+async def test_a_read_committed_fetch_ends_at_the_open_transaction_and_names_aborted_ones(served: Served) -> None:
     partition = follow(served, 0)
     options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     take(partition, make_batch(base_offset=0, partition_leader_epoch=LEADER_EPOCH, base_sequence=0, **options), 1)

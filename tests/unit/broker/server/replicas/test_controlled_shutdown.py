@@ -34,14 +34,14 @@ async def ask(outcome: Any, *, refused: Any = ()) -> Any:
     return answer.error_code, [(each.topic_name, each.partition_index) for each in answer.remaining_partitions]
 
 
-async def test_what_nobody_else_can_lead_remains() -> None:
+async def test_partitions_that_no_other_broker_can_lead_remain() -> None:
     assert await ask([]) == (ErrorCode.NONE, [])
     assert await ask([PartitionKey("orders", 3)]) == (ErrorCode.NONE, [("orders", 3)])
 
 
-async def test_a_store_that_does_not_say_what_became_of_the_writes() -> None:
+async def test_an_unknown_outcome_of_the_writes_is_an_error() -> None:
     assert await ask(ConnectionLost("", "away")) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
-async def test_without_the_right() -> None:
+async def test_a_controlled_shutdown_needs_the_right() -> None:
     assert await ask([], refused={rules.CONTROLLED_SHUTDOWN}) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

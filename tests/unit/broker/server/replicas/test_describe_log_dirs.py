@@ -60,13 +60,13 @@ def found(answer: Any) -> dict[str, list[tuple[str, int, int, int]]]:
     }
 
 
-async def test_what_lies_where_without_what_is_offline() -> None:
+async def test_log_directories_are_described_without_offline_logs() -> None:
     answer = await ask()
     assert found(answer) == {"/a": [("orders", 0, 50, 0)], "/b": [("orders", 1, 50, 3)]}
     assert {(result.total_bytes, result.usable_bytes) for result in answer.results} == {(1000, 400)}
 
 
-async def test_only_what_is_named() -> None:
+async def test_only_named_partitions_are_described() -> None:
     assert found(await ask(("orders", [1, 1, 9]), ("unknown", [0]))) == {"/a": [], "/b": [("orders", 1, 50, 3)]}
 
 
@@ -77,6 +77,6 @@ async def test_a_directory_that_cannot_be_measured_says_so() -> None:
     assert found(answer)["/b"] == [("orders", 1, 50, 3)]
 
 
-async def test_without_the_right() -> None:
+async def test_describing_log_directories_needs_the_right() -> None:
     answer = await ask(refused={rules.DESCRIBE_LOG_DIRS})
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

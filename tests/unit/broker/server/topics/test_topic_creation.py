@@ -55,7 +55,7 @@ class Scene:
 
 @pytest.mark.parametrize("controller", [1, 2])
 @pytest.mark.parametrize("answer", [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
-async def test_the_controller_creates_it_here_or_elsewhere(controller, answer):
+async def test_the_local_or_remote_controller_creates_the_topic(controller, answer):
     scene = Scene(controller, answer, {"num.partitions": "4"})
     await scene.creation.create("t")
     assert scene.asked == [(controller, "t", 4, 1)]
@@ -70,7 +70,7 @@ async def test_the_controller_creates_it_here_or_elsewhere(controller, answer):
         (2, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-async def test_what_the_controller_answers_is_passed_on_or_can_be_tried_again(controller, answer, code):
+async def test_the_controllers_answer_is_returned_or_becomes_retriable(controller, answer, code):
     with pytest.raises(KafkaError) as raised:
         await Scene(controller, answer).creation.create("t")
     assert raised.value.code is code

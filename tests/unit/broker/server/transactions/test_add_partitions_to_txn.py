@@ -42,14 +42,14 @@ async def codes(image: ClusterImage, *indexes: int) -> list[int]:
     return [each.partition_error_code for each in topic.results_by_partition]
 
 
-async def test_a_partition_without_a_leader_may() -> None:
+async def test_a_partition_without_a_leader_may_be_added() -> None:
     """Its leader has died: there will be another one, and the transaction goes on."""
     dead, none = PartitionState((2, 1), (2, 1), leader=2), PartitionState((2, 1), (2,), leader=-1)
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: dead, 1: none})})
     assert await codes(image, 0, 1) == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-async def test_one_that_does_not_exist_may_not() -> None:
+async def test_a_missing_partition_may_not_be_added() -> None:
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: PartitionState((1,))})})
     assert await codes(image, 0, 1) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 

@@ -60,7 +60,7 @@ def codes(answer: Any) -> list[tuple[int, str, int, int]]:
     ]
 
 
-async def test_each_answer_stands_where_its_question_stood() -> None:
+async def test_each_marker_has_its_answer_at_its_place() -> None:
     refusing = TopicPartition("returns", 1)
     appender = Appender({refusing: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     request = WriteTxnMarkersRequest(

@@ -44,7 +44,7 @@ RETRIED = [
 
 
 @pytest.mark.parametrize(("request_type", "code"), RETRIED)
-async def test_what_may_pass_is_tried_again(
+async def test_retriable_errors_are_retried(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], request_type: type, code: ErrorCode
 ) -> None:
     coordinator.errors[request_type] = [code, code]
@@ -142,7 +142,7 @@ async def test_the_listener_hears_whether_partitions_are_revoked_or_lost(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
-async def test_what_does_not_pass_is_raised_and_tried_by_the_next_poll(
+async def test_a_lasting_error_is_raised_and_retried_by_the_next_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], code: ErrorCode
 ) -> None:
     coordinator.errors[JoinGroupRequest] = [code]
@@ -214,7 +214,7 @@ async def test_a_callback_that_is_cancelled_is_called_again(
         await poll_until(consumer, listener, "assigned 2", *calls)
 
 
-async def test_cooperative_members_give_up_only_what_goes(
+async def test_cooperative_members_revoke_only_reassigned_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     listener = Listener()
@@ -360,7 +360,7 @@ async def test_commits_go_in_the_order_in_which_they_were_asked_for(
     assert [partition.committed_offset for partition in sent] == [3, 3, 1, 2]
 
 
-async def test_a_generation_that_is_none_is_an_error_and_joined_for_again(
+async def test_an_invalid_generation_is_an_error_and_the_member_rejoins(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     works = fake_broker.handlers[JoinGroupRequest]
@@ -382,7 +382,7 @@ async def test_a_generation_that_is_none_is_an_error_and_joined_for_again(
         await poll_until(consumer, listener, "assigned 2")
 
 
-async def test_an_assignment_that_cannot_be_read_is_an_error_and_joined_for_again(
+async def test_an_unreadable_assignment_is_an_error_and_the_member_rejoins(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     works = fake_broker.handlers[SyncGroupRequest]
@@ -437,7 +437,7 @@ def test_strategies_are_checked_early() -> None:
         Consumer("h", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=10)
 
 
-async def test_without_a_group_there_is_nothing_to_subscribe_to(fake_broker: Any) -> None:
+async def test_subscribing_needs_a_group_id(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address) as consumer:
         with pytest.raises(ValueError):
             consumer.subscribe(["topic"])

@@ -91,7 +91,7 @@ async def test_s89_a_seek_since_then_does_not_count(
 
 @pytest.mark.parametrize("is_automatic", [True, False])
 @pytest.mark.parametrize("how", ["poll", "async for"])
-async def test_s89_what_was_committed_by_hand_stands(
+async def test_s89_offsets_committed_by_hand_stand(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], how: str, is_automatic: bool
 ) -> None:
     """Also where the listener commits once more when the partitions are given up."""
@@ -114,7 +114,7 @@ async def test_s89_what_was_committed_by_hand_stands(
     assert coordinator.committed[FIRST] == 4
 
 
-async def test_s89_everything_is_done_with_while_the_next_poll_waits(
+async def test_s89_records_count_as_processed_once_the_next_poll_waits(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
@@ -129,7 +129,7 @@ async def test_s89_everything_is_done_with_while_the_next_poll_waits(
     assert coordinator.committed[FIRST] == 10
 
 
-async def test_s89_leaving_otherwise_is_done_with_everything(
+async def test_s89_leaving_the_block_without_error_marks_everything_processed(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     async with consumer_of(fake_broker, fast) as consumer:

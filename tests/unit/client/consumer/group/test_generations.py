@@ -73,7 +73,7 @@ async def test_s88_a_commit_that_waited_over_a_rebalance_is_not_stored_where_oth
 
 
 @pytest.mark.usefixtures("records")
-async def test_s88_a_partition_that_came_back_is_another_one(
+async def test_s88_a_returned_partition_has_a_new_position(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     """It was given up, and another member may have read on there before it came back."""

@@ -51,7 +51,7 @@ async def test_a_close_that_is_cancelled_still_closes(
 
 
 @pytest.mark.parametrize("where", ["commit", "callback"])
-async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others_get(
+async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], where: str
 ) -> None:
     """It has left: to read on, and commit as a member of nothing, would be to read what others read."""
@@ -92,7 +92,7 @@ async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others
 
 
 @pytest.mark.parametrize("leaves", ["unsubscribe", "close"])
-async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
+async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identity(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
     """A transaction may end later than its consumer: as somebody outside of the group it would be checked by nobody."""
@@ -111,7 +111,7 @@ async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
         await consumer.close()
 
 
-async def test_who_is_cancelled_as_soon_as_it_leaves_while_it_joins_has_left(
+async def test_a_leave_cancelled_during_a_join_has_taken_effect(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     """Else the others would wait for the end of its session."""
@@ -168,7 +168,7 @@ class Holding(Listener):
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
-async def test_who_leaves_while_a_poll_gives_partitions_up_neither_joins_nor_reads_again(
+async def test_a_member_leaving_during_a_revocation_neither_joins_nor_reads_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str, strategy: str
 ) -> None:
     listener = Holding()
@@ -204,7 +204,7 @@ async def test_who_leaves_while_a_poll_gives_partitions_up_neither_joins_nor_rea
 
 
 @pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
-async def test_who_leaves_ends_a_join_that_a_poll_has_begun_meanwhile(
+async def test_leaving_ends_a_join_begun_by_a_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
     class HoldingBoth(Listener):

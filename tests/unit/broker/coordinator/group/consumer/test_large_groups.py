@@ -88,7 +88,7 @@ def failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-async def test_s87_a_large_assignment_leaves_the_loop_to_others(internal_topic: Any) -> None:
+async def test_s87_a_large_assignment_lets_other_work_run(internal_topic: Any) -> None:
     large = LargeGroup(internal_topic)
     members = [f"member-{number:04}" for number in range(MEMBERS)]
     for member in members:

@@ -122,7 +122,7 @@ def test_a_consumer_joins_a_classic_group_and_all_work_on(driver: ConsumerDriver
     assert state_of(driver.replayed()) == state_of(driver.machine)
 
 
-def test_c13_who_waits_in_the_classic_group_is_told_to_join_again(driver: ConsumerDriver) -> None:
+def test_c13_a_member_waiting_in_the_classic_group_is_told_to_rejoin(driver: ConsumerDriver) -> None:
     one, two = classic_pair(driver)
     one.join()
     assert not one.joined.is_there
@@ -131,7 +131,7 @@ def test_c13_who_waits_in_the_classic_group_is_told_to_join_again(driver: Consum
     assert two.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_c13_who_never_synced_has_nothing(driver: ConsumerDriver) -> None:
+def test_c13_a_member_that_never_synced_owns_nothing(driver: ConsumerDriver) -> None:
     one = ClassicClient(driver)
     one.join()
     new = driver.joined()
@@ -140,7 +140,7 @@ def test_c13_who_never_synced_has_nothing(driver: ConsumerDriver) -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_c13_where_groups_may_not_be_upgraded_they_stay_as_they_are(policy: str) -> None:
+def test_c13_a_classic_group_stays_classic_where_upgrades_are_disabled(policy: str) -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy=policy))
     one, _ = classic_pair(driver)
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -154,7 +154,7 @@ def test_c13_state_of_a_custom_assignor_is_not_lost(driver: ConsumerDriver) -> N
     assert driver.group.state is GroupState.STABLE
 
 
-def test_what_librdkafka_says_with_its_sticky_assignments_is_no_such_state(driver: ConsumerDriver) -> None:
+def test_the_user_data_of_librdkafkas_sticky_assignor_is_no_custom_state(driver: ConsumerDriver) -> None:
     _, joined = driver.join_new(protocols=(("cooperative-sticky", subscription("t")),))
     driver.sync(joined.response, {joined.response.member_id: assignment(0, user_data=b"\0\0\0\1")})
     assert driver.client().join().code is ErrorCode.NONE
@@ -165,7 +165,7 @@ def test_groups_of_other_protocol_types_are_no_consumer_groups(driver: ConsumerD
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_what_cannot_be_read_is_not_upgraded(driver: ConsumerDriver) -> None:
+def test_a_group_with_an_unreadable_subscription_is_not_upgraded(driver: ConsumerDriver) -> None:
     driver.join_new(protocols=(("range", b"\0\0\0\0\0\7"),))
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -205,7 +205,7 @@ def test_a_consumer_group_without_members_is_replaced_and_its_offsets_stay(drive
 
 
 @pytest.mark.parametrize("how", ["leaves", "dies", "is removed"])
-def test_with_its_last_consumer_gone_a_group_is_classic_again(driver: ConsumerDriver, how: str) -> None:
+def test_a_group_becomes_classic_again_when_its_last_consumer_leaves(driver: ConsumerDriver, how: str) -> None:
     one, two = classic_pair(driver)
     new = driver.joined()
     settle(driver, [one, two], new)
@@ -229,7 +229,7 @@ def test_with_its_last_consumer_gone_a_group_is_classic_again(driver: ConsumerDr
     assert [name for name, _ in group.members[one.member_id].protocols] == ["range", "other"]
 
 
-def test_where_groups_may_not_be_downgraded_they_stay() -> None:
+def test_a_consumer_group_stays_one_where_downgrades_are_disabled() -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy="upgrade"))
     one, two = classic_pair(driver)
     new = driver.joined()
@@ -301,7 +301,7 @@ def test_a_classic_member_has_its_own_session_timeout(driver: ConsumerDriver) ->
     assert one.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_a_classic_member_may_not_say(driver: ConsumerDriver) -> None:
+def test_bad_requests_of_a_classic_member_are_refused(driver: ConsumerDriver) -> None:
     new = driver.joined()
     one = ClassicClient(driver)
     one.join()
@@ -312,7 +312,7 @@ def test_what_a_classic_member_may_not_say(driver: ConsumerDriver) -> None:
     assert driver.join("x", protocols=(("range", b"\0"),)).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_where_protocols_may_not_mix_classic_members_are_refused() -> None:
+def test_classic_members_are_refused_where_protocols_may_not_mix() -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy="disabled"))
     driver.joined()
     assert driver.join().code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -335,7 +335,7 @@ def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(drive
     assert isinstance(driver.replayed().groups["g"], ClassicGroup)
 
 
-def test_describing_is_by_protocol(driver: ConsumerDriver) -> None:
+def test_groups_are_described_by_protocol(driver: ConsumerDriver) -> None:
     driver.joined()
     with pytest.raises(KafkaError, match="is not a classic group"):
         driver.machine.find_classic("g")

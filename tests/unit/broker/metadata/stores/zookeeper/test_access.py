@@ -170,7 +170,7 @@ async def test_nodes_from_before_that_anybody_may_change_are_named(open_with, se
     "path",
     [paths.LITERAL_ACLS, f"{paths.PREFIXED_ACLS}/Topic", paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LOGIN_KEY],
 )
-async def test_so_are_those_that_are_made_when_they_are_needed(monkeypatch, caplog, path):
+async def test_nodes_made_on_demand_are_protected_too(monkeypatch, caplog, path):
     """Who may write there gives himself rights."""
     store = ZooKeeperStore("127.0.0.1:1", "", 1.0, SystemClock(), ZooKeeperAccess(protects_nodes=True))
 
@@ -186,7 +186,7 @@ async def test_so_are_those_that_are_made_when_they_are_needed(monkeypatch, capl
 
 
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])
-async def test_servers_of_others_are_not_told_who_we_are(open_with, tmp_path, trusted):
+async def test_foreign_servers_do_not_get_our_credentials(open_with, tmp_path, trusted):
     location = None
     if trusted == "another authority":
         location = str(tmp_path / "another.pem")
@@ -226,14 +226,14 @@ async def test_changed_certificates_hold_from_the_next_connection_on(open_with, 
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused_without_secrets(settings, message):
+def test_contradictory_settings_are_refused_without_showing_secrets(settings, message):
     config = BrokerConfig.of({f"zookeeper.{key}": value for key, value in settings.items()})
     with pytest.raises(InvalidConfig, match=message) as raised:
         configured_access(config, tls_to_zookeeper(config))
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_set_of_tls_is_what_is_done(tmp_path):
+def test_the_tls_settings_are_followed(tmp_path):
     authority = Certificate.authority()
     settings = {
         "zookeeper.ssl.client.enable": "true",
@@ -272,7 +272,7 @@ def test_what_is_set_of_tls_is_what_is_done(tmp_path):
         ("/brokers/ids/1", False),
     ],
 )
-def test_which_nodes_are_nobody_else_s(path, is_secret):
+def test_secret_nodes_are_readable_by_brokers_only(path, is_secret):
     assert zk_acls.is_secret(path) is is_secret
     acl = zk_acls.entries(path, is_protected=True)
     assert not zk_acls.is_open(path, acl)

@@ -117,7 +117,7 @@ def test_half_an_answer_is_a_timeout(ends):
         Kazoo(connection).answer(LITTLE)
 
 
-def test_what_came_before_the_end_is_given_before_the_end(ends):
+def test_bytes_received_before_the_end_are_returned_before_the_end(ends):
     connection, _, server, _ = ends
     server.sendall(answer(1, b"one") + answer(2, b"two") + answer(3, b"three")[:9])
     server.close()
@@ -150,7 +150,7 @@ def test_an_error_comes_after_what_was_read(ends):
         connection.recv(10)
 
 
-def test_nothing_is_there_for_as_long_as_was_asked(ends):
+def test_an_idle_socket_is_waited_for_until_the_timeout(ends):
     connection, counted, _, wake_ups = ends
     uptime = SystemClock().uptime
     began = uptime()
@@ -177,7 +177,7 @@ def test_requests_are_seen_beside_answers_that_are_there(ends):
     later.join(SECONDS)
 
 
-def test_what_can_be_sent_is_sent_without_asking_and_waits_where_it_cannot(ends):
+def test_a_send_happens_at_once_and_waits_only_if_the_socket_is_full(ends):
     connection, _, server, _ = ends
     assert wait([], 0, [connection]) == [connection]
     sent = 0

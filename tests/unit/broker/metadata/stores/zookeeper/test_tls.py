@@ -74,7 +74,7 @@ def arrived(client):
         assert selector.select(SECONDS)
 
 
-def test_what_is_tls_s_own_makes_nothing_readable_and_lets_others_pass(ends):
+def test_tls_control_records_make_nothing_readable(ends):
     client, server, other = ends
     server.raw.sendall(server.session_tickets())
     arrived(client)
@@ -111,7 +111,7 @@ def test_all_records_that_have_come_are_read_at_once_and_hide_nobody_else(ends):
         client.recv(1)
 
 
-def test_nothing_is_left_with_openssl_where_no_descriptor_tells_of_it(ends):
+def test_no_decrypted_bytes_stay_unnoticed_in_openssl(ends):
     """More than is read at a time, in records of any length."""
     client, server, other = ends
     sent = b"".join(bytes([65 + each]) * length for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
@@ -128,7 +128,7 @@ def test_nothing_is_left_with_openssl_where_no_descriptor_tells_of_it(ends):
     assert wait([client], 0) == []
 
 
-def test_the_end_is_something_to_read(ends):
+def test_the_end_of_a_tls_connection_is_readable(ends):
     client, server, _ = ends
     server.raw.sendall(server.session_tickets())
     server.raw.close()
@@ -153,7 +153,7 @@ def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
     assert b"password" not in received
 
 
-def test_writing_is_waited_for_as_ever(ends):
+def test_a_tls_write_waits_for_the_socket(ends):
     client, _, _ = ends
     assert select(SystemClock().uptime, [], [client], SECONDS)[1] == [client]
     assert isinstance(client, ReadAhead)

@@ -181,7 +181,7 @@ async def test_a_session_whose_end_is_lost_on_the_way_is_ended_all_the_same(open
 
 
 @pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.soak)])
-async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
+async def test_a_session_is_begun_however_often_sessions_end(open_zookeeper, times):
     store, other = await open_zookeeper(), await open_zookeeper()
     heard, seen = Heard(store), {store.session_id}
     for number in range(times):
@@ -193,7 +193,7 @@ async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
     assert await store.children("/") == []
 
 
-async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
+async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
     """The session ends behind the connection's back, while writes are on their way to nobody: more than a pair of
     sockets has room for wake-ups (`zk_wake_ups`)."""
     store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
@@ -309,7 +309,7 @@ async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_le
     await store.close()
 
 
-async def test_a_write_that_the_server_would_not_take_is_refused_here(open_zookeeper):
+async def test_an_oversized_write_is_refused_before_it_is_sent(open_zookeeper):
     store = await open_zookeeper()
     half = b"x" * (MAX_REQUEST_BYTES // 2)
     with pytest.raises(RequestTooLarge):
@@ -365,7 +365,9 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
         ("nowhere.invalid:2181", r"no address found for nowhere\.invalid"),
     ],
 )
-async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last(servers, reason, monkeypatch, caplog):
+async def test_failed_connection_attempts_are_logged_from_time_to_time_and_at_the_end(
+    servers, reason, monkeypatch, caplog
+):
     look_up = socket.getaddrinfo
 
     def unknown(host, *arguments):
@@ -384,7 +386,7 @@ async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last
     assert re.search(reason, told[-1].last_try)
 
 
-def test_the_connect_string():
+def test_the_connect_string_is_parsed():
     assert parse_connect("a:1,b:2/c/d/") == ("a:1,b:2", "/c/d")
     assert parse_connect("a:1") == ("a:1", "")
     for text in ("", "/c", "a:1,,b:2", "a:1/c//d"):
