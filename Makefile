@@ -96,9 +96,9 @@ tests: zookeeper prometheus pipeline ## all tests but other clients' and the lon
 	$(ALONE) -m "measured and not soak" $(MEASURED)
 	$(SPARK) tests/spark
 
-browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/)
+browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/; PICTURES=1: those of the docs, too)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
-	$(BIN)/pytest -q --timeout=300 tests/browser
+	ONCELOG_DOCS_IMAGES=$(if $(PICTURES),docs/images) $(BIN)/pytest -q --timeout=300 tests/browser
 
 unit: zookeeper prometheus ## of these: pure logic and property tests
 	$(PYTEST) tests/unit tests/property

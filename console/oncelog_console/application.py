@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from oncelog_console.console import Console
+from oncelog_console.entrance import Entrance
 from oncelog_console.guard import Guard
-from oncelog_console.link import Link
+from oncelog_console.limits import LOGIN_SECONDS
 from oncelog_console.pages import (
     access,
     brokers,
     changes,
+    clusters,
+    connect,
     ends,
     groups,
+    login,
     partition,
     queries,
     records,
@@ -32,6 +36,9 @@ from oncelog_console.pages import (
     transactions,
 )
 from oncelog_console.rendering import STATIC, Refused, error_page
+from oncelog_console.site import Site
+
+LOGIN_COOKIE = "oncelog-console-login"
 
 
 class Assets(StaticFiles):
@@ -43,59 +50,96 @@ class Assets(StaticFiles):
         return response
 
 
-def application(
-    link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = (), queries_at: Iterable[str] = ()
-) -> Starlette:
-    """`hosts`: host names of the console, in addition to those of loopback. `queries_at`: URLs of the metrics of Spark
-    queries."""
+def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
+    """`hosts`: host names of the console, in addition to those of loopback. The site ends with the application."""
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        console: Console = app.state.console
-        sampling = asyncio.gather(console.history.run(), console.queries.run())
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        site.begin()
         try:
             yield
         finally:
-            sampling.cancel()
-            await asyncio.gather(sampling, return_exceptions=True)
-            await console.shared.close()
-            await console.workers.close()
-            await link.close()
+            await site.close()
 
+    middleware = [Middleware(Guard, hosts=tuple(hosts), allows_changes=site.takes_forms)]
+    if site.oidc is not None:
+        # Signed, and only for the way to the identity provider and back.
+        middleware.append(
+            Middleware(
+                SessionMiddleware,
+                secret_key=secrets.token_urlsafe(32),
+                session_cookie=LOGIN_COOKIE,
+                max_age=LOGIN_SECONDS,
+                same_site="lax",
+                https_only=site.is_secure,
+            )
+        )
     app = Starlette(
-        routes=[
-            Route("/", brokers.brokers),
-            Route("/topics", topics.topics),
-            Route("/topic", topics.topic),
-            Route("/partition", partition.partition),
-            Route("/records", records.records),
-            Route("/record", records.record),
-            Route("/download", records.download),
-            Route("/tail", tail.tail_events),
-            Route("/groups", groups.groups),
-            Route("/group", groups.group),
-            Route("/group/reset", resets.ask_reset, methods=["GET"]),
-            Route("/group/reset", resets.reset, methods=["POST"]),
-            Route("/queries", queries.queries),
-            Route("/query", queries.query),
-            Route("/transactions", transactions.transactions),
-            Route("/transaction/abort", ends.ask_abort, methods=["GET"]),
-            Route("/transaction/abort", ends.abort, methods=["POST"]),
-            Route("/transaction/fence", ends.ask_fence, methods=["GET"]),
-            Route("/transaction/fence", ends.fence, methods=["POST"]),
-            Route("/acls", access.acls),
-            Route("/users", access.users),
-            Route("/quotas", access.quotas),
-            Route("/change/{kind}", changes.ask, methods=["GET"]),
-            Route("/change/{kind}", changes.submit, methods=["POST"]),
-            Mount("/static", Assets(directory=STATIC)),
-        ],
-        middleware=[Middleware(Guard, hosts=tuple(hosts), allows_changes=allows_changes)],
+        routes=[*_of_site(site), *_of_clusters(site)],
+        middleware=middleware,
         exception_handlers={404: _not_found},
         lifespan=lifespan,
     )
-    app.state.console = Console(link, allows_changes, query_addresses=tuple(queries_at))
+    app.state.site = site
     return app
+
+
+def _of_site(site: Site) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [Mount("/static", Assets(directory=STATIC))]
+    if site.oidc is not None:
+        routes += [Route("/oidc/start", login.start_oidc), Route("/oidc/callback", login.end_oidc)]
+    if site.has_several:
+        routes.append(Route("/", clusters.clusters))
+    return routes
+
+
+def _of_clusters(site: Site) -> list[BaseRoute]:
+    mounted: list[BaseRoute] = []
+    for place in site.places:
+        pages = Starlette(
+            routes=_pages(),
+            middleware=[Middleware(Entrance, site=site, place=place)],
+            exception_handlers={404: _not_found},
+        )
+        pages.state.site = site
+        mounted.append(Mount(place.prefix, pages))
+    return mounted
+
+
+def _pages() -> list[BaseRoute]:
+    return [
+        Route("/", brokers.brokers),
+        Route("/login", login.ask_login, methods=["GET"]),
+        Route("/login", login.login, methods=["POST"]),
+        Route("/logout", login.logout, methods=["POST"]),
+        Route("/topics", topics.topics),
+        Route("/topic", topics.topic),
+        Route("/partition", partition.partition),
+        Route("/records", records.records),
+        Route("/record", records.record),
+        Route("/download", records.download),
+        Route("/tail", tail.tail_events),
+        Route("/groups", groups.groups),
+        Route("/group", groups.group),
+        Route("/group/reset", resets.ask_reset, methods=["GET"]),
+        Route("/group/reset", resets.reset, methods=["POST"]),
+        Route("/queries", queries.queries),
+        Route("/query", queries.query),
+        Route("/transactions", transactions.transactions),
+        Route("/transaction/abort", ends.ask_abort, methods=["GET"]),
+        Route("/transaction/abort", ends.abort, methods=["POST"]),
+        Route("/transaction/fence", ends.ask_fence, methods=["GET"]),
+        Route("/transaction/fence", ends.fence, methods=["POST"]),
+        Route("/acls", access.acls),
+        Route("/users", access.users),
+        Route("/quotas", access.quotas),
+        Route("/connect", connect.connect),
+        Route("/connector", connect.connector),
+        Route("/connector/restart", connect.ask_restart, methods=["GET"]),
+        Route("/connector/restart", connect.restart, methods=["POST"]),
+        Route("/change/{kind}", changes.ask, methods=["GET"]),
+        Route("/change/{kind}", changes.submit, methods=["POST"]),
+    ]
 
 
 async def _not_found(request: Request, _: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""State shared by all pages: the cluster, recently loaded values, and whether changes are allowed."""
+"""State shared by the pages of one cluster for one user, and what all of them share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from oncelog_console.clusters import Cluster
 from oncelog_console.guard import Token
 from oncelog_console.limits import MAX_PAGES
 from oncelog_console.link import Link, Shared
 from oncelog_console.lookups.lag_history import LagHistory
 from oncelog_console.lookups.query_history import QueryHistories
-from oncelog_console.values.workers import Workers
+from oncelog_console.values.reader import ValueReader
 
 MAX_NOTICES: Final = 32
 
@@ -37,22 +38,46 @@ class Notices:
 
 
 @dataclass(slots=True)
-class Console:
-    """One console per application. `tails`: the live ones."""
+class Capacity:
+    """What the pages of all users and clusters share. `tails`: live ones."""
 
+    pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
+    tails: int = 0
+
+
+@dataclass(slots=True)
+class Console:
+    """One for each cluster, or where users log in for each of their sessions. `user`: who has logged in. `values` and
+    `queries` are the cluster's, whoever looks."""
+
+    cluster: Cluster
     link: Link
-    allows_changes: bool = False
+    values: ValueReader
+    queries: QueryHistories
+    capacity: Capacity
+    user: str | None = None
     token: Token = field(default_factory=Token)
     notices: Notices = field(default_factory=Notices)
     shared: Shared[Any] = field(default_factory=Shared)
-    workers: Workers = field(default_factory=Workers)
-    pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
-    tails: int = 0
-    query_addresses: tuple[str, ...] = ()
-    """The addresses at which Spark drivers serve the metrics of their queries."""
     history: LagHistory = field(init=False)
-    queries: QueryHistories = field(init=False)
+    _sampling: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self.history = LagHistory(self.link)
-        self.queries = QueryHistories(self.query_addresses)
+
+    @property
+    def allows_changes(self) -> bool:
+        return self.cluster.allows_changes
+
+    def begin(self) -> None:
+        """Begin to note the lag of groups."""
+        self._sampling = asyncio.create_task(self.history.run())
+
+    async def close(self) -> None:
+        """End all that it does, and close its connections."""
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+            self._sampling = None
+        await self.shared.close()
+        await self.link.close()

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from oncelog.cli.json_records import format_json
 from oncelog.cli.offsets import format_timestamp
@@ -15,6 +15,7 @@ from oncelog.cli.offsets import format_timestamp
 if TYPE_CHECKING:
     from oncelog.cli.text_records import Headers
     from oncelog_console.lookups.record_view import RecordView
+    from oncelog_console.values.reader import Reading
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers", "fate")
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -42,15 +43,29 @@ class _WithTopic:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    decoded: Mapping[str, Any]
+
+
+def _as_output(topic: str, record: RecordView) -> _WithTopic:
+    readings = (("key", record.key_reading), ("value", record.value_reading))
+    read = {name: reading for name, reading in readings if reading is not None and reading.text is not None}
+    return _WithTopic(
+        topic,
+        record.partition,
+        record.offset,
+        record.timestamp_ms,
+        None if "key" in read else record.key,
+        None if "value" in read else record.value,
+        record.headers,
+        {name: json.loads(reading.text or "null") for name, reading in read.items()},
+    )
 
 
 def as_json_lines(topic: str, records: Sequence[RecordView]) -> bytes:
-    """A line for each record; markers and unreadable batches have none. `oncelog produce --json` reads the lines."""
+    """A line for each record; markers and unreadable batches have none. `oncelog produce --json` reads the lines. Keys
+    and values that were read by a schema are JSON, as `oncelog consume --json --value registry` has them."""
     return b"".join(
-        format_json(
-            _WithTopic(topic, each.partition, each.offset, each.timestamp_ms, each.key, each.value, each.headers),
-            base64=False,
-        )
+        format_json(_as_output(topic, each), base64=False)
         for each in records
         if not each.fate.is_control and each.error is None
     )
@@ -64,12 +79,9 @@ def as_csv(_topic: str, records: Sequence[RecordView]) -> bytes:
     rows.writerow(COLUMNS)
     for each in records:
         headers = json.dumps([[name, _text(value)] for name, value in each.headers], ensure_ascii=False)
-        cells = (format_timestamp(each.timestamp_ms), _text(each.key), _text(each.value))
-        of_headers = headers if each.headers else ""
-        value = each.error or cells[2]
-        rows.writerow(
-            (each.partition, each.offset, *map(guarded, (cells[0], cells[1], value, of_headers)), each.fate.value)
-        )
+        key, value = _said(each.key_reading, each.key), _said(each.value_reading, each.value)
+        cells = (format_timestamp(each.timestamp_ms), key, each.error or value, headers if each.headers else "")
+        rows.writerow((each.partition, each.offset, *map(guarded, cells), each.fate.value))
     return written.getvalue().encode(errors="replace")
 
 
@@ -77,6 +89,10 @@ def guarded(cell: str | None) -> str:
     """The cell, which no spreadsheet takes as a formula; spaces before a formula do not hide it."""
     text = cell or ""
     return GUARD + text if text.lstrip(" ").startswith(FORMULA) else text
+
+
+def _said(reading: Reading | None, data: bytes | None) -> str | None:
+    return _text(data) if reading is None or reading.text is None else reading.text
 
 
 def _text(data: bytes | None) -> str | None:

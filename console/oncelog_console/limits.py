@@ -23,6 +23,26 @@ MAX_TAILS: Final = 8
 TAIL_SECONDS: Final = 3600.0
 """How long one live tail lasts, in seconds; then the browser connects again, if the page is still open."""
 
+# --- logins
+
+MAX_SESSIONS: Final = 50
+"""Sessions of users who have logged in; each keeps connections to clusters."""
+MAX_SESSIONS_OF_USER: Final = 5
+MAX_SESSION_SECONDS: Final = 8 * 3600.0
+IDLE_SECONDS: Final = 1800.0
+"""How long after its last request a session ends."""
+SWEEP_SECONDS: Final = 30.0
+MAX_LOGINS: Final = 2
+"""Logins that are tried at the same time; others wait."""
+FAILED_LOGIN_SECONDS: Final = 1.0
+"""How long a failed login is not answered, so that passwords are guessed slowly."""
+MAX_NAME_CHARACTERS: Final = 256
+MAX_PASSWORD_CHARACTERS: Final = 1024
+PROVIDER_SECONDS: Final = 10.0
+"""How long an identity provider may take for an answer."""
+LOGIN_SECONDS: Final = 600
+"""How long a user may take at the identity provider."""
+
 # --- requests to the cluster
 
 CALL_TIMEOUT_MS: Final = 8_000
@@ -49,6 +69,13 @@ METRICS_SECONDS: Final = 8.0
 """How long a driver may take to answer with its metrics."""
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
 """The longest answer of one driver."""
+
+# --- Kafka Connect
+
+CONNECT_SECONDS: Final = 8.0
+"""How long a Kafka Connect may take for an answer."""
+MAX_CONNECT_BYTES: Final = 2 * 1024 * 1024
+MAX_CONNECTORS: Final = 500
 
 # --- sizes of pages
 
@@ -81,6 +108,12 @@ TASK_BYTES: Final = 1024 * 1024
 """Bytes of the values of one task; a single value may be larger."""
 WORKER_BYTES: Final = 1024 * 1024 * 1024
 """Address space of such a process."""
+MAX_TEXTS_CHARACTERS: Final = 8 * 1024 * 1024
+"""Characters of all values that one task tells as JSON."""
+MAX_SCHEMAS: Final = 20
+"""Schemas of a registry that the values of one page may need."""
+REGISTRY_SECONDS: Final = 8.0
+"""How long a schema registry may take for one schema with its references."""
 
 # --- downloads
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -23,10 +22,13 @@ from oncelog.errors import (
     KafkaError,
     RequestTimedOut,
 )
-from oncelog_console.visible_text import byte_count, bytes_shown, finalized, number, plural, short
+from oncelog_console.urls import url
+from oncelog_console.visible_text import byte_count, bytes_shown, finalized, number, plural, read_shown, short
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+    from oncelog_console.console import Console
 
 DAY_MS: Final = 86_400_000
 HERE: Final = Path(__file__).parent
@@ -49,12 +51,6 @@ class Refused(Exception):
         super().__init__(message)
         self.message = message
         self.status = status
-
-
-def url(path: str, **query: object) -> str:
-    """A URL of ours, without parameters that are None."""
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 def moment(timestamp_ms: int | None) -> str | None:
@@ -90,7 +86,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"url": url, "bytes_shown": bytes_shown, "unchanged": unchanged}
+    made.globals |= {"url": url, "bytes_shown": bytes_shown, "read_shown": read_shown, "unchanged": unchanged}
     made.filters |= {
         "age": age,
         "bytes": byte_count,
@@ -104,23 +100,19 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a page. The common values are in the application's state."""
-    state = request.app.state
-    text = (
-        environment()
-        .get_template(template)
-        .render(
-            console=state.console,
-            notice=state.console.notices.get(request.query_params.get("notice", "")),
-            **values,
-        )
-    )
+    """Render a page. Its console is in the scope; pages outside of a cluster have none."""
+    console: Console | None = request.scope.get("console")
+    notice = None if console is None else console.notices.get(request.query_params.get("notice", ""))
+    given = {"console": console, "notice": notice, "has_several": request.app.state.site.has_several} | values
+    text = environment().get_template(template).render(**given)
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 def error_page(request: Request, error: Exception) -> HTMLResponse:
     """The page for an error, with the remedy."""
-    status, title, why, advice = explained(error, request.app.state.console.link.bootstrap)
+    console: Console | None = request.scope.get("console")
+    bootstrap = "the cluster" if console is None else console.link.bootstrap
+    status, title, why, advice = explained(error, bootstrap)
     return render(request, "error.html", status, title=title, why=why, advice=advice, retries=status in (503, 504))
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
 from oncelog import escaping
 from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
+
+if TYPE_CHECKING:
+    from oncelog_console.values.reader import Reading
 
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
@@ -79,6 +82,13 @@ def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: 
     if indents and not is_cut and size <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
         return Shown("json", visible(document), size, False)
     return Shown("text", visible(text), size, is_cut)
+
+
+def read_shown(reading: Reading | None) -> Shown | None:
+    """What a value says that was read by its schema; None if it was not, so that its bytes are shown."""
+    if reading is None or reading.text is None:
+        return None
+    return Shown("json", visible(reading.text), len(reading.text), reading.is_cut)
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:

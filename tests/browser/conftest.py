@@ -1,8 +1,10 @@
 """The console in a real browser: the Chromium of the system, driven by Playwright. Skipped where one is missing.
 
 `make browser-tests` installs Playwright (the extra `browser`), which is to fetch no browser of its own; Chromium comes
-from the distribution: `apt-get install chromium`, or ONCELOG_CHROMIUM names it. What was seen is kept in
-build/console-screenshots, or in ONCELOG_SCREENSHOTS.
+from the distribution: `apt-get install chromium`, or ONCELOG_CHROMIUM names it. axe-core, which looks for accessibility
+violations, is fetched by npm, once, into build/axe-core. What was seen is kept in build/console-screenshots, or in
+ONCELOG_SCREENSHOTS. With ONCELOG_DOCS_IMAGES=docs/images (`make browser-tests PICTURES=1`) the pictures of
+docs/console.md are made again.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,17 @@ from broker_process import BrokerProcess  # noqa: E402
 from hanging import unguarded_broker  # noqa: E402
 from warm_commands import COMMAND  # noqa: E402
 
+BUILD = HERE.parents[1] / "build"
+AXE = "4.14.1"
+"""The version of npm's axe-core."""
+FETCH_SECONDS = 120
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-SCREENSHOTS = Path(os.environ.get("ONCELOG_SCREENSHOTS") or HERE.parents[1] / "build" / "console-screenshots")
+SCREENSHOTS = Path(os.environ.get("ONCELOG_SCREENSHOTS") or BUILD / "console-screenshots")
+PICTURES = os.environ.get("ONCELOG_DOCS_IMAGES")
+ORDER = (
+    '{"type":"record","name":"shop.Order","fields":[{"name":"id","type":"int"},{"name":"item","type":"string"},'
+    '{"name":"amount","type":"int"}]}'
+)
 PATIENCE_MS = 60_000
 WIDE = {"width": 1280, "height": 900}
 
@@ -61,16 +73,43 @@ def unguarded(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield process
 
 
-@pytest.fixture(scope="module")
-def console(unguarded: BrokerProcess) -> Iterator[str]:
-    """The address of a console that may change things."""
-    arguments = ["--bootstrap-server", unguarded.address, "--listen", "127.0.0.1:0", "--allow-changes"]
-    with subprocess.Popen([COMMAND, "console", *arguments], stdout=subprocess.PIPE, text=True) as process:
+@pytest.fixture(scope="session")
+def axe(chromium: Any) -> str:
+    """The program of axe-core. After `chromium`, so that nothing is fetched where that is missing."""
+    directory = BUILD / "axe-core"
+    program = directory / "node_modules" / "axe-core" / "axe.min.js"
+    if not program.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("there is no npm here, which fetches axe-core")
+        directory.mkdir(parents=True, exist_ok=True)
+        command = ["npm", "install", "--prefix", str(directory), "--no-audit", "--no-fund", "--ignore-scripts"]
+        command += ["--no-save", f"axe-core@{AXE}"]
+        fetched = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        if fetched.returncode != 0:
+            pytest.skip(f"npm cannot fetch axe-core: {fetched.stderr[-200:]}")
+    return program.read_text()
+
+
+@contextmanager
+def running_console(*arguments: str) -> Iterator[str]:
+    """The address of a console process."""
+    command = [COMMAND, "console", "--listen", "127.0.0.1:0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found, "the console does not start"
         yield found[0]
         process.terminate()
+
+
+@pytest.fixture(scope="module")
+def console(unguarded: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a console that may change things. Values of the topic `orders` are in Avro."""
+    schema = tmp_path_factory.mktemp("schema") / "order.avsc"
+    schema.write_text(ORDER)
+    arguments = ["--bootstrap-server", unguarded.address, "--allow-changes", "--schema", f"orders={schema}"]
+    with running_console(*arguments) as address:
+        yield address
 
 
 @pytest.fixture
@@ -92,3 +131,10 @@ def keep(page: Any, name: str) -> None:
     """A screenshot for a reader."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def keep_picture(page: Any, name: str) -> None:
+    """A screenshot that docs/console.md shows. It is made again only where that is asked for."""
+    keep(page, f"picture-{name}")
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / f"console-{name}.png")

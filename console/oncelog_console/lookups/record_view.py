@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 
 from oncelog_console.limits import KEY_BYTES, VALUE_BYTES
 from oncelog_console.lookups.batch_outcomes import Outcome
+from oncelog_console.values.reader import Reading
 from oncelog_protocol.records.columns import Headers
 
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
     """One record; a control record has no key and value. `error`: why its batch is unreadable. `key_size` and
-    `value_size`: the full sizes, if only the beginnings are kept."""
+    `value_size`: the full sizes, if only the beginnings are kept. `key_reading`, `value_reading`: what they say if they
+    are not plain text or bytes."""
 
     partition: int
     offset: int
@@ -26,12 +28,15 @@ class RecordView:
     error: str | None = None
     key_size: int = 0
     value_size: int = 0
+    key_reading: Reading | None = None
+    value_reading: Reading | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
+        """Bytes of key, value and headers, and characters of what they say."""
         of_headers = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return self.key_size + self.value_size + of_headers
+        readings = [each.text for each in (self.key_reading, self.value_reading) if each is not None]
+        return self.key_size + self.value_size + of_headers + sum(len(text or "") for text in readings)
 
     def for_a_table(self) -> RecordView:
         """The row of a table, with the beginning of the value: a few kilobytes of a batch may contain megabytes of a

@@ -24,24 +24,30 @@ from oncelog.cli.reset_plan import Bounds
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.limits import (
     DOWNLOAD_BYTES,
+    KEY_BYTES,
     MAX_BATCH_BYTES,
     MAX_BATCH_RECORDS,
     PAGE_BYTES,
+    RECORD_BYTES,
     SCAN_BYTES,
     SCAN_SECONDS,
     TASK_BYTES,
+    VALUE_BYTES,
 )
 from oncelog_console.lookups.batch_outcomes import JudgedBatch
+from oncelog_console.lookups.decoding import Decoding
 from oncelog_console.lookups.log_reading import Stretch, read_stretch
 from oncelog_console.lookups.record_view import RecordView
-from oncelog_console.lookups.wanted import Wanted, by_expression
-from oncelog_console.values.workers import Workers
+from oncelog_console.lookups.wanted import Wanted
+from oncelog_console.values.reader import ReadAs, ValueReader
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.columns import read_columns
 
 T = TypeVar("T")
 
 MIN_FETCH_BYTES: Final = 64 * 1024
+WHOLE_CHARACTERS: Final = 2**31
+"""How much of a value is told where all of it is wanted: a task has a limit of its own."""
 
 
 _DECODER: Final = ThreadPoolExecutor(1, "console-decoder")
@@ -89,7 +95,7 @@ async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[
 
 
 async def page(
-    admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted, workers: Workers, *, is_whole: bool = False
+    admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted, values: ValueReader, *, is_whole: bool = False
 ) -> RecordPage:
     """The records from the cursor on; with `is_whole` their whole values, else what a table shows of them. Raises
     KafkaError, TaskFailed."""
@@ -97,7 +103,8 @@ async def page(
     bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
     made.bounds = {key.partition: held for key, held in bounds.items()}
     budget = _Budget(SCAN_BYTES if wanted.is_search else PAGE_BYTES)
-    reading_with = _Reading(admin, workers, wanted, is_whole)
+    shown = (WHOLE_CHARACTERS, WHOLE_CHARACTERS) if is_whole else (KEY_BYTES, VALUE_BYTES)
+    reading_with = _Reading(admin, wanted, Decoding(values, topic, wanted, *shown), is_whole)
     pages = [_PartitionPage(reading_with, TopicPartition(topic, index), cursor[index]) for index in sorted(cursor)]
     share = max(MIN_FETCH_BYTES, budget.bytes_left // max(1, len(pages) * 8))
     reading = [each for each in pages if each.position < made.bounds[each.partition.partition].end]
@@ -161,8 +168,8 @@ class _Reading:
     """What the partitions of a page have in common. `is_whole`: records are kept whole, of `room` bytes together."""
 
     admin: Admin
-    workers: Workers
     wanted: Wanted
+    decoding: Decoding
     is_whole: bool
     room: int = DOWNLOAD_BYTES
 
@@ -176,8 +183,8 @@ class _Reading:
         return record
 
     def turn(self) -> AbstractAsyncContextManager[object]:
-        """Few partitions at a time hold the whole values that an expression looks at."""
-        return nullcontext() if self.wanted.expression is None else self.workers.turns
+        """Few partitions at a time hold whole values that are read or searched."""
+        return self.decoding.values.workers.turns if self.decoding.is_needed else nullcontext()
 
 
 class _PartitionPage:
@@ -220,10 +227,8 @@ class _PartitionPage:
         while batches and not self.is_done:
             async with self._reading.turn():
                 records = await decoded(partial(self._part, batches, budget))
-                expression = self._wanted.expression
-                if expression is not None:
-                    records, unread = await by_expression(self._reading.workers, records, expression)
-                    self.unread += unread
+                records, unread = await self._reading.decoding.read(records)
+                self.unread += unread
                 room = self._wanted.limit - len(self.found)
                 self.found += map(self._reading.kept, records[:room])
                 if len(records) >= room:
@@ -238,13 +243,14 @@ class _PartitionPage:
         taken: list[RecordView] = []
         size = 0
         is_final = self._wanted.expression is None
+        needs_whole = self._reading.is_whole or self._reading.decoding.is_needed
         while batches and size < TASK_BYTES:
             judged = batches.popleft()
             for record in records_of(self.partition.partition, judged, self.position):
                 self.position = record.offset + 1
                 self.looked_at += 1
                 if self._wanted.takes(record):
-                    taken.append(record.for_a_table() if is_final and not self._reading.is_whole else record)
+                    taken.append(record if needs_whole else record.for_a_table())
                     size += record.value_size
                     if is_final and len(self.found) + len(taken) >= self._wanted.limit:
                         return taken
@@ -285,12 +291,20 @@ def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterato
         yield RecordView(partition, batch.last_offset, batch.max_timestamp, None, None, (), fate, *producer, why)
 
 
-async def record_at(admin: Admin, partition: TopicPartition, offset: int) -> RecordView | None:
-    """The first record at `offset` or after it; None at the end. Raises OffsetOutOfRange and other KafkaErrors."""
+async def record_at(
+    admin: Admin, partition: TopicPartition, offset: int, values: ValueReader, read_as: ReadAs
+) -> RecordView | None:
+    """The first record at `offset` or after it; None at the end. Raises OffsetOutOfRange and other KafkaErrors,
+    TaskFailed."""
     stretch = await read_stretch(admin, partition, offset, MIN_FETCH_BYTES)
 
     def first() -> RecordView | None:
         found = (record for judged in stretch.batches for record in records_of(partition.partition, judged, offset))
         return next(found, None)
 
-    return await decoded(first)
+    found = await decoded(first)
+    if found is None or found.fate.is_control or found.error is not None:
+        return found
+    wanted = Wanted(read_as=read_as)
+    decoding = Decoding(values, partition.topic, wanted, KEY_BYTES, RECORD_BYTES, indents=True)
+    return (await decoding.read([found])).records[0]

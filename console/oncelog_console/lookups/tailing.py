@@ -12,12 +12,13 @@ from typing import Final
 from oncelog import TopicPartition
 from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
-from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
+from oncelog_console.limits import KEY_BYTES, TAIL_BYTES, TAIL_RECORDS, VALUE_BYTES
 from oncelog_console.lookups.batch_outcomes import JudgedBatch, judged_fresh, judged_stable
+from oncelog_console.lookups.decoding import Decoding
 from oncelog_console.lookups.record_view import RecordView
 from oncelog_console.lookups.records import decoded, records_of
-from oncelog_console.lookups.wanted import Wanted, by_expression
-from oncelog_console.values.workers import Workers
+from oncelog_console.lookups.wanted import Wanted
+from oncelog_console.values.reader import ValueReader
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 WAIT_MS: Final = 1_000
@@ -32,11 +33,12 @@ class TailPart:
 
 
 async def tail(
-    admin: Admin, topic: str, partitions: list[int], wanted: Wanted, workers: Workers
+    admin: Admin, topic: str, partitions: list[int], wanted: Wanted, values: ValueReader
 ) -> AsyncGenerator[TailPart]:
     """Yields a part for each query, also an empty one, for ever. Raises KafkaError, TaskFailed."""
     committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    decoding = Decoding(values, topic, wanted, KEY_BYTES, VALUE_BYTES)
     offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
     while True:
         try:
@@ -49,7 +51,7 @@ async def tail(
         left_out = 0
         for where, part in parts.items():
             judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
-            newest, count = await _newest_of(where, judged, offsets[where], wanted, workers)
+            newest, count = await _newest_of(where, judged, offsets[where], decoding)
             records += newest
             left_out += count - len(newest)
             if part.batches:
@@ -77,17 +79,22 @@ async def _moved_on(
 
 
 async def _newest_of(
-    where: TopicPartition, judged: list[JudgedBatch], from_offset: int, wanted: Wanted, workers: Workers
+    where: TopicPartition, judged: list[JudgedBatch], from_offset: int, decoding: Decoding
 ) -> tuple[deque[RecordView], int]:
-    """As `_newest`, with the expression as well: batch after batch, so that few whole values are held at a time."""
-    if wanted.expression is None:
+    """As `_newest`, with the expression as well, and with what values say: batch after batch, so that few whole values
+    are held at a time."""
+    wanted = decoding.wanted
+    if not decoding.is_needed:
         return await decoded(partial(_newest, where.partition, judged, from_offset, wanted))
     kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
     count = 0
     for each in judged:
-        async with workers.turns:
+        async with decoding.values.workers.turns:
             matching = await decoded(partial(_matching, where.partition, each, from_offset, wanted))
-            found = (await by_expression(workers, matching, wanted.expression)).records
+            if wanted.expression is None:
+                count += max(0, len(matching) - TAIL_RECORDS)
+                matching = matching[-TAIL_RECORDS:]
+            found = (await decoding.read(matching)).records
         kept += (record.for_a_table() for record in found)
         count += len(found)
     return kept, count

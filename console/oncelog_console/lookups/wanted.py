@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog_console.limits import PAGE_RECORDS, TASK_BYTES
+from oncelog_console.limits import PAGE_RECORDS
 from oncelog_console.lookups.record_view import RecordView
 from oncelog_console.values.expression import BEGINNINGS
-from oncelog_console.values.tasks import Task
-from oncelog_console.values.workers import Workers
+from oncelog_console.values.reader import ReadAs
 
 
 class WantedHeader(NamedTuple):
@@ -25,13 +23,15 @@ class Wanted:
     """The search. None, and an empty `value`: any.
 
     `until_ms`: only records that are not newer (ms since the epoch). `value`: an expression of JSONPath if it begins as
-    one, else text that the value must contain. `limit`: how many records are wanted."""
+    one, else text that the value must contain. `read_as`: how values were written. `limit`: how many records are
+    wanted."""
 
     committed_only: bool = False
     key: bytes | None = None
     header: WantedHeader | None = None
     until_ms: int | None = None
     value: str = ""
+    read_as: ReadAs = ReadAs.AUTOMATIC
     limit: int = PAGE_RECORDS
 
     @property
@@ -69,34 +69,3 @@ class Wanted:
         if not self.value or self.expression is not None:
             return True
         return record.value is not None and self.value.encode(errors="replace") in record.value
-
-
-class Found(NamedTuple):
-    """`records` of some that match the expression. `unread`: how many values could not be read."""
-
-    records: list[RecordView]
-    unread: int
-
-
-async def by_expression(workers: Workers, records: Sequence[RecordView], expression: str) -> Found:
-    """The records that match the expression, in their order. Raises TaskFailed."""
-    found, unread = [], 0
-    for part in parts(records):
-        result = await workers.do(Task(expression, [record.value for record in part]))
-        found += [record for record, matches in zip(part, result.matches, strict=True) if matches]
-        unread += result.unread
-    return Found(found, unread)
-
-
-def parts(records: Sequence[RecordView]) -> Iterator[list[RecordView]]:
-    """Parts with values of TASK_BYTES, or one larger value, each."""
-    part: list[RecordView] = []
-    size = 0
-    for record in records:
-        part.append(record)
-        size += record.value_size
-        if size >= TASK_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

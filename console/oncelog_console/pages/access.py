@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from oncelog.admin import AclBinding, QuotaEntity
 from oncelog.admin.users import ScramCredentialInfo
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.changes import acls as acl_changes
 from oncelog_console.changes import quotas as quota_changes
 from oncelog_console.limits import MAX_ROWS
@@ -16,15 +17,29 @@ from oncelog_console.rendering import render
 
 @page
 async def acls(request: Request) -> Response:
-    async def load() -> list[AclBinding]:
-        return sorted(await (await admin_of(request)).acls.describe())
+    async def load() -> list[AclBinding] | None:
+        try:
+            return sorted(await (await admin_of(request)).acls.describe())
+        except KafkaError as error:
+            if error.code is ErrorCode.SECURITY_DISABLED:
+                return None
+            raise
 
-    found: list[AclBinding] = await console_of(request).shared.get("acls", load)
+    known: list[AclBinding] | None = await console_of(request).shared.get("acls", load)
+    found = known or []
     search = request.query_params.get("q", "")
     matching = [acl for acl in found if search.lower() in f"{acl.pattern.name} {acl.entry.principal}".lower()]
     rows = [(acl, acl_changes.fields_of(acl)) for acl in matching[:MAX_ROWS]]
     left_out = max(0, len(matching) - MAX_ROWS)
-    return render(request, "acls.html", rows=rows, count=len(found), left_out=left_out, search=search)
+    return render(
+        request,
+        "acls.html",
+        rows=rows,
+        count=len(found),
+        left_out=left_out,
+        search=search,
+        are_checked=known is not None,
+    )
 
 
 @page

@@ -15,7 +15,8 @@ from oncelog.errors import AuthorizationFailed, ConfigError, KafkaError
 from oncelog_console.changes.change import BadField, Change, Fields
 from oncelog_console.changes.kinds import KINDS
 from oncelog_console.pages.page_request import Form, change, console_of, done, page
-from oncelog_console.rendering import Refused, render, url
+from oncelog_console.rendering import Refused, render
+from oncelog_console.urls import url
 
 STEP, SHOW, DO = "step", "show", "do"
 OWN_FIELDS = frozenset({"token", STEP})
@@ -76,7 +77,7 @@ def _shown(
     """`given`: the fields of the form, which a secret form does not get back."""
     shown: dict[str, object] = {"wanted": None, "preview": None, "command": None, "typed": {}, "problem": None}
     fields = {} if kind.is_secret else given
-    action = url(request.url.path, **dict(request.query_params))
+    action = url(f"/change/{kind.name_in_url}", **dict(request.query_params))
     return render(
         request,
         "change.html",

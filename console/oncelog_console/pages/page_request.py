@@ -20,7 +20,8 @@ from oncelog.cluster import Partition, Topic
 from oncelog.errors import KafkaError
 from oncelog_console.console import Console
 from oncelog_console.limits import FORM_SECONDS, MAX_FORM_BYTES, MAX_FORM_FIELDS, PAGE_SECONDS
-from oncelog_console.rendering import Refused, error_page, url
+from oncelog_console.rendering import Refused, error_page
+from oncelog_console.urls import url
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def page(handler: Handler) -> Handler:
     @wraps(handler)
     async def answered(request: Request) -> Response:
         try:
-            async with asyncio.timeout(PAGE_SECONDS), console_of(request).pages:
+            async with asyncio.timeout(PAGE_SECONDS), console_of(request).capacity.pages:
                 return await handler(request)
         except (KafkaError, Refused, TimeoutError) as error:
             return error_page(request, error)
@@ -54,7 +55,7 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
         console = console_of(request)
         if not console.allows_changes:
             raise Refused("nothing can be changed here: oncelog console was started without --allow-changes", 403)
-        form = await _form(request)
+        form = await form_of(request)
         if not console.token.is_right(form.get("token", "")):
             raise Refused("this form is of an earlier start of the console: load its page again", 403)
         try:
@@ -65,8 +66,8 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
     return answered
 
 
-async def _form(request: Request) -> Form:
-    """Raises Refused."""
+async def form_of(request: Request) -> Form:
+    """The fields of a form. Raises Refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise Refused("a form is needed", 415)
     body = b""
@@ -88,7 +89,7 @@ async def _form(request: Request) -> Form:
 
 
 def console_of(request: Request) -> Console:
-    console: Console = request.app.state.console
+    console: Console = request.scope["console"]
     return console
 
 

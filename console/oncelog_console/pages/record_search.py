@@ -14,6 +14,7 @@ from oncelog_console.limits import MAX_PAGE_PARTITIONS, PAGE_RECORDS
 from oncelog_console.lookups.wanted import Wanted, WantedHeader
 from oncelog_console.pages.page_request import MAX_PARTITION, number_of, partition_in, text_of
 from oncelog_console.rendering import Refused
+from oncelog_console.values.reader import ReadAs
 
 NEWEST: Final = f"-{PAGE_RECORDS}"
 ALL, COMMITTED = "all", "committed"
@@ -32,6 +33,7 @@ class Asked:
     header: str
     value: str
     until: str
+    read_as: ReadAs
     cursor: str | None
 
     @property
@@ -47,6 +49,7 @@ class Asked:
             self._header(),
             self._until_ms(),
             self.value,
+            self.read_as,
         )
 
     @property
@@ -58,7 +61,7 @@ class Asked:
     @property
     def is_narrow(self) -> bool:
         """Whether the form shows what is sought but rarely filled in."""
-        return bool(self.header or self.until)
+        return bool(self.header or self.until or self.read_as is not ReadAs.AUTOMATIC)
 
     @property
     def query(self) -> dict[str, object]:
@@ -71,6 +74,7 @@ class Asked:
             "header": self.header or None,
             "value": self.value or None,
             "until": self.until or None,
+            "read": None if self.read_as is ReadAs.AUTOMATIC else self.read_as.value,
         }
 
     def _header(self) -> WantedHeader | None:
@@ -108,8 +112,18 @@ def asked_by(request: Request) -> Asked:
         header=sought["header"].strip(),
         value=sought["value"].strip(),
         until=sought["until"].strip(),
+        read_as=read_as_of(request),
         cursor=given.get("cursor") or None,
     )
+
+
+def read_as_of(request: Request) -> ReadAs:
+    """How values are to be read. Raises Refused."""
+    given = request.query_params.get("read") or ReadAs.AUTOMATIC
+    try:
+        return ReadAs(given)
+    except ValueError:
+        raise Refused(f"values are read as one of: {', '.join(ReadAs)}") from None
 
 
 def partitions_read(asked: Asked, topic: Topic) -> list[int]:

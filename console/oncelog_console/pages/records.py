@@ -22,8 +22,17 @@ from oncelog_console.pages.page_request import (
     page,
     place_of,
 )
-from oncelog_console.pages.record_search import NEWEST, Asked, asked_by, cursor_text, parse_cursor, partitions_read
+from oncelog_console.pages.record_search import (
+    NEWEST,
+    Asked,
+    asked_by,
+    cursor_text,
+    parse_cursor,
+    partitions_read,
+    read_as_of,
+)
 from oncelog_console.rendering import Refused, render
+from oncelog_console.values.reader import ReadAs
 from oncelog_console.values.workers import TaskFailed
 
 FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -45,7 +54,7 @@ async def records(request: Request) -> Response:
     start = await _start(admin, asked, indexes)
     problem = start.problem
     try:
-        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, console_of(request).workers)
+        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, console_of(request).values)
     except TaskFailed as failed:
         problem, found = str(failed), look_at.RecordPage()
     return render(
@@ -77,9 +86,9 @@ async def download(request: Request) -> Response:
     start = await _start(admin, asked, partitions_read(asked, topic))
     if start.problem is not None:
         raise Refused(start.problem)
-    workers = console_of(request).workers
+    values = console_of(request).values
     try:
-        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, workers, is_whole=True)
+        found = await look_at.page(admin, asked.topic, start.cursor, asked.wanted, values, is_whole=True)
     except (TaskFailed, look_at.TooLarge) as error:
         raise Refused(str(error)) from error
     content = await look_at.decoded(lambda: kind.written(asked.topic, found.records))
@@ -93,10 +102,18 @@ async def record(request: Request) -> Response:
     where, offset = place_of(request.query_params)
     admin = await admin_of(request)
     await known_partition(admin, where)
-    found = await look_at.record_at(admin, where, offset)
+    read_as = read_as_of(request)
+    problem = None
+    try:
+        found = await look_at.record_at(admin, where, offset, console_of(request).values, read_as)
+    except TaskFailed as failed:
+        problem = str(failed)
+        found = await look_at.record_at(admin, where, offset, console_of(request).values, ReadAs.BYTES)
     return render(
         request,
         "record.html",
+        problem=problem,
+        read_as=read_as,
         where=where,
         offset=offset,
         record=found,

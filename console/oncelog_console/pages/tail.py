@@ -14,22 +14,23 @@ from starlette.types import Receive, Scope, Send
 
 from oncelog.cli.running import describe
 from oncelog.errors import KafkaError
-from oncelog_console.console import Console
+from oncelog_console.console import Capacity, Console
 from oncelog_console.limits import KEY_BYTES, MAX_TAILS, PAGE_SECONDS, TAIL_SECONDS, VALUE_BYTES
 from oncelog_console.lookups.record_view import RecordView
 from oncelog_console.lookups.tailing import TailPart, tail
 from oncelog_console.pages.page_request import console_of
 from oncelog_console.pages.record_search import Asked, asked_by, partitions_read
-from oncelog_console.rendering import Refused, moment, url
+from oncelog_console.rendering import Refused, moment
+from oncelog_console.urls import url
 from oncelog_console.values.workers import TaskFailed
-from oncelog_console.visible_text import bytes_shown
+from oncelog_console.visible_text import bytes_shown, read_shown, visible
 
 
 async def tail_events(request: Request) -> Response:
     console = console_of(request)
     try:
         asked = asked_by(request)
-        async with asyncio.timeout(PAGE_SECONDS), console.pages:
+        async with asyncio.timeout(PAGE_SECONDS), console.capacity.pages:
             admin = await console.link.admin()
             topic = (await admin.describe_topics([asked.topic]))[asked.topic]
             indexes = partitions_read(asked, topic)
@@ -39,22 +40,22 @@ async def tail_events(request: Request) -> Response:
         return PlainTextResponse(describe(error, console.link.bootstrap), 503)
     except TimeoutError:
         return PlainTextResponse("no answer in time", 504)
-    if console.tails >= MAX_TAILS:
+    if console.capacity.tails >= MAX_TAILS:
         return PlainTextResponse(f"{MAX_TAILS} live tails are open, which is the limit", 503)
-    return EventStream(_events(console, asked, indexes), console)
+    return EventStream(_events(console, asked, indexes), console.capacity)
 
 
 class EventStream(Response):
     """Sends the `events` until the browser leaves, or the time is over. Counted as a connection from here to its
     end."""
 
-    def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], capacity: Capacity) -> None:
         super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
         self._has_begun = False
-        self._console = console
-        console.tails += 1
+        self._capacity = capacity
+        capacity.tails += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -66,7 +67,7 @@ class EventStream(Response):
             for task in (sending, leaving):
                 task.cancel()
             sent, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
-            self._console.tails -= 1
+            self._capacity.tails -= 1
         if isinstance(sent, Exception):
             raise sent  # the server reports it, and the browser reconnects
         if is_over and self._has_begun:  # the browser connects again
@@ -91,7 +92,7 @@ async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGe
     try:
         async with console.link.new_admin() as admin:
             yield _event("ready", {})
-            parts = tail(admin, asked.topic, indexes, asked.wanted, console.workers)
+            parts = tail(admin, asked.topic, indexes, asked.wanted, console.values)
             async with aclosing(parts):
                 async for part in parts:
                     yield _event("records", _as_json(asked.topic, part))
@@ -111,8 +112,8 @@ def _as_json(topic: str, part: TailPart) -> dict[str, Any]:
 
 
 def _record(topic: str, record: RecordView) -> dict[str, Any]:
-    value = bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
-    key = bytes_shown(record.key, KEY_BYTES, size=record.key_size)
+    value = read_shown(record.value_reading) or bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
+    key = read_shown(record.key_reading) or bytes_shown(record.key, KEY_BYTES, size=record.key_size)
     return {
         "partition": record.partition,
         "offset": record.offset,
@@ -124,6 +125,7 @@ def _record(topic: str, record: RecordView) -> dict[str, Any]:
             "kind": "problem" if record.error else "control" if record.fate.is_control else value.kind,
             "text": record.error or ("" if record.fate.is_control else value.text),
             "cut": value.is_cut,
+            "note": "" if record.value_reading is None else visible(record.value_reading.kind),
         },
         "url": url("/record", topic=topic, partition=record.partition, offset=record.offset),
     }

@@ -14,7 +14,8 @@ from oncelog_console.drawing.bars import Bar, Span, timeline
 from oncelog_console.limits import MAX_HOLDS
 from oncelog_console.lookups.transactions import Hold, OpenTransactionView, TransactionsView, look
 from oncelog_console.pages.page_request import admin_of, console_of, page
-from oncelog_console.rendering import render, url
+from oncelog_console.rendering import render
+from oncelog_console.urls import url
 
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
 """Facts that are equal for all partitions of a transaction."""

@@ -7,6 +7,7 @@ const MAX_PAUSE = 30_000;
 export function live() {
   const main = document.getElementById("main");
   const button = document.getElementById("live");
+  if (!button) return; // A page outside of a cluster.
   const every = Number(main.dataset.refresh);
   if (!every) return;
   let paused = sessionStorage.getItem(REMEMBERED) === "yes";

@@ -69,7 +69,7 @@ function row(record) {
     head,
     record.time ? made("td", "time", made("span", "date", record.time.slice(0, 11)), record.time.slice(11)) : made("td", "time", "–"),
     made("td", "key", key),
-    made("td", "value wide", value),
+    made("td", "value wide", value, ...(record.value.note ? [made("small", "reading", record.value.note)] : [])),
     made("td", "", made("span", `fate ${record.style}`, record.fate)),
   );
 }

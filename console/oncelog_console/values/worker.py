@@ -8,15 +8,14 @@ exception can end what runs in C.
 
 from __future__ import annotations
 
-import json
 import resource
 import signal
 import sys
 from typing import IO
 
 from oncelog_console.limits import TASK_SECONDS, WORKER_BYTES
-from oncelog_console.values.expression import Expression
-from oncelog_console.values.tasks import LENGTH_BYTES, Result, Task, packed, task_of
+from oncelog_console.values.reading import Reader
+from oncelog_console.values.tasks import LENGTH_BYTES, packed, task_of
 
 
 def main() -> None:
@@ -29,29 +28,14 @@ def main() -> None:
 
 def serve(tasks: IO[bytes], results: IO[bytes]) -> None:
     """Answer each task in order."""
+    reader = Reader()
     while len(length := tasks.read(LENGTH_BYTES)) == LENGTH_BYTES:
         body = tasks.read(int.from_bytes(length))
         signal.setitimer(signal.ITIMER_REAL, TASK_SECONDS)
-        result = done(task_of(body))
+        result = packed(reader.done(task_of(body)))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        results.write(packed(result))
+        results.write(result)
         results.flush()
-
-
-def done(task: Task) -> Result:
-    """The result of a task."""
-    try:
-        expression = Expression(task.expression)
-    except ValueError as error:
-        return Result(problem=str(error))
-    matches, unread = [], 0
-    for value in task.values:
-        try:
-            matches.append(value is not None and expression.matches(json.loads(value)))
-        except (ValueError, RecursionError, MemoryError):  # ValueError: no JSON, no UTF-8
-            matches.append(False)
-            unread += 1
-    return Result(matches, unread)
 
 
 if __name__ == "__main__":

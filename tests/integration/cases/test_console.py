@@ -31,10 +31,11 @@ from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
-from oncelog_console.link import Link
+from oncelog_console.clusters import Cluster
 from oncelog_console.lookups.records import TooLarge
 from oncelog_console.pages.tail import EventStream
 from oncelog_console.serving import Serving, listening_socket
+from oncelog_console.site import site_of
 from oncelog_protocol.errors import ErrorCode
 
 SCRIPT = "<script>alert('x')</script>"
@@ -466,7 +467,7 @@ async def until_shown(browser: Browser, path: str, text: str) -> None:
 @asynccontextmanager
 async def served(address: str) -> AsyncIterator[tuple[int, Any]]:
     """The port, and the application."""
-    app = application(Link(address, PATIENT))
+    app = application(site_of([Cluster("test", address, PATIENT)]))
     listening = listening_socket("127.0.0.1", 0)
     ready = asyncio.Event()
     server = Serving(app, ready.set)
@@ -520,12 +521,12 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
             kind, data = await anext(told)
             records += data["records"]
         assert [record["offset"] for record in records] == [0, 1]
-        assert records[0]["value"] == {"kind": "text", "text": SCRIPT, "cut": False}
+        assert records[0]["value"] == {"kind": "text", "text": SCRIPT, "cut": False, "note": ""}
         assert records[1]["value"]["kind"] == "null"
         assert records[0]["key"]["text"] in ("\\x00key", "00 6b 65 79")
         writer.close()
         await asyncio.wait_for(is_over.wait(), 60)
-        assert app.state.console.tails == 0
+        assert app.state.site.capacity.tails == 0
 
 
 async def told_before_the_end(reader: asyncio.StreamReader) -> bytes:

@@ -307,6 +307,11 @@ async def test_quotas_are_set_and_removed_as_shown_and_as_the_commands_do(browse
         assert why in as_text((await browser.send(form, "edit", **wrong)).text)
 
 
+async def test_a_cluster_that_checks_no_acls_says_so(broker: BrokerProcess) -> None:
+    async with opened(broker.address) as browser:
+        assert "The brokers check no ACLs" in await browser.text("/acls")
+
+
 # --- who may change
 
 

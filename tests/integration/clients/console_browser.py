@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 
 from oncelog_console.application import application
-from oncelog_console.link import Link
+from oncelog_console.clusters import Cluster
+from oncelog_console.console import Console
+from oncelog_console.site import site_of
 
 HOME = "http://127.0.0.1:8080"
 OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
@@ -30,7 +32,14 @@ class Browser:
         self.client = client
         self.address = address
         """The address of the broker that the console shows."""
-        self.console = app.state.console
+        self.site = app.state.site
+
+    @property
+    def console(self) -> Console:
+        """The console of the first cluster, where nobody logs in."""
+        console = self.site.places[0].open
+        assert console is not None
+        return console
 
     async def page(self, path: str, status: int = 200, **query: Any) -> str:
         answer = await self.client.get(path, params=query or None)
@@ -67,9 +76,9 @@ def as_text(page: str) -> str:
 
 @asynccontextmanager
 async def opened(
-    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT
+    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT, **options: Any
 ) -> AsyncIterator[Browser]:
-    app = application(Link(address, settings), allows_changes=changes)
+    app = application(site_of([Cluster("test", address, settings, allows_changes=changes, **options)]))
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

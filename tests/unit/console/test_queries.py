@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from oncelog_console.application import application
-from oncelog_console.link import Link
+from oncelog_console.clusters import Cluster
 from oncelog_console.lookups import query_history
 from oncelog_console.lookups.query_history import QueryHistories
+from oncelog_console.site import site_of
 from oncelog_pipeline.metrics.http_server import MetricsHttpServer
 from oncelog_pipeline.metrics.query_metrics import QueryMetrics
 
@@ -66,9 +67,9 @@ class Browser:
 
 @pytest_asyncio.fixture
 async def browser(driver: str) -> AsyncIterator[Browser]:
-    app = application(Link(NOBODY, {}), queries_at=[driver])
+    app = application(site_of([Cluster("test", NOBODY, queries_at=(driver,))]))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOME) as client:
-        yield Browser(client, app.state.console.queries)
+        yield Browser(client, app.state.site.places[0].queries)
 
 
 async def test_a_query_with_its_numbers(browser: Browser, metrics: QueryMetrics) -> None:
@@ -159,6 +160,6 @@ async def test_an_unknown_query_is_not_found(browser: Browser) -> None:
 
 
 async def test_without_addresses_the_page_says_how_to_begin() -> None:
-    app = application(Link(NOBODY, {}))
+    app = application(site_of([Cluster("test", NOBODY)]))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOME) as client:
-        assert "--queries" in await Browser(client, app.state.console.queries).words("/queries")
+        assert "--queries" in await Browser(client, app.state.site.places[0].queries).words("/queries")

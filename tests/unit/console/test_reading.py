@@ -19,6 +19,7 @@ from oncelog_console.lookups import records
 from oncelog_console.lookups.batch_outcomes import judged_fresh
 from oncelog_console.lookups.tailing import _newest, tail
 from oncelog_console.lookups.wanted import Wanted
+from oncelog_console.values.reader import ValueReader
 from oncelog_console.values.workers import Workers
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.compression import Compression
@@ -64,7 +65,9 @@ def large(offset: int) -> bytearray:
 
 
 async def test_a_page_holds_of_its_records_what_it_shows() -> None:
-    page = await records.page(admin_of(OneLog(large(0), large(1))), TOPIC, {0: 0}, Wanted(key=LONG_KEY), Workers())
+    page = await records.page(
+        admin_of(OneLog(large(0), large(1))), TOPIC, {0: 0}, Wanted(key=LONG_KEY), ValueReader(Workers())
+    )
     assert [record.offset for record in page.records] == [0, 1], "found by the whole of their keys"
     for record in page.records:
         assert (len(record.value or b""), record.value_size) == (VALUE_BYTES, MEGABYTE)
@@ -75,7 +78,7 @@ async def test_a_search_ends_in_time_within_what_was_read(monkeypatch: pytest.Mo
     times = iter([0.0, 0.0])
     monkeypatch.setattr(records, "monotonic", lambda: next(times, 1000.0))
     page = await records.page(
-        admin_of(OneLog(large(0), large(1), large(2))), TOPIC, {0: 0}, Wanted(key=b"another"), Workers()
+        admin_of(OneLog(large(0), large(1), large(2))), TOPIC, {0: 0}, Wanted(key=b"another"), ValueReader(Workers())
     )
     assert (page.looked_at, page.cursor, page.has_more) == (1, {0: 1}, True)
 
@@ -86,13 +89,13 @@ async def test_a_topic_that_was_deleted_since_is_not_known() -> None:
     with pytest.raises(KafkaError) as starts:
         await records.starts(admin_of(log), [TopicPartition(TOPIC, 0)], Earliest())
     with pytest.raises(KafkaError) as page:
-        await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(), Workers())
+        await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(), ValueReader(Workers()))
     assert {each.value.code for each in (starts, page)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 async def test_a_tail_holds_what_it_sends() -> None:
     log = OneLog(large(0))
-    async with aclosing(tail(admin_of(log), TOPIC, [0], Wanted(), Workers())) as parts:
+    async with aclosing(tail(admin_of(log), TOPIC, [0], Wanted(), ValueReader(Workers()))) as parts:
         assert (await anext(parts)).records == []
         log.grow(*(make_batch(*[b"v"] * TAIL_RECORDS, base_offset=1 + n * TAIL_RECORDS) for n in range(2)))
         log.grow(large(1 + 2 * TAIL_RECORDS))
@@ -104,7 +107,7 @@ async def test_a_tail_holds_what_it_sends() -> None:
 
 async def test_a_tail_by_key_leaves_out_none_with_it_for_others() -> None:
     log = OneLog(large(0))
-    async with aclosing(tail(admin_of(log), TOPIC, [0], Wanted(key=b"rare"), Workers())) as parts:
+    async with aclosing(tail(admin_of(log), TOPIC, [0], Wanted(key=b"rare"), ValueReader(Workers()))) as parts:
         assert (await anext(parts)).records == []
         log.grow(make_batch(b"it", key=b"rare", base_offset=1), make_batch(*[b"v"] * TAIL_RECORDS, base_offset=2))
         part = await anext(parts)

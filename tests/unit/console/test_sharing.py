@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import cast
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from oncelog.errors import ErrorCode, KafkaError
-from oncelog_console.console import MAX_NOTICES, Console, Notices
+from oncelog_console.clusters import Cluster
+from oncelog_console.console import MAX_NOTICES, Notices
+from oncelog_console.entrance import Entrance
 from oncelog_console.limits import SHARED_SECONDS
-from oncelog_console.link import Link, Shared
+from oncelog_console.link import Shared
 from oncelog_console.pages.page_request import Form, change
+from oncelog_console.site import site_of
 
 
 class Loader:
@@ -104,7 +106,9 @@ def test_there_is_no_notice_to_begin_with(name: str) -> None:
 
 
 async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
-    console = Console(cast(Link, SimpleNamespace(bootstrap="broker:9092")), allows_changes=True)
+    site = site_of([Cluster("test", "broker:9092", allows_changes=True)])
+    console = site.places[0].open
+    assert console is not None
     load = Loader()
     load.may_end.set()
 
@@ -112,8 +116,11 @@ async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
     async def failing(request: Request, form: Form) -> Response:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody knows")
 
-    app = Starlette(routes=[Route("/change", failing, methods=["POST"])])
-    app.state.console = console
+    app = Starlette(
+        routes=[Route("/change", failing, methods=["POST"])],
+        middleware=[Middleware(Entrance, site=site, place=site.places[0])],
+    )
+    app.state.site = site
     await console.shared.get("page", load)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         answer = await client.post("/change", data={"token": console.token.value})

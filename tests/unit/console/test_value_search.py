@@ -12,10 +12,12 @@ import pytest_asyncio
 
 from oncelog_console.limits import TASK_BYTES
 from oncelog_console.lookups.batch_outcomes import Outcome
+from oncelog_console.lookups.decoding import Decoding
 from oncelog_console.lookups.record_view import RecordView
-from oncelog_console.lookups.wanted import Wanted, WantedHeader, by_expression, parts
-from oncelog_console.values import worker
+from oncelog_console.lookups.wanted import Wanted, WantedHeader
 from oncelog_console.values.expression import MAX_EXPRESSION_CHARACTERS, Expression
+from oncelog_console.values.reader import ValueReader, parts
+from oncelog_console.values.reading import Reader
 from oncelog_console.values.tasks import Task
 from oncelog_console.values.workers import TaskFailed, Workers
 
@@ -97,21 +99,23 @@ async def brief() -> AsyncIterator[Workers]:
 
 
 def test_a_task_tells_which_values_match_and_how_many_cannot_be_read() -> None:
-    result = worker.done(Task("$.n > 1", [b'{"n": 2}', b'{"n": 1}', None, b"no json", b"\xff", b"[" * 100_000]))
-    assert (list(result.matches), result.unread, result.problem) == ([True, False, False, False, False, False], 3, None)
+    values = [b'{"n": 2}', b'{"n": 1}', None, b"no json", b"\xff", b"[" * 100_000]
+    result = Reader().done(Task(values, expression="$.n > 1"))
+    assert list(result.matches) == [True, False, False, False, False, False]
+    assert list(result.problems) == [None, None, None, *["it is no JSON"] * 3]
 
 
 async def test_values_are_searched_in_a_process_that_is_used_again(workers: Workers) -> None:
     for _ in range(2):
-        result = await workers.do(Task("$.n > 1", [b'{"n": 2}', b"{}"]))
+        result = await workers.do(Task([b'{"n": 2}', b"{}"], expression="$.n > 1"))
         assert list(result.matches) == [True, False]
     assert len(workers._resting) == 1
     with pytest.raises(TaskFailed, match="no expression"):
-        await workers.do(Task("$.n >", [b"{}"]))
+        await workers.do(Task([b"{}"], expression="$.n >"))
 
 
 async def test_an_expression_that_takes_too_long_ends_its_process_and_not_the_console(brief: Workers) -> None:
-    backtracking = Task('search($.a, "(x+x+)+y")', [json.dumps({"a": "x" * 40}).encode()])
+    backtracking = Task([json.dumps({"a": "x" * 40}).encode()], expression='search($.a, "(x+x+)+y")')
     beats = 0
 
     async def beat() -> None:
@@ -125,23 +129,23 @@ async def test_an_expression_that_takes_too_long_ends_its_process_and_not_the_co
         await brief.do(backtracking)
     beating.cancel()
     assert beats > 5, "the event loop went on"
-    assert list((await brief.do(Task("$.n", [b'{"n": 2}']))).matches) == [True], "by a new process"
+    assert list((await brief.do(Task([b'{"n": 2}'], expression="$.n"))).matches) == [True], "by a new process"
 
 
 async def test_a_value_that_takes_all_memory_matches_nothing(brief: Workers) -> None:
-    bomb = b"[" + b"{}," * (10 * MEGABYTE) + b"{}]"
+    bomb = b"[" + b"{}," * (5 * MEGABYTE) + b"{}]"
     try:
-        result = await brief.do(Task("$.n", [bomb]))
+        result = await brief.do(Task([bomb], expression="$.n"))
     except TaskFailed:
         pass
     else:
         assert not any(result.matches)
-    assert list((await brief.do(Task("$.n", [b'{"n": 2}']))).matches) == [True], "the next task is done"
+    assert list((await brief.do(Task([b'{"n": 2}'], expression="$.n"))).matches) == [True], "the next task is done"
 
 
 async def test_a_process_that_cannot_be_started_fails_the_task() -> None:
     with pytest.raises(TaskFailed, match="no process can be started"):
-        await Workers(("/nowhere/python",)).do(Task("$.n", [b"{}"]))
+        await Workers(("/nowhere/python",)).do(Task([b"{}"], expression="$.n"))
 
 
 # --- what is wanted
@@ -167,6 +171,7 @@ def test_a_record_is_wanted_by_key_header_time_and_text() -> None:
 
 async def test_large_values_are_searched_few_at_a_time(workers: Workers) -> None:
     large = [record(b'{"n": %d, "x": "%s"}' % (n, b"x" * TASK_BYTES), offset=n) for n in range(3)]
-    assert [len(part) for part in parts(large)] == [1, 1, 1]
-    found = await by_expression(workers, [*large, record(b"none", offset=9)], "$.n > 0")
+    assert [len(part) for part in parts([0, 1, 2], [each.value for each in large])] == [1, 1, 1]
+    decoding = Decoding(ValueReader(workers), "orders", Wanted(value="$.n > 0"), 100, 100)
+    found = await decoding.read([*large, record(b"none", offset=9)])
     assert ([each.offset for each in found.records], found.unread) == ([1, 2], 1)

@@ -1,0 +1,181 @@
+"""Kafka Connect, by its REST interface: connectors, their tasks and configurations, restarts.
+
+Only the addresses in the console's configuration are asked; redirects are not followed, and no proxy is used. An answer
+is bounded in size and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from oncelog_console.limits import CONNECT_SECONDS, MAX_CONNECT_BYTES, MAX_CONNECTORS, MAX_SHOWN_CHARACTERS
+
+SECRET: Final = re.compile(r"passw|secret|token|credential|jaas|private|api[._-]?key|ssl\..*key$", re.IGNORECASE)
+"""Keys of a configuration whose values are not shown."""
+HIDDEN: Final = "not told"
+FIRST_ERROR: Final = 400
+MESSAGE_CHARACTERS: Final = 300
+
+
+class ConnectFailed(Exception):
+    """A Kafka Connect that did not answer, or refused. The message says why, without the address's password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`trace`: the beginning of the stack trace of a failed task."""
+
+    number: int
+    state: str
+    worker: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """`kind`: source or sink. `config`: without secrets, of one connector only."""
+
+    name: str
+    kind: str
+    state: str
+    worker: str
+    trace: str = ""
+    tasks: tuple[Task, ...] = ()
+    config: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def failed(self) -> int:
+        """How many tasks have failed."""
+        return sum(task.state == "FAILED" for task in self.tasks)
+
+
+class Connect:
+    """One Kafka Connect. `shown`: its address without user and password."""
+
+    def __init__(self, address: str) -> None:
+        url = httpx.URL(address.rstrip("/"))
+        self.shown = str(url.copy_with(username=None, password=None))
+        self._base = self.shown.rstrip("/")
+        auth = httpx.BasicAuth(url.username, url.password) if url.username else None
+        self._client = httpx.AsyncClient(
+            auth=auth,
+            timeout=CONNECT_SECONDS,
+            follow_redirects=False,
+            trust_env=False,
+            verify=url.scheme == "https",
+            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def connectors(self) -> list[Connector]:
+        """All connectors, by name, without configurations; at most MAX_CONNECTORS. Raises ConnectFailed."""
+        answer = await self._ask("GET", "/connectors?expand=info&expand=status")
+        found = _mapping(answer)
+        return [
+            _connector(name, _mapping(found[name]).get("info"), _mapping(found[name]).get("status"))
+            for name in sorted(found)[:MAX_CONNECTORS]
+        ]
+
+    async def connector(self, name: str) -> Connector:
+        """One connector with its configuration. Raises ConnectFailed."""
+        path = f"/connectors/{_part(name)}"
+        info, status = await asyncio.gather(self._ask("GET", path), self._ask("GET", f"{path}/status"))
+        return _connector(name, info, status, with_config=True)
+
+    async def restart(self, name: str, *, task: int | None, only_failed: bool) -> None:
+        """Restart a task, or a connector with its tasks. Raises ConnectFailed."""
+        await self._ask("POST", restart_path(name, task=task, only_failed=only_failed))
+
+    async def _ask(self, method: str, path: str) -> Any:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS), self._client.stream(method, self._base + path) as response:
+                received = bytearray()
+                async for part in response.aiter_raw():
+                    received += part
+                    if len(received) > MAX_CONNECT_BYTES:
+                        raise ConnectFailed(f"the answer is longer than {MAX_CONNECT_BYTES} bytes")
+                status = response.status_code
+        except TimeoutError:
+            raise ConnectFailed(f"no answer within {CONNECT_SECONDS:.0f} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise ConnectFailed(f"it cannot be reached: {type(error).__name__}") from error
+        return _document(status, bytes(received))
+
+
+def restart_path(name: str, *, task: int | None, only_failed: bool) -> str:
+    """The path that restarts a task, or a connector with its tasks. Raises ConnectFailed for a name that is none."""
+    if task is not None:
+        return f"/connectors/{_part(name)}/tasks/{task}/restart"
+    return f"/connectors/{_part(name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}"
+
+
+def _part(name: str) -> str:
+    """A name as part of a path, which leads nowhere else."""
+    if name in ("", ".", ".."):
+        raise ConnectFailed("this is no name of a connector")
+    return quote(name, safe="")
+
+
+def _document(status: int, received: bytes) -> Any:
+    if not received and status < FIRST_ERROR and not 300 <= status < FIRST_ERROR:
+        return None
+    try:
+        document = json.loads(received)
+    except (ValueError, RecursionError):
+        raise ConnectFailed(f"it does not answer as Kafka Connect (HTTP {status})") from None
+    if status >= 300:
+        message = document.get("message") if isinstance(document, dict) else None
+        told = message if isinstance(message, str) else "it refuses"
+        raise ConnectFailed(f"{told[:MESSAGE_CHARACTERS]} (HTTP {status})")
+    return document
+
+
+def _connector(name: str, info: Any, status: Any, *, with_config: bool = False) -> Connector:
+    """What is not as Connect tells it is left out."""
+    info, status = _mapping(info), _mapping(status)
+    own = _mapping(status.get("connector"))
+    tasks = status.get("tasks")
+    config = _mapping(info.get("config")) if with_config else {}
+    return Connector(
+        name,
+        _text(info.get("type") or status.get("type")),
+        _text(own.get("state")),
+        _text(own.get("worker_id")),
+        _text(own.get("trace")),
+        tuple(_task(each) for each in tasks if isinstance(each, dict)) if isinstance(tasks, list) else (),
+        tuple(
+            (str(key), _shown(str(key), value)) for key, value in sorted(config.items(), key=lambda item: str(item[0]))
+        ),
+    )
+
+
+def _task(told: Mapping[str, Any]) -> Task:
+    number = told.get("id")
+    return Task(
+        number if isinstance(number, int) else -1,
+        _text(told.get("state")),
+        _text(told.get("worker_id")),
+        _text(told.get("trace")),
+    )
+
+
+def _shown(key: str, value: Any) -> str:
+    return HIDDEN if SECRET.search(key) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)[:MAX_SHOWN_CHARACTERS]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
