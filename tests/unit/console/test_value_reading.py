@@ -1,4 +1,4 @@
-"""Values read by their schemas: what a hostile value, schema or registry does ends with a problem that is told."""
+"""Values read by their schemas: a hostile value, schema or registry leads to a reported problem."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_a_page_asks_the_registry_for_few_schemas(workers: Workers) -> Non
 
 
 async def hostile_result(workers: Workers, value: bytes, schema: Schema | None = None, **how: Any) -> str:
-    """What is told of a hostile value, while the loop goes on. The next task is done."""
+    """The report about a hostile value, while the loop continues. The next task is done."""
     registry = FakeRegistry(id7=schema) if schema else FakeRegistry()
     reader = ValueReader(workers, as_registry(registry))
     longest = 0.0
@@ -235,7 +235,7 @@ Answer = Callable[[asyncio.StreamWriter], Any]
 
 @asynccontextmanager
 async def registry_that(answers: Answer) -> AsyncIterator[SchemaRegistry]:
-    """A registry of real HTTP whose every answer is that."""
+    """A real HTTP registry that gives this one answer."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
