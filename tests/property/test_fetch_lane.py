@@ -25,19 +25,22 @@ from tests.support.producers import COMMIT, sequenced
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Coordinator, Served, produce
 from tests.support.storage import FaultyDisk, make_batch, open_log
 
-from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.config.broker_keys import BROKER_KEYS, FETCH_MAX_BYTES
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.control import EndTransactionMarker
 
 WHO: Final = ("uncommitted", "committed", "follower")
+CONFIG: Final[Any] = {key: key.default for key in BROKER_KEYS.values()}
 PARTITIONS: Final = 2
 BOTH: Final = (LEADER, FOLLOWER)
 TRANSACTIONAL_ID: Final = "txn"
@@ -129,6 +132,7 @@ class World:
         self.times = RequestTimes()
         served.dispatcher = Dispatcher(served.services, self.times)
         self.authorizer = StandardAuthorizer()
+        self.throttling = Throttling(CONFIG, served.clock)
         self.sequence = 0
         self.gone: list[Client] = []
         self.producer = self.connected()
@@ -259,6 +263,11 @@ class World:
         """Register the follower's broker with another epoch."""
         self.served.services.image = ClusterImage("", {each: Broker(each, epoch, ()) for each in BOTH})
 
+    def quota(self, rate: float | None, key: QuotaKey, client: str) -> None:
+        quotas = {} if rate is None else {QuotaEntity(None, client): {key: rate}}
+        image = ClusterImage("c").with_quotas(quotas)  # type: ignore[arg-type]
+        self.served.dispatcher.throttling = self.throttling.on_image(image)
+
     def advance(self, seconds: float) -> None:
         self.served.clock.advance_ms(int(seconds * 1000))
 
@@ -273,6 +282,7 @@ class World:
         clients = [self.producer, *(reader.client for reader in self.readers.values()), *self.gone]
         return {
             "answers": [client.wire.bytes for client in clients],
+            "throttled": [client.connection._unthrottle is not None for client in clients],
             "aborted": [client.wire.aborted for client in clients],
             "offsets": [(p.high_watermark, p.last_stable_offset, p.log.log_end_offset) for p in served.partitions],
             "followers": [
@@ -368,6 +378,12 @@ changes = st.one_of(
     st.tuples(st.just("authorize"), st.sampled_from(["deny", "allow", "allow", "forget", "off"])),
     st.tuples(st.just("register"), st.sampled_from([EPOCH, EPOCH + 1])),
     st.tuples(st.just("advance"), st.sampled_from([0.5, 200.0])),
+    st.tuples(
+        st.just("quota"),
+        st.sampled_from([None, 10.0, 5000.0]),
+        st.sampled_from(list(QuotaKey)),
+        st.sampled_from(["test", "other"]),
+    ),
 )
 scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=3, max_size=10)), min_size=2, max_size=5)
 IN_SESSION: Final = [("next", "follower", (), {"wait_ms": 500}), ("fire",)]

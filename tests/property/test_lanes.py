@@ -174,8 +174,8 @@ class World:
             self.authorizer = StandardAuthorizer([ANONYMOUS] if mode == "allow" else [])
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
-    def quota(self, rate: float | None) -> None:
-        quotas = {} if rate is None else {CLIENT: {QuotaKey.PRODUCER_BYTE_RATE: rate}}
+    def quota(self, rate: float | None, key: QuotaKey = QuotaKey.PRODUCER_BYTE_RATE, client: str = "test") -> None:
+        quotas = {} if rate is None else {QuotaEntity(None, client): {key: rate}}
         image = ClusterImage("c").with_quotas(quotas)  # type: ignore[arg-type]
         self.served.dispatcher.throttling = self.throttling.on_image(image)
 
@@ -212,8 +212,9 @@ class World:
             "traffic": [{name: getattr(p.traffic, name) for name in p.traffic.__slots__} for p in served.partitions],
             "requests": sorted(served.dispatcher.requests()),
             "timed": {api: (len(times.total), times.waited) for api, times in self.times.apis.items()},
-            "refused": list(served.services.refused_batches._first.items()),
+            "refused": list(served.services.refused_batches.lowest.items()),
             "usage": self.throttling.wait(QuotaKey.PRODUCER_BYTE_RATE, _limit()),
+            "is throttled": self.client.connection._unthrottle is not None,
         }
 
     def files(self) -> dict[str, bytes]:
@@ -287,7 +288,8 @@ changes = st.one_of(
     st.tuples(st.just("delete"), hosted),
     st.tuples(st.just("break_disk"), hosted, st.sampled_from([errno.ENOSPC, errno.EIO, None])),
     st.tuples(st.just("authorize"), st.sampled_from(["deny", "allow", "forget", "off"])),
-    st.tuples(st.just("quota"), st.sampled_from([None, 10.0, 1e9])),
+    st.tuples(st.just("quota"), st.sampled_from([None, 10.0, 5000.0, 1e9])),
+    st.tuples(st.just("quota"), st.just(10.0), st.sampled_from(list(QuotaKey)), st.sampled_from(["test", "other"])),
     st.tuples(st.just("refuse_first"), hosted),
     st.tuples(st.just("doubt"), st.sampled_from([ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])),
     st.tuples(st.just("advance"), st.sampled_from([0.5, 11.0])),
@@ -305,6 +307,7 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 @example([(("gain_follower", 0, True), [("plain", 0, 9, -1, "one"), ("plain", 0, 9, 1, "one")])])
 @example([(("advance", 0.5), [("plain", 0, 9, 1, "short"), *[("plain", 0, 9, 1, "one")] * 8])])
 @example([(("quota", 10.0), [("plain", 0, 9, 1, "one")] * 4), (("quota", None), [("plain", 0, 9, 1, "one")])])
+@example([(("quota", 3000.0), [("plain", 0, 9, 1, "one"), ("idempotent", 0, 9, 1, 2)] * 8)])
 @example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
 def test_a_produce_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))

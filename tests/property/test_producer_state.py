@@ -128,13 +128,13 @@ class Run:
             self.next[pid] = first + count
 
     def mark(self, pid, epoch, coordinator_epoch):
-        marker = EndTransactionMarker(COMMIT, coordinator_epoch)
+        marker = EndTransactionMarker(ABORT, coordinator_epoch)
         try:
             entry = self.state.prepare_marker(pid, epoch, marker, 0)
         except KafkaError as error:
             assert error.code == self.naive[pid].mark(epoch, coordinator_epoch)
             return
-        completed = self.state.complete(pid, entry, self.end)
+        completed = self.state.complete(pid, entry, marker, self.end)
         assert self.follower.follow_marker(pid, epoch, marker, 0, self.end) == completed
         first = self.naive[pid].mark(epoch, coordinator_epoch)
         assert (None if completed is None else completed.first_offset) == first

@@ -44,6 +44,8 @@ class Counters:
         else:
             self.numbers[name] = number
 
+    records_replace_older = True
+
     def replay_end_transaction(self, producer_id, committed):
         pending = self.pending.pop(producer_id, {})
         if committed:

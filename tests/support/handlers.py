@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
 from oncelog_broker.coordinator.shard import Waiter
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
@@ -154,7 +155,8 @@ def group_coordinator(machine: GroupMachine | None = None) -> Any:
     """`services.groups` with `machine`, or with a new machine without groups whose members get the ids m-1, m-2 ..."""
     ids = iter(range(1, 1000))
     machine = machine or GroupMachine(GroupConfig(), lambda: START_MS, lambda: f"m-{next(ids)}")
-    return SimpleNamespace(runtime=MachineRuntime(machine))
+    share = SimpleNamespace(is_share_group=lambda group_id: isinstance(machine.groups.get(group_id), ShareGroup))
+    return SimpleNamespace(runtime=MachineRuntime(machine), share=share)
 
 
 def transaction_machine() -> MachineRuntime[TransactionMachine]:

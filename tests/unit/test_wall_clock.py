@@ -32,6 +32,11 @@ ALLOWED = {
     "client/oncelog/consumer/consumer.py": (1, "the begin of an OpenTelemetry span"),
     # --- compared with the stamps of records, which outlive the process
     "broker/oncelog_broker/coordinator/group/coordinator.py": (1, "stamps commits and groups; retention of offsets"),
+    "broker/oncelog_broker/coordinator/share/share_coordinator.py": (
+        2,
+        "stamps snapshots; how old a snapshot is, by its stamp",
+    ),
+    "broker/oncelog_broker/sharing/share_partitions.py": (1, "share.auto.offset.reset by the age of records"),
     "broker/oncelog_broker/coordinator/transaction/coordinator.py": (
         1,
         "stamps transactions, expires idle ids; the age of a transaction when it is loaded (never below 0)",
@@ -65,6 +70,7 @@ ALLOWED = {
     "client/oncelog/cli/explain.py": (1, "shows ages"),
     "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),
     "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
+    "client/oncelog/cli/shares.py": (1, "resets offsets by age"),
     "client/oncelog/cli/top_snapshot.py": (1, "shows ages"),
     "client/oncelog/serialization/avro_json.py": (3, "the types of Avro's dates and times"),
     "client/oncelog/serialization/json_values.py": (3, "the types of decoded dates and times"),

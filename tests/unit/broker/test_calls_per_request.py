@@ -66,18 +66,18 @@ class Calls(NamedTuple):
 
 
 BUDGETS: Final = {
-    "produce": Calls(40, 36),
-    "produce, pipelined": Calls(28, 30),
-    "produce, idempotent": Calls(42, 40),
-    "produce, in the usual way": Calls(99, 87),
-    "fetch": Calls(74, 86),
-    "fetch, in a session": Calls(77, 92),
-    "fetch, in the usual way": Calls(124, 117),
-    "fetch that waits, and the record that it waits for": Calls(111, 104),
-    "produce with a follower, and the follower's fetch": Calls(159, 145),
-    "produce with a follower, and the follower's fetch of 20 partitions": Calls(292, 221),
-    "transaction of 1 partition": Calls(576, 432),
-    "transaction of 10 partitions": Calls(1504, 1456),
+    "produce": Calls(32, 33),
+    "produce, pipelined": Calls(20, 27),
+    "produce, idempotent": Calls(34, 37),
+    "produce, in the usual way": Calls(89, 82),
+    "fetch": Calls(71, 85),
+    "fetch, in a session": Calls(74, 91),
+    "fetch, in the usual way": Calls(122, 116),
+    "fetch that waits, and the record that it waits for": Calls(103, 102),
+    "produce with a follower, and the follower's fetch": Calls(148, 143),
+    "produce with a follower, and the follower's fetch of 20 partitions": Calls(224, 219),
+    "transaction of 1 partition": Calls(522, 408),
+    "transaction of 10 partitions": Calls(1061, 1192),
 }
 """Calls of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
 

@@ -215,3 +215,49 @@ def test_no_id_is_given_that_clients_cannot_read() -> None:
         topic.register("t", B)
     assert refused.value.code == 42205
     assert topic.register("t", A).id == 2**31 - 1
+
+
+# --- numbers of deleted versions
+
+
+def test_a_version_that_was_deleted_for_good_is_not_given_again_after_compaction(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s", 2)
+    topic.delete("s", 2, permanent=True)
+    later = topic.compacted()
+    assert later.state.versions("s") == topic.state.versions("s"), "version 1 is still there"
+    assert later.register("s", C).version == 3
+
+
+def test_the_versions_of_a_subject_that_was_deleted_for_good_are_not_given_again(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s")
+    topic.delete("s", permanent=True)
+    topic.register("other", A)
+    topic.delete("other", 1)
+    topic.delete("other", 1, permanent=True)
+    later = topic.compacted().compacted()
+    assert later.state.subjects(deleted=True) == []
+    assert (later.register("s", C).version, later.register("other", C).version) == (3, 2)
+    assert later.state.version("s", 3).deleted is False
+
+
+def test_what_is_told_of_deleted_versions_is_no_more_than_is_needed(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s", 1)
+    topic.delete("s", 1, permanent=True)
+    assert topic.state.untold_highest_versions("s", ()) == {}, "version 2 tells it"
+
+
+def test_a_schema_to_which_a_deleted_one_refers_is_not_deleted_for_good(topic: Topic) -> None:
+    topic.register("used", A)
+    topic.register("refers", Schema(B.text, references=(Reference("F", "used", 1),)))
+    topic.delete("refers")
+    assert topic.delete("used", 1) == [1], "softly: its text is still there for old records"
+    refused(42206, decisions.delete_version, topic.state, "used", 1, permanent=True)
+    refused(42206, decisions.delete_subject, topic.state, "used", permanent=True)
+    topic.delete("refers", permanent=True)
+    assert topic.delete("used", permanent=True) == [1]

@@ -214,17 +214,17 @@ class TestRead:
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000), disk=disk)
         fill(log, 50)
         read(log, 0, 400)
-        places = dict(log._local._reader._positions)
+        places = dict(log.local._reader._positions)
         assert set(places) == {2}
         read(log, 2, 400)
-        assert set(log._local._reader._positions) == {2, 4}
+        assert set(log.local._reader._positions) == {2, 4}
         log.close()
 
     def test_remembered_positions_are_bounded(self, log):
         fill(log, 100)
         for offset in range(100):
             read(log, offset, 1)
-        assert len(log._local._reader._positions) <= 32
+        assert len(log.local._reader._positions) <= 32
 
     def test_gaps_of_compaction_are_passed_over(self, log):
         for base in (0, 10, 20):

@@ -195,7 +195,7 @@ def test_settings_are_shown_by_key_and_no_secret_is() -> None:
 def test_the_owner_of_settings_must_be_named(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(cli, ["configs", *arguments])
     assert result.exit_code == 2
-    assert "--topic, --broker, --loggers or --all-brokers" in result.output
+    assert "--topic, --group, --broker, --loggers or --all-brokers" in result.output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordin
     return GroupCoordinator(
         BrokerConfig.of({}),
         internal_topic,
+        SimpleNamespace(),  # type: ignore[arg-type]  # there are no share groups
         internal_topic.host,
     )
 

@@ -26,7 +26,7 @@ def test_batches_after_a_refused_sequence_wait() -> None:
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     refused.forget(P0, PRODUCER.producer_id)
     refused.check(P0, PRODUCER, 4)
-    assert len(refused) == 0
+    assert len(refused.lowest) == 0
 
 
 def test_other_producers_are_not_affected_by_a_refused_sequence() -> None:
@@ -36,7 +36,7 @@ def test_other_producers_are_not_affected_by_a_refused_sequence() -> None:
     refused.check(P0, ProducerIdAndEpoch(8, 3), 1)
     refused.check(P0, ProducerIdAndEpoch(7, 4), 1)
     refused.forget(P1, 7)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1
 
 
 def test_a_later_epoch_begins_anew() -> None:

@@ -405,7 +405,7 @@ def test_e46_a_failed_fsync_of_a_data_directory_counts_for_all_new_names_in_it(s
 
 def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
     log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
-    log._local.directory_dirty = False
+    log.local.directory_dirty = False
     pending = log.flusher.prepare_flush()
     assert pending is not None
     pending.sync()

@@ -42,11 +42,11 @@ class Log:
         self.end += count
         return base
 
-    def mark(self, kind=ControlType.COMMIT, *, epoch=0, coordinator_epoch=0, pid=PID, timestamp=0, version=0):
+    def mark(self, kind=ControlType.ABORT, *, epoch=0, coordinator_epoch=0, pid=PID, timestamp=0, version=0):
         marker = EndTransactionMarker(kind, coordinator_epoch)
         entry = self.state.prepare_marker(pid, epoch, marker, timestamp, version)
         self.end += 1
-        return self.state.complete(pid, entry, self.end - 1)
+        return self.state.complete(pid, entry, marker, self.end - 1)
 
     def expire(self, now_ms, expiration_ms):
         return list(self.state.expire(now_ms, expiration_ms))
@@ -262,6 +262,16 @@ def test_s39_a_marker_ends_the_transaction_and_sets_the_coordinator_epoch(log):
     assert log.mark(coordinator_epoch=5, timestamp=99) == EndedTransaction(PID, 0, 2, 3)
     entry = log.state.get(PID)
     assert (entry.coordinator_epoch, entry.transaction_first_offset, entry.timestamp) == (5, -1, 99)
+
+
+def test_s39_a_commit_ends_the_transaction_and_has_nothing_for_the_index_of_aborted_ones(log):
+    log.append(0, 2, transactional=True)
+    assert log.state.first_unstable_offset == 0
+    assert log.mark(ControlType.COMMIT) is None
+    assert log.state.get(PID).transaction_first_offset == -1
+    assert log.state.first_unstable_offset == 0, "until the marker is replicated"
+    log.state.on_high_watermark(log.end)
+    assert log.state.first_unstable_offset == NOTHING_UNSTABLE
 
 
 def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):

@@ -14,8 +14,9 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
-FEATURES = {"group.version", "transaction.version"}
-FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE)}
+FEATURES = {"group.version", "share.version", "transaction.version"}
+STATE_APIS = range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY + 1)
+FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE), *STATE_APIS}
 
 
 def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *, is_clustered: bool = False) -> Any:

@@ -136,7 +136,9 @@ def services(runtime: Runtime) -> Any:
         image=SimpleNamespace(
             has_partition=lambda topic, partition: topic != "gone",
             leader_of=lambda topic, partition: None if topic == "gone" else 1,
-            topic=lambda name: None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID),
+            topic=lambda name: (
+                None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID, partitions=range(MANY + 1))
+            ),
             topic_by_id=lambda topic_id: SimpleNamespace(name="a") if topic_id == TOPIC_ID else None,
         ),
         groups=SimpleNamespace(runtime=runtime),

@@ -111,7 +111,7 @@ def test_a_bounded_number_of_refused_batches_is_remembered(monkeypatch: pytest.M
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
-    assert len(refused) == 2
+    assert len(refused.lowest) == 2
     assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
 
 
@@ -119,7 +119,7 @@ def test_no_refused_batch_of_an_illegal_topic_name_is_remembered() -> None:
     """Any client may send names of 32 KB: ten thousand of them would take 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
-    assert not refused
+    assert not refused.lowest
 
 
 def test_settled_refusals_are_forgotten_while_others_continue() -> None:
@@ -129,4 +129,4 @@ def test_settled_refusals_are_forgotten_while_others_continue() -> None:
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))
     for _ in range(3):
         refused.forget(WHERE, 9, REMEMBERED_SECONDS + 1.5)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1

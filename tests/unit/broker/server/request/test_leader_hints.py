@@ -9,7 +9,7 @@ from tests.support.storage import make_batch
 from oncelog.connection.versions import CLIENT_MAX
 from oncelog_broker.metadata.model.image import Broker, PartitionState, Topic
 from oncelog_broker.metadata.model.payloads import Endpoint
-from oncelog_broker.server.records import leader_hints
+from oncelog_broker.server.request import leader_hints
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest
