@@ -1,4 +1,6 @@
-"""Pages of records, and tails, of a log in which a few bytes are much: each batch is small, and its value is not."""
+"""Pages of records, and tails, of a log in which a few bytes count as many: each batch is small, and its value is
+not.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LONG_KEY = b"k" * 10_000
 
 
 class OneLog:
-    """What an admin client tells of a partition, all of it stable."""
+    """An admin client's view of a partition that is fully stable."""
 
     def __init__(self, *batches: bytearray) -> None:
         self.batches = tuple(RecordBatch(bytes(each)) for each in batches)

@@ -1,4 +1,4 @@
-"""Values read by their schemas: what a hostile value, schema or registry does ends with a problem that is told."""
+"""Values read by their schemas: a hostile value, schema or registry leads to a reported problem."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ Answer = Callable[[asyncio.StreamWriter], Any]
 
 @asynccontextmanager
 async def registry_that(answers: Answer) -> AsyncIterator[SchemaRegistry]:
-    """A registry of real HTTP whose every answer is that."""
+    """A real HTTP registry that gives this one answer."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
