@@ -161,6 +161,14 @@ class RecordRuns:
         self.start = offset
         self.end = max(self.end, offset)
 
+    def end_at(self, offset: int) -> None:
+        """Drop the offsets from `offset` on, where the runs end then; below the start, all of them."""
+        if offset >= self.end:
+            return
+        self._divide(offset)
+        self.runs = [run for run in self.runs if run.last < offset]
+        self.start, self.end = min(self.start, offset), offset
+
     def _index(self, offset: int) -> int:
         """The index of the run that has the offset; 0 for one below the start."""
         return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
