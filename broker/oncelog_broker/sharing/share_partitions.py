@@ -199,8 +199,9 @@ class SharePartitions:
                 hosted.release(session.member_id)
             if is_last:
                 hosted.retire()
+                if not hosted.is_writing:
+                    self._drop(hosted)
         if is_last:
-            self._drop_if(lambda hosted: hosted.is_retired and not hosted.is_writing)
             self._loading = {key: found for key, found in self._loading.items() if key.group_id != session.group_id}
 
     def lose_connection(self, connection: object) -> None:
