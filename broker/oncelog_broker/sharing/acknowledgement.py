@@ -7,6 +7,7 @@ member's, nothing of them counts. Offsets below the start offset are done, so no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState
@@ -19,6 +20,12 @@ BECOMES: Final = {
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
     AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
 }
+
+
+MAX_BATCHES: Final = 10_000
+"""The most ranges of offsets that are alike, of one partition in a request."""
+MAX_TYPES: Final = 100_000
+"""The most acknowledge types of one partition in a request. One type may stand for a whole batch."""
 
 
 class AckBatch(NamedTuple):
@@ -45,18 +52,30 @@ class AckTerms(NamedTuple):
 
 def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
     """Check batches without knowing the share partition. Raises KafkaError INVALID_REQUEST."""
+    if sum(len(batch.types) for batch in batches) > MAX_TYPES:
+        raise _invalid(f"more than {MAX_TYPES} acknowledge types for one partition: send them in several requests")
     previous = -1
     for first, last, types in batches:
         if not previous < first <= last:
             raise _invalid(f"batches of acknowledgements must ascend and not overlap: {first}-{last} after {previous}")
         if len(types) not in (1, last - first + 1):
             raise _invalid(f"{len(types)} acknowledge types for the offsets {first}-{last}")
-        for number in types:
+        for number in set(types):
             if not AcknowledgeType.GAP <= number <= AcknowledgeType.RENEW:
                 raise _invalid(f"no acknowledge type: {number}")
             if number == AcknowledgeType.RENEW and not renews:
                 raise _invalid("a lock is renewed by a request that does not say so")
         previous = last
+
+
+def check_count(batches: Sequence[object]) -> None:
+    """Check how many batches a request has for a partition. Raises KafkaError INVALID_REQUEST."""
+    if len(batches) > MAX_BATCHES:
+        raise _too_many_batches()
+
+
+def _too_many_batches() -> KafkaError:
+    return _invalid(f"more than {MAX_BATCHES} ranges of offsets for one partition: send them in several requests")
 
 
 def _invalid(message: str) -> KafkaError:
@@ -68,7 +87,9 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
     0 if nothing has to be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, with nothing changed."""
     runs = partition.runs
     check_batches(batches, renews=terms.renews)
-    wanted = [part for batch in batches for part in _parts(batch, runs.start)]
+    wanted = list(islice((part for batch in batches for part in _parts(batch, runs.start)), MAX_BATCHES + 1))
+    if len(wanted) > MAX_BATCHES:
+        raise _too_many_batches()
     for first, last, number in wanted:
         if last >= runs.end:
             raise _invalid(f"offset {last} was not handed out yet")
@@ -109,8 +130,8 @@ def _parts(batch: AckBatch, start: int) -> Iterator[tuple[int, int, int]]:
         if last >= start:
             yield max(first, start), last, types[0]
         return
-    begin = max(first, start)
-    for offset in range(begin, last + 1):
-        if offset == last or types[offset + 1 - first] != types[offset - first]:
-            yield begin, offset, types[offset - first]
-            begin = offset + 1
+    for number, same in groupby(types):
+        end = first + sum(1 for _ in same)
+        if end > start:
+            yield max(first, start), end - 1, number
+        first = end
