@@ -10,7 +10,7 @@ below `start`; records from `end` on were never handed out.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
@@ -130,6 +130,22 @@ class RecordRuns:
         self._divide(first)
         self._divide(last + 1)
         return list(self.over(first, last))
+
+    def divide_at(self, offsets: Iterable[int]) -> None:
+        """Divide the runs that contain these ascending offsets, in one pass, so that a run begins at each."""
+        left = iter(offsets)
+        at = next(left, self.end)
+        divided: list[Run] = []
+        for run in self.runs:
+            while at <= run.last:
+                if run.first < at:
+                    rest = run.part(at, run.last)
+                    run.last = at - 1
+                    divided.append(run)
+                    run = rest
+                at = next(left, self.end)
+            divided.append(run)
+        self.runs = divided
 
     def join(self) -> None:
         """Join neighbours that are alike."""
