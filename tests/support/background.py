@@ -1,4 +1,4 @@
-"""Runs work in a thread of its own for the length of a `with` block, and passes on the exception that ended the work."""
+"""Runs work in a thread of its own for the length of a `with` block, and passes on the exception that ended it."""
 
 from __future__ import annotations
 
