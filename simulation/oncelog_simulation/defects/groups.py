@@ -28,15 +28,6 @@ DEFECTS: Final = (
         30,
     ),
     Defect(
-        "old-share-leader-writes",
-        "a share coordinator takes writes of a partition's former leader",
-        "oncelog_broker.coordinator.share.share_state_machine",
-        "        _check_leader_epoch(state, write.leader_epoch)\n",
-        "",
-        SHARES,
-        60,
-    ),
-    Defect(
         "pending-offsets-shown",
         "offsets that a transaction commits count before its marker",
         "oncelog_broker.coordinator.group.offsets",
