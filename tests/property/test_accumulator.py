@@ -1,4 +1,4 @@
-"""Whatever succeeds, fails, is split or late: no record is lost, duplicated or reordered."""
+"""No record is lost, duplicated or reordered, whichever requests succeed, fail, are split or late."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class Waiter:
-    """Counts how often its record was acknowledged."""
+    """Counts the acknowledgements of its record."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,7 +42,7 @@ class Waiter:
 
 
 class Model:
-    """The broker's side: logs, and requests in flight. One connection: what is in flight is answered in order."""
+    """The broker's side: logs, and requests in flight on one connection, which are answered in order."""
 
     def __init__(self, max_in_flight: int) -> None:
         config = ProducerConfig(

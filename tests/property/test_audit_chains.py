@@ -31,7 +31,10 @@ TYPES = 4
 
 
 class Writer:
-    """A producer in one partition. `kind`: 0 numbers nothing, 1 idempotent, 2 transactional V1, 3 transactional V2."""
+    """A producer in one partition.
+
+    `kind`: 0 has no sequences, 1 is idempotent, 2 transactional V1, 3 transactional V2.
+    """
 
     def __init__(self, producer_id: int, kind: int, rng: Random) -> None:
         self.producer_id = producer_id
@@ -59,7 +62,7 @@ class Writer:
 
 
 def log(rng: Random, *, least_kind: int = 0) -> list[Header]:
-    """A partition's log of several producers, each with something to lose."""
+    """A partition's log with several producers, each with batches that can be lost."""
     writers = [Writer(index + 1, rng.randrange(least_kind, TYPES), rng) for index in range(rng.randint(1, 4))]
     for writer in writers:
         if writer.kind in (1, 2) and rng.random() < 0.2:
@@ -107,7 +110,7 @@ def some_cuts(rng: Random, headers: list[Header]) -> list[int]:
 
 
 def as_if_written_so(headers: list[Header]) -> list[Header]:
-    """With offsets that follow one another: the fault alone is to be seen."""
+    """Renumber the offsets consecutively, so that only the seeded fault is visible."""
     offset, found = 0, []
     for header in headers:
         found.append(header._replace(first_offset=offset, last_offset=offset + header.size - 1))
@@ -123,7 +126,7 @@ def counted(found: list[Finding]) -> Counter[Kind]:
 
 
 def data_of(headers: list[Header], producer_id: int) -> list[int]:
-    """Where its records are."""
+    """The positions of a producer's data batches."""
     return [at for at, header in enumerate(headers) if header.producer_id == producer_id and not header.is_control]
 
 

@@ -1,4 +1,4 @@
-"""The authorizer decides as Kafka's StandardAuthorizer: held against a model that looks at every ACL."""
+"""The authorizer decides as Kafka's StandardAuthorizer: compared with a model that reads every ACL."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def may(
     kind: ResourceType,
     name: str | None,
 ) -> bool:
-    """As a request asks: what is remembered first."""
+    """The decision for a request, which uses the cache first."""
     asked, rights = rule(operation, kind), authorizer.rights_of(parse_principal(principal), host)
     return (asked.kind, name) in rights.allowed or authorizer.may(rights, asked, name)
 
@@ -98,7 +98,7 @@ def model(
     name: str,
     allows_without: bool,
 ) -> bool:
-    """Look at each ACL, as the documentation says."""
+    """The decision by reading each ACL, as documented."""
     if principal == ADMIN:
         return True
     of_resource = [acl for acl in acls if acl.pattern.type is kind and holds_for(acl.pattern, name)]

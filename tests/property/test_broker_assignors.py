@@ -1,4 +1,4 @@
-"""The assignors that the broker runs (KIP-848), with any members, topics, subscriptions and assignments before."""
+"""The broker's assignors (KIP-848) with arbitrary members, topics, subscriptions and previous assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPICS = [letter.encode() * 16 for letter in "abcd"]
 
 @st.composite
 def specs(draw: st.DrawFn, *, is_homogeneous: bool | None = None) -> GroupSpec:
-    """What members had may be anything, also the same partition at two of them."""
+    """Arbitrary members; their previous assignments may even share a partition."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1))
     homogeneous = draw(st.booleans()) if is_homogeneous is None else is_homogeneous
     names = draw(st.lists(st.text("mnop", min_size=1, max_size=3), min_size=1, max_size=6, unique=True))

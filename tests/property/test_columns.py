@@ -1,4 +1,4 @@
-"""The two ways through a batch's bytes, field by field and run by run, give the same records."""
+"""Both decoders of a batch, field by field and run by run, give the same records."""
 
 from __future__ import annotations
 

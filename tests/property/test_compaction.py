@@ -1,4 +1,4 @@
-"""Compaction of random logs against a model: the records that must remain, must go, and must not be touched."""
+"""Compaction of random logs against a model: the records that must remain, must be removed, and must not be touched."""
 
 import tempfile
 from pathlib import Path

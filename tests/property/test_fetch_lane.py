@@ -1,5 +1,5 @@
-"""The lane of Fetch, and Produce that waits for replicas, against the usual way: the same requests to two brokers, one
-without lanes, in any state of theirs.
+"""The lane of Fetch, and Produce that waits for replicas, against the usual way: two brokers, one without lanes, get
+the same requests.
 
 Both must give the same bytes, leave the same files, count the same, and keep the same of sessions, followers and
 waiting requests. Three readers fetch: two consumers, by the two isolation levels, and a follower.
@@ -49,14 +49,14 @@ TURNS: Final = 50
 
 
 class NoLanes(dict[int, Any]):
-    """In the place of a connection's lanes: none is ever kept."""
+    """Replaces a connection's lanes and never keeps one."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
 
 
 class Reader:
-    """Fetches over a connection of its own, from where the answers before have brought it."""
+    """Fetches over a connection of its own, continuing from earlier answers."""
 
     def __init__(self, world: World, name: str, version: int) -> None:
         self.client = Client(world.served)
@@ -67,7 +67,7 @@ class Reader:
         self.offsets = [0] * PARTITIONS
 
     def take(self) -> None:
-        """Go on from the answers that came."""
+        """Continue from the received answers."""
         for _, response in self.client.answers()[self.asked :]:
             self.asked += 1
             if response.session_id and not response.error_code:
@@ -151,7 +151,7 @@ class World:
     # --- steps of readers
 
     def reconnect(self, who: str, version: int) -> None:
-        """A new connection, which begins a session, if it does at all, of its own."""
+        """Open a new connection, which begins a session of its own, if it begins any."""
         if who in self.readers:
             reader = self.readers[who]
             self.gone.append(reader.client)
@@ -170,7 +170,7 @@ class World:
         )
 
     def next(self, who: str, indexes: tuple[int, ...], fields: dict[str, Any]) -> None:
-        """The next request of the session."""
+        """Send the next request of the session."""
         reader = self.reader(who)
         request = reader.request(
             indexes, self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch, **fields
@@ -185,12 +185,12 @@ class World:
             reader.send(reader.request([index], self.epochs(), **fields))
 
     def confused(self, who: str) -> None:
-        """A session epoch that is not the next."""
+        """Send a session epoch that is not the next one."""
         reader = self.reader(who)
         reader.send(reader.request([0], self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch + 7))
 
     def encoded_otherwise(self, who: str, tail: int) -> None:
-        """More bytes behind the message, or fewer than it needs."""
+        """Send more bytes behind the message, or fewer than it needs."""
         reader = self.reader(who)
         request = reader.request([0], self.epochs())
         frame = reader.client._frame(request, ApiKey.FETCH, reader.version)
@@ -251,7 +251,7 @@ class World:
         self.disks[index].append_fault = errno.EIO
 
     def authorize(self, mode: str) -> None:
-        """`deny` and `allow` everything; `forget` what was decided, and deny from now on what was allowed."""
+        """`deny` and `allow` everything; `forget` the decisions, and deny from now on what was allowed."""
         if mode == "forget":
             self.authorizer._super_users = frozenset()
             self.authorizer.use({})
@@ -260,7 +260,7 @@ class World:
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
     def register(self, epoch: int) -> None:
-        """The follower's broker has another epoch."""
+        """Register the follower's broker with another epoch."""
         self.served.services.image = ClusterImage("", {each: Broker(each, epoch, ()) for each in BOTH})
 
     def quota(self, rate: float | None, key: QuotaKey, client: str) -> None:
@@ -272,7 +272,7 @@ class World:
         self.served.clock.advance_ms(int(seconds * 1000))
 
     def fire(self) -> None:
-        """All deadlines."""
+        """Fire all deadlines."""
         self.served.deadlines.fire()
 
     # --- what came of it
@@ -400,8 +400,7 @@ def test_the_fetch_lane_answers_like_the_usual_way(script: list[tuple[Any, list[
 
 
 def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
-    """All readers fetch in sessions, then what `script` says; a reader that returns with another version does so,
-    too."""
+    """Let all readers fetch in sessions, then run `script`; a reader that returns with another version does so, too."""
     for name in WHO:
         yield from _begun(name)
     for change, following in script:
@@ -418,14 +417,14 @@ def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
 
 
 def _followed(name: str, index: int, acks: int) -> Iterable[tuple[Any, ...]]:
-    """A reader waits at the end of a partition, and a record comes."""
+    """A reader waits at the end of a partition, and a record arrives."""
     yield "next", name, (index,), {"wait_ms": 500}
     yield "write", index, acks, 10
     yield "next", name, (index,), {"wait_ms": 500}
 
 
 def _begun(name: str) -> Iterable[tuple[Any, ...]]:
-    """A session, from where on the lane knows what comes."""
+    """Begin a session; from then on the lane knows the next request."""
     yield "full", name, 0
     for indexes in ((), (), (0,), (1,)):
         yield "next", name, indexes, {"wait_ms": 500}

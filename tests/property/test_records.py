@@ -1,4 +1,4 @@
-"""Any records survive a batch; any bytes give records or CorruptBatch, nothing else."""
+"""Any records survive a batch; any bytes give records or CorruptBatch."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What `make audit` says of what pip-audit says: nothing that was not looked up counts as good."""
+"""The report of `make audit` about pip-audit's results: packages that were not looked up never count as good."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_missing_pip_audit_is_reported() -> None:
 
 
 def test_every_pinned_package_has_an_exact_version() -> None:
-    """Or pip-audit looks another one up than is installed."""
+    """Otherwise pip-audit looks up another version than the installed one."""
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, equals, version = line.partition("==")
         assert name and equals and version, line

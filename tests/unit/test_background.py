@@ -1,4 +1,4 @@
-"""Work in a thread of its own: what ends it early is raised, whoever waits for it."""
+"""Work in a background thread: an exception that ends it early is raised to every waiter."""
 
 import pytest
 from tests.support.background import Background

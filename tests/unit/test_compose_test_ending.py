@@ -1,4 +1,4 @@
-"""`make compose-test` that is ended by a signal leaves nothing behind: Docker is played by a script."""
+"""`make compose-test` ended by a signal leaves no trace: a script plays Docker."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 
 def section_of(rule: Rule, page: str) -> str:
-    """What the page says of it."""
+    """The section of the page about a rule."""
     found = re.search(rf"^### {rule.name}$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     assert found, f"the page has no {rule.name}"
     return found[1]

@@ -1,4 +1,7 @@
-"""The programs of the long targets begin: what they import is there. Nobody runs them for weeks."""
+"""The programs of long-running targets start: their imports exist.
+
+Otherwise an error could stay unnoticed for weeks.
+"""
 
 import os
 import re

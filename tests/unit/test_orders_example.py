@@ -1,4 +1,4 @@
-"""What examples/orders takes for an order, and what its judge finds wrong."""
+"""Which records examples/orders accepts as orders, and the faults that its judge finds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def known(form: str = JSON) -> Expected:
 
 
 def results(known: Expected) -> list[Record]:
-    """As the pipeline would write them."""
+    """Results as the pipeline would write them."""
     found = []
     for window, (orders, cents) in known.windows.items():
         start = datetime.fromtimestamp(window.start, UTC).isoformat()

@@ -1,4 +1,4 @@
-"""What docs/ says of the code is true: each page that is made of it is what `make reference` would write."""
+"""The generated pages in docs/ are up to date: each equals the output of `make reference`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make release`, in a checkout of its own: what stands against a release is named, and a tag is all that it makes."""
+"""`make release`, in a checkout of its own: obstacles to a release are named, and only a tag is created."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ esac
 
 
 class Checkout:
-    """A repository with one commit, and a `make` that notes what it is to make."""
+    """A repository with one commit, and a `make` that notes its targets."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "checkout"

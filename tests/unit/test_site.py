@@ -21,12 +21,12 @@ HEADING = re.compile(r"^#{1,6} (.+?)$", re.MULTILINE)
 
 
 def uri_of(page: str) -> str:
-    """Where the site has a page; the README, which it does not have, where it would be."""
+    """The path of a page on the site; for the README, which the site omits, its hypothetical path."""
     return links.in_site(page) if page != "README.md" else "../README.md"
 
 
 def anchors_of(text: str) -> set[str]:
-    """As code hosts, and the site, make them of headings."""
+    """The anchors that code hosts and the site make of headings."""
     headings = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", heading) for heading in HEADING.findall(text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 

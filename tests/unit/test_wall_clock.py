@@ -1,4 +1,5 @@
-"""Who may ask for wall time: it stamps records, and is compared with stamps of records. It drives nothing else (S86).
+"""Only listed places may use wall time: it stamps records and is compared with record timestamps, and drives nothing
+else (S86).
 
 A deadline, a delay or an age that only this process knows is counted by monotonic time (`runtime/clock.py`), since a
 wall clock is put right, forwards and backwards. Each place that asks for wall time stands here with its reason; a new
@@ -78,7 +79,7 @@ ALLOWED = {
 
 
 def uses_of_wall_time(path: Path) -> Counter[str]:
-    """Calls of a wall clock, and wall clocks handed on; not variables and fields that are called so."""
+    """Calls of a wall clock and wall clocks passed on; not variables and fields of that name."""
     found: Counter[str] = Counter()
     names: set[str] = set()
     tree = ast.parse(path.read_text())

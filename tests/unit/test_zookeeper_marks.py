@@ -1,4 +1,4 @@
-"""`make check` starts no ZooKeeper: a test that needs one is left out, and one that hides it fails."""
+"""`make check` starts no ZooKeeper: it skips marked tests, and an unmarked test that needs ZooKeeper fails."""
 
 from __future__ import annotations
 

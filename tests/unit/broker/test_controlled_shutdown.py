@@ -1,4 +1,4 @@
-"""A broker that stops asks for others to lead, waits for what may come, and not for what cannot."""
+"""A stopping broker asks for other leaders, waits for possible ones, and does not wait for impossible ones."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def answer(*remaining, error=ErrorCode.NONE):
 
 
 class Controller:
-    """Answers as told, one after the other; each answer may come with a new image, a moment later."""
+    """Gives the prepared answers one after the other; each may be followed by a new image a moment later."""
 
     def __init__(self, first, *answers):
         self.metadata = MetadataCache(None, first)
@@ -51,7 +51,7 @@ class Controller:
         return outcome
 
     def depart(self):
-        """Whether all was moved, and how long it took."""
+        """Run the controlled shutdown. Returns whether all partitions were moved, and the time it took."""
 
         async def prepare():
             loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ def test_a_newer_leader_hint_is_followed() -> None:
     ],
 )
 def test_a_topic_with_a_hole_says_what_is_missing_and_what_to_do(numbers: list[int], says: str) -> None:
-    """Not that an election is under way."""
+    """The error must not say that an election is under way."""
     answer = topic("t", 1, 5)
     (one,) = answer.partitions
     answer.partitions = [replace(one, partition_index=number) for number in numbers]

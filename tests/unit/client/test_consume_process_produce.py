@@ -110,7 +110,7 @@ class FakeConsumer:
 
 
 class Run:
-    """One consumer and one producer; `process` copies each record, after `before` it."""
+    """One consumer and one producer; `process` copies each record after awaiting `before`."""
 
     def __init__(self, producer: Producer, consumer: FakeConsumer) -> None:
         self.producer = producer
@@ -380,7 +380,7 @@ async def test_s44_the_commit_that_is_under_way_may_be_an_earlier_one(coordinato
 
 @contextlib.contextmanager
 def impatient_to_end(run: Run) -> Iterator[None]:
-    """From when the offsets are handed over on: max.block.ms passes while the transaction ends."""
+    """Let max.block.ms pass while the transaction ends, from the hand-over of offsets on."""
     coordinator = run.consumer.coordinator
     with contextlib.ExitStack() as stack:
 
@@ -394,7 +394,7 @@ def impatient_to_end(run: Run) -> Iterator[None]:
 
 
 async def a_while(running: asyncio.Task[None]) -> None:
-    """Many times max.block.ms, if `running` does not end."""
+    """Many times max.block.ms, unless `running` ends."""
     await asyncio.wait([running], timeout=0.02)
 
 

@@ -1,4 +1,4 @@
-"""A transaction that is handed over and ended by somebody else, under V1 and V2, with every answer of a coordinator."""
+"""A transaction that another process ends, under V1 and V2, with every answer of a coordinator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_protocol.messages.produce import ProduceRequest
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """A transaction prepared by a producer that is closed again."""
+    """A transaction prepared by a closed producer."""
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -87,7 +87,10 @@ async def test_the_outcome_of_an_expired_id_is_reported_as_unknown(coordinator: 
 
 
 async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_broker: object) -> None:
-    """Begun under V1, while a newer producer would have V2: EndTxn version 4. Begun under V2, never lower than 5."""
+    """If it began under V1, EndTxn has version 4 although a newer producer would use V2.
+
+    If it began under V2, the version is at least 5.
+    """
     coordinator = FakeCoordinator(fake_broker, is_v2=False)
     prepared = await prepared_one(coordinator)
     assert not prepared.is_v2

@@ -1,4 +1,4 @@
-"""Spans of what a producer and a consumer do, and the context that records carry (OpenTelemetry, W3C Trace Context)."""
+"""Spans of producer and consumer, and the context in records (OpenTelemetry, W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROPAGATOR = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 
 
 class Traces:
-    """A tracer whose spans are kept, and a Tracing that has it."""
+    """A tracer that keeps its spans, and a Tracing with this tracer."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -82,7 +82,7 @@ def parent_of(span: ReadableSpan) -> tuple[int, int]:
 
 
 def refuse_all(broker: Any) -> None:
-    """No record may be written."""
+    """Refuse every record."""
     refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     broker.handlers[ProduceRequest] = lambda request: broker.produced(request, lambda name, data: (refusal, -1))
 

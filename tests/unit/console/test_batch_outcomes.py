@@ -1,4 +1,4 @@
-"""What has become of a batch, from what a leader tells of it."""
+"""The outcome of a batch, derived from a leader's answers."""
 
 from __future__ import annotations
 

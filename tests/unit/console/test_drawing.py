@@ -1,4 +1,4 @@
-"""Where the lines of pictures go."""
+"""The positions of lines in pictures."""
 
 from __future__ import annotations
 

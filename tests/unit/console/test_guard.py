@@ -1,4 +1,4 @@
-"""Who may ask the console for what. The application behind the guard answers 200 to everything."""
+"""Which requests the console accepts from whom. The application behind the guard answers 200 to everything."""
 
 from __future__ import annotations
 

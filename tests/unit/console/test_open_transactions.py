@@ -1,4 +1,4 @@
-"""What coordinators, logs and groups say, put together to open transactions."""
+"""Open transactions, combined from the answers of coordinators, logs and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a connection whose client takes nothing of what it is sent."""
+"""The end of a connection whose client does not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 60
 
 
 async def endless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An answer that never ends."""
+    """A response without end."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     while True:
         await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})

@@ -1,4 +1,4 @@
-"""What pages share: loads, notices."""
+"""The shared state of pages: loads and notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from a cluster, as people may see it."""
+"""Text from a cluster in a form that is safe to show."""
 
 from __future__ import annotations
 

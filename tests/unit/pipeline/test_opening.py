@@ -1,4 +1,4 @@
-"""A client whose first connection waits for a broker that is away for a moment."""
+"""Opening a client waits for a broker that is briefly away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_pipeline.opening import AGAIN_SECONDS, opened
 
 
 class Client:
-    """Fails to start `failures` times, whoever makes it."""
+    """Fails to start the first `failures` times."""
 
     failures: int
     error: Exception = ConnectionFailed("no broker can be reached")

@@ -1,4 +1,4 @@
-"""CRC-32C as records carry it."""
+"""The CRC-32C of record batches."""
 
 import crc32c as package
 

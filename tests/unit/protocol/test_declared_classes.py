@@ -1,4 +1,4 @@
-"""What `message` and `struct` make of a class, beside how it lies on the wire."""
+"""The classes made by `message` and `struct`, apart from their encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Envelope (58) as Kafka's `EnvelopeRequestData` and `EnvelopeResponseData` lay it out: compact bytes, then tags."""
+"""Envelope (58) has the layout of Kafka's `EnvelopeRequestData` and `EnvelopeResponseData`: compact bytes, then
+tags.
+"""
 
 from oncelog_protocol.codec import codec
 from oncelog_protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse

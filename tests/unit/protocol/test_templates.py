@@ -1,4 +1,6 @@
-"""Templates are found in what a declaration encodes: heads and tails of records, places of numbers, or none."""
+"""Templates are derived from the encoding of a declaration: heads and tails of records, positions of numbers, or
+none.
+"""
 
 from __future__ import annotations
 

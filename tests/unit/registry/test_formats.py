@@ -1,4 +1,4 @@
-"""Which schema reads what another one wrote, in each format."""
+"""Which schemas can read values of which others, in each format."""
 
 from __future__ import annotations
 

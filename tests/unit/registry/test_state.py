@@ -1,4 +1,4 @@
-"""The state of a registry as the records of its topic tell it, and what changes write."""
+"""The state of a registry as read from the records of its topic, and the records that changes write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = (Schema(f'{{"type":"fixed","name":"F","size":{size}}}') for size in (1
 
 
 class Topic:
-    """A topic, and the state of whoever has read all of it."""
+    """A topic, and the state of a registry that has read all of it."""
 
     def __init__(self) -> None:
         self.log: list[Record] = []
@@ -44,7 +44,7 @@ class Topic:
         return found.versions
 
     def compacted(self) -> Topic:
-        """What a registry finds that starts when the topic has been compacted."""
+        """The state of a registry that starts after the topic was compacted."""
         last = {record.key: index for index, record in enumerate(self.log)}
         other = Topic()
         other.write(record for index, record in enumerate(self.log) if last[record.key] == index)

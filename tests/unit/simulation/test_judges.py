@@ -1,4 +1,4 @@
-"""The judges find what they look for, and nothing where all is well."""
+"""The judges find their violations, and none in a correct run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = Place("lines")
 
 
 class LedPartition(SimpleNamespace):
-    """As much of a partition as the judge of leaders looks at."""
+    """The attributes of a partition that the judge of leaders reads."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -31,7 +31,7 @@ def led(epoch: int, high_watermark: int) -> Any:
 
 
 class FakeWorld:
-    """Two brokers, each of which leads what the test says."""
+    """Two brokers whose leaderships the test chooses."""
 
     def __init__(self) -> None:
         self.leading: dict[int, list[Any]] = {1: [], 2: []}

@@ -1,4 +1,4 @@
-"""The simulated network: what is sent arrives whole and in order, or the stream breaks; and what befalls links."""
+"""The simulated network: sent bytes arrive whole and in order, or the stream breaks; and faults of links."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from oncelog_simulation.network import HostNetwork
 
 
 class Peer(asyncio.Protocol):
-    """Notes what it hears. `echo`: and answers with it."""
+    """Notes received bytes; with `echo` it sends them back."""
 
     def __init__(self, *, echo=False):
         self.heard = bytearray()
@@ -57,7 +57,7 @@ async def connect(world):
 
 
 def in_process(world, process, function, *args):
-    """Call a function in a process."""
+    """Call a function in a process of the world."""
 
     async def call():
         return function(*args)

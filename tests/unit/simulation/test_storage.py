@@ -1,4 +1,4 @@
-"""The file system of a simulated machine: what a power cut leaves, over many draws."""
+"""The file system of a simulated machine: its content after a power cut, over many random draws."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The commands `story` and `defects`, as somebody calls them."""
+"""The commands `story` and `defects`, called like a user does."""
 
 from __future__ import annotations
 

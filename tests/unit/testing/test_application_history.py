@@ -1,4 +1,4 @@
-"""What a test notes of an application, and the verdict that it reads."""
+"""A test's notes about an application, and the resulting verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERS, INVOICES = Place("orders"), Place("invoices")
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Content:
-    """What is there in the end, for the test to fill."""
+    """The records that exist in the end, added by the test."""
     found: Content = {}
     monkeypatch.setattr(
         application,

@@ -28,7 +28,7 @@ print(*sorted(set(sys.modules) - before))
 
 
 def test_the_plugin_imports_nothing_that_pytest_has_not() -> None:
-    """Every run of pytest pays for it."""
+    """Every run of pytest would pay for further imports."""
     done = subprocess.run([sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.split() == ["oncelog_testing", "oncelog_testing.plugin"]
 
@@ -76,7 +76,7 @@ def test_a_broker_that_does_not_run_says_so(tmp_path: object) -> None:
 
 
 class Struck:
-    """In the place of a fault: None, where its broker is gone."""
+    """Replaces a fault; None if its broker is gone."""
 
     def __init__(self, struck: int | None) -> None:
         self._struck = struck

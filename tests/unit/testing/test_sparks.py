@@ -1,4 +1,4 @@
-"""Which PySparks `make test-sparks` tests."""
+"""The PySparks that `make test-sparks` tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a broker while it runs: what the cluster changes, and what logs are told of it."""
+"""The settings of a running broker: changes made by the cluster, and their effect on the logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings() -> Settings:
 
 
 def changed(**of: dict[str, str]) -> ClusterImage:
-    """`all`, `me` and `other`: the settings of all brokers, of this one and of another one."""
+    """An image with these settings: `all` of all brokers, `me` of this broker, `other` of another broker."""
     ids: dict[str, Any] = {"all": None, "me": ME, "other": OTHER}
     return EMPTY.with_broker_configs({ids[name]: values for name, values in of.items()})
 

@@ -1,4 +1,4 @@
-"""Keys of Apache Kafka's that change nothing here: taken with one warning; what nobody knows is refused."""
+"""Kafka's keys that change nothing here are accepted with one warning; unknown keys are refused."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Passwords: where they may come from, and that nothing shows them. Settings of single listeners."""
+"""Passwords: the permitted sources, and that no output shows them. Also the settings of single listeners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs in the store: Kafka's nodes, behind their versions; and the image that shows them."""
+"""ACLs in the store: Kafka's nodes, guarded by their versions; and the image of them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_two_concurrent_changes_of_acls_are_both_kept(store: Any, acls: Ac
 async def test_an_entry_that_was_removed_meanwhile_does_not_come_back_and_a_new_one_is_not_lost(
     store: Any, acls: AclController
 ) -> None:
-    """The node goes with the last entry, and the versions of the next one begin anew."""
+    """The node is deleted with its last entry, and its successor's versions begin at 0."""
     await acls.change(ORDERS, adding(READ))
 
     async def others() -> None:

@@ -1,4 +1,4 @@
-"""What a leader is granted, and with which error it is refused."""
+"""AlterPartition: the changes that a leader is granted, and the errors of refused ones."""
 
 import pytest
 
@@ -158,7 +158,9 @@ def test_s80_a_leader_without_a_log_that_is_alone_in_sync_gives_the_lead_up(view
 
 
 def test_s80_a_partition_given_up_by_its_leader_goes_to_an_in_sync_replica_with_an_open_log(view):
-    """Nobody is elected before a broker of the ISR has answered: broker 1 may be dead, its session not being over."""
+    """No replica is elected before a broker of the ISR has answered: broker 1 may be dead although its session is
+    open.
+    """
     view.candidates.is_asked_for = True
     view.put_brokers(KnownBroker(broker, broker * 10) for broker in (1, 2, 3))
     view.put_state(KEY, KnownState(PartitionState(2, 5, (1, 2, 3), 1), 7, 100))
@@ -173,7 +175,7 @@ def test_s80_a_partition_given_up_by_its_leader_goes_to_an_in_sync_replica_with_
 
 
 def test_s81_a_leader_that_gives_up_vouches_for_no_replica_that_may_have_lost_records(view):
-    """Broker 2 came back without its disk, and has not left the ISR yet."""
+    """Broker 2 came back without its disk and has not left the ISR yet."""
     view.put_brokers([KnownBroker(1, 10), KnownBroker(2, 220, unsure_since=220), KnownBroker(3, 30)])
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, gives_up(1, 2), controller_epoch=9)
@@ -230,7 +232,7 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
 
 
 def came_back(view, *unsure):
-    """Brokers 1, 2 and 3 were away since the state was written, and these may have lost records."""
+    """Brokers 1, 2 and 3 re-registered after the state was written; the given ones may have lost records."""
     view.put_brokers(KnownBroker(b, 200 + b, unsure_since=200 + b if b in unsure else NEVER) for b in (1, 2, 3))
     view.candidates.is_asked_for = True
 

@@ -1,4 +1,4 @@
-"""Elections that ask brokers for their logs: who is asked, what is waited for, and how long."""
+"""Elections that ask brokers for their log ends: which brokers are asked, and how long answers are awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = PartitionKey("t", 0)
 
 
 class Brokers:
-    """What each broker says when it is asked; None: it does not answer."""
+    """The answer of each broker; None: it does not answer."""
 
     def __init__(self) -> None:
         self.ends: dict[int, LogEnd | None] = {}
@@ -48,7 +48,7 @@ class Brokers:
 
 
 class Scene:
-    """Three brokers with one partition on all of them, and one that is controller."""
+    """Three brokers that all have the one partition, and another that is controller."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()

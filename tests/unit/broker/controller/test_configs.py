@@ -1,5 +1,6 @@
-"""Settings and quotas are changed from what they are, also where their node goes and comes again meanwhile: its
-versions begin anew then, so that it seems to be the one that was read."""
+"""Settings and quotas are changed from their present state, even if their node is deleted and created again meanwhile.
+The versions of the new node begin at 0, so that it looks like the node that was read.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def without(*keys: str) -> Any:
 
 
 async def kept(store: Any, path: str) -> Mapping[str, str]:
-    """{} where there is no such node."""
+    """The stored settings; {} if the node does not exist."""
     try:
         data, _ = await store.get(path)
     except NoNode:

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and when the controller asks itself."""
+"""Elections that a client asks for, and the preferred elections of the controller itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who leads and who is in sync, one partition at a time."""
+"""The choice of leader and ISR, one partition at a time."""
 
 import pytest
 
@@ -13,8 +13,9 @@ STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 
 
 def brokers(**how):
-    """Brokers by name, `b1=STEADY`: there since before the state was written, or registered after it, perhaps unsure
-    of the end of its log, or so and gone again."""
+    """Brokers by name, such as `b1=STEADY`: steady since before the state was written; or registered later, perhaps
+    unsure of its log end; or gone again.
+    """
     epochs = {STEADY: 50, RETURNED: 150, UNSURE: 150, GONE: NOT_REGISTERED}
     return {
         int(name[1:]): KnownBroker(int(name[1:]), epochs[kind], unsure_since=120 if kind in (UNSURE, GONE) else NEVER)
@@ -93,8 +94,10 @@ def test_the_last_isr_members_lead_even_if_unsure_and_the_state_says_so():
 @pytest.mark.parametrize("live", [brokers(b1=UNSURE), brokers(b2=GONE), brokers(b3=STEADY)])
 @pytest.mark.parametrize("leader", [-1, 1])
 def test_s81_no_write_vouches_for_a_replica_that_may_have_lost_its_tail(leader, live):
-    """A state that was written after such a broker came back would say that it was there all the time, so whoever is
-    away is waited for by the state as it was, also if the unsure one is gone again before anybody has looked."""
+    """A state written after such a broker returned would claim that it was present all the time.
+
+    So absent brokers are awaited under the old state, even if the unsure one leaves again unobserved.
+    """
     decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
     assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
     assert (decision is None) == (any(broker.unsure_since != NEVER for broker in live.values()) or leader == -1)
@@ -114,7 +117,7 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
 
 
 def judged(state, live, ends, *, unclean=False, waits=True):
-    """As `decide`, where the brokers are asked for their logs."""
+    """Like `decide`, but brokers are asked for their log ends."""
     return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, 6, unclean, ends.get, waits))
 
 
@@ -182,8 +185,7 @@ STOPPING = {3: KnownBroker(3, 50, is_stopping=True)}
 
 @pytest.mark.parametrize("away", [{}, brokers(b3=GONE), STOPPING], ids=["never there", "gone", "about to stop"])
 def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_lost_records(away):
-    """The broker of an offline log is stopped to be started again, just when the only one in sync is back without its
-    disk."""
+    """The broker with an offline log is being restarted while the only in-sync replica returns without its disk."""
     alone, live = PartitionState(-1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY) | away
     ends = {1: LogEnd(-1, 0), 2: LogEnd(-1, 0), 3: OFFLINE}
     assert judged(alone, live, ends) == Undecided(absent=(3,))
@@ -191,7 +193,7 @@ def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_l
 
 
 def test_s80_an_abandoned_partition_goes_to_the_first_steady_replica_with_an_open_log():
-    """Broker 1 does not answer: it is dead, and its session is not over."""
+    """Broker 1 does not answer: it is dead although its session is open."""
     given_up = PartitionState(-1, 4, (1, 2, 3), 6)
     live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
     assert judged(given_up, live, {2: OFFLINE}) == Undecided(ask=(1, 3))
@@ -232,7 +234,7 @@ def test_s80_the_most_complete_sure_replica_leads_once_all_log_ends_are_known():
 
 
 class TestCases:
-    """Each case of `outcome` by its function: which replica leads, who stays in sync, whether records may be lost."""
+    """Each case of `outcome` by its function: the leader, the ISR, and whether records may be lost."""
 
     def decided(self, state, live, ends=None, *, unclean=False, stopping=()):
         there = {id_: broker._replace(is_stopping=id_ in stopping) for id_, broker in live.items()}
@@ -275,7 +277,7 @@ class TestCases:
         assert self.decided(state, live, ends, unclean=True) == (elected, True)
 
     def test_an_unclean_election_happens_although_other_replicas_are_about_to_stop(self):
-        """A broker without a replica in sync holds nothing back."""
+        """A stopping broker outside the ISR delays no election."""
         ends = {1: OFFLINE, 2: LogEnd(3, 9), 3: LogEnd(3, 5)}
         live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
         elected = PartitionState(2, 5, (2,), 6, leader_recovery_state=RECOVERING)

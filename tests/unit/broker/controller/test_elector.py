@@ -1,4 +1,4 @@
-"""Who is controller, and what it hears, in virtual time: brokers of one process on one tree."""
+"""The election of the controller and its reactions, in virtual time: brokers of one process on one tree."""
 
 from contextlib import asynccontextmanager
 
@@ -49,7 +49,7 @@ class Cluster:
         return self.electors[broker].topics
 
     async def until(self, condition):
-        """Virtual time passes by as long as it takes."""
+        """Let virtual time pass until a condition is true."""
         import asyncio
 
         for _ in range(1000):
@@ -80,7 +80,7 @@ async def running(*brokers):
 
 
 def virtually(scenario):
-    """The scenario as a test of its own, in virtual time."""
+    """Run the scenario as a test of its own, in virtual time."""
 
     def test():
         run_virtually(scenario())
@@ -100,7 +100,7 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 @virtually
 async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
-    """As when a claim whose reply was lost raises it after we have read it: we were controller, and wrote nothing."""
+    """A claim whose reply was lost may raise the epoch after we have read it: we were controller and wrote nothing."""
     async with running(1, 2) as cluster:
         await cluster.topics(1).create_topic("t", 1, 1)
         ((data, stat),) = await cluster.admin.get_many([paths.CONTROLLER_EPOCH])
@@ -296,7 +296,7 @@ async def test_preferred_leaders_are_elected_by_the_controller_alone_and_in_its_
 
 @virtually
 async def test_a_controller_repeats_its_first_steps_also_if_another_request_read_the_view_first():
-    """A leader's request may be quicker than the controller, which sleeps for a while where the store has failed it."""
+    """A leader's request may come while the controller pauses after a failure of the store."""
     async with running() as cluster:
         begun = []
 
@@ -321,7 +321,7 @@ async def test_a_controller_repeats_its_first_steps_also_if_another_request_read
 
 
 async def _without_a_leader(cluster, *brokers):
-    """The last of these brokers was the only one in sync, and has died."""
+    """The last of these brokers, the only in-sync one, has died."""
     topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [brokers[-1], *brokers[:-1]]})
     term = cluster.electors[1].term()
     alone = Proposal(brokers[-1], 0, 0, [Member(brokers[-1])])
@@ -350,7 +350,7 @@ def test_the_controller_follows_the_cluster_default_of_unclean_elections(broker)
 
 @virtually
 async def test_the_first_election_of_a_broker_knows_what_its_cluster_allows_by_default():
-    """It has no image yet when it becomes controller."""
+    """The broker has no image yet when it becomes controller."""
     async with running(1, 2) as cluster:
         await _without_a_leader(cluster, 1, 2)
         forbidden = {"unclean.leader.election.enable": "false"}

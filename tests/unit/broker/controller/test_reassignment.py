@@ -1,5 +1,6 @@
-"""Partitions on their way to other brokers: each step is one write, whoever is controller, and none loses the last
-replica that has everything."""
+"""Partitions that move to other brokers: each step is one write, by any controller, and no step loses the last complete
+replica.
+"""
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
@@ -39,8 +40,9 @@ LED_BY_1 = PartitionState(1, 5, (1, 2, 3), 1)
 
 
 def test_a_replica_in_sync_is_taken_away_only_when_one_that_stays_has_answered():
-    """All of the target may have lost power, their sessions not being over: broker 3 may be the last with the
-    records."""
+    """All target brokers may have lost power with their sessions open: broker 3 may be the last one with the
+    records.
+    """
     view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(3, 5, (1, 2, 3), 1))
     view.candidates.is_asked_for = True
     assert awaited(view, KEY) == Undecided(ask=(1, 2))
@@ -111,7 +113,7 @@ def test_a_leader_that_is_taken_away_has_a_successor_in_sync():
 
 
 def test_the_last_replica_in_sync_is_not_taken_away():
-    """Broker 4 was added, and is now the only one that has everything."""
+    """Broker 4 was added and is now the only complete replica."""
     view = view_of(ReplicaAssignment((4, 1, 2), (4,), (1,)), PartitionState(4, 6, (4,), 1))
     for target in (None, (3, 5)):
         with pytest.raises(KafkaError) as raised:
@@ -196,7 +198,7 @@ async def look(cluster, index=0):
 
 
 async def catches_up(cluster, term, *isr, index=0):
-    """The leader of a partition proposes this ISR."""
+    """Let the leader of a partition propose this ISR."""
     image = await reader.read_image(cluster.admin)
     topic = image.topics["t"]
     state = topic.partitions[index]
@@ -320,7 +322,7 @@ async def test_no_partitions_are_added_during_a_reassignment(cluster, term):
 
 
 async def test_partitions_that_were_added_elsewhere_are_no_hindrance(cluster, term):
-    """The topic's node is another one than the controller knows."""
+    """The topic's node differs from the controller's view of it."""
     topics = TopicController(cluster.sessions[1], lambda: term)
     version = term.view.topic_versions["t"]
     await topics.create_partitions("t", 3)

@@ -1,4 +1,4 @@
-"""A broker that is about to stop: what moves, what stays, and what it is given no more."""
+"""A broker that is about to stop: the partitions that move, those that stay, and the roles that it no longer gets."""
 
 import pytest
 from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, WRITTEN, brokers

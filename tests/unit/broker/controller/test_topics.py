@@ -1,4 +1,4 @@
-"""Creating, deleting and changing topics: atomic, with Kafka's errors, right also when replies are lost."""
+"""Creating, deleting and changing topics: atomic, with Kafka's errors, and correct even if replies are lost."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Admin(ConfigController, TopicController):
-    """All that can be changed."""
+    """All administrative operations."""
 
     def __init__(self, store, term):
         ConfigController.__init__(self, store)

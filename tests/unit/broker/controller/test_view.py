@@ -1,4 +1,4 @@
-"""ClusterView: what is known of brokers, and what changes when they come, go, or ask to stop."""
+"""ClusterView: the known state of brokers, and its changes when they register, leave, or ask to stop."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def view():
 
 
 def put(view, **changed):
-    """Put all brokers as they are, but for these, `b2=KnownBroker(...)`."""
+    """Put all brokers unchanged except for these, such as `b2=KnownBroker(...)`."""
     others = {name: view.brokers[int(name[1:])] for name in ("b1", "b2", "b3")}
     return view.put_brokers({**others, **changed}.values())
 
@@ -60,7 +60,7 @@ class TestPutBrokers:
         assert put(view, b2=now) == {2}
 
     def test_a_higher_incarnation_alone_is_no_change(self, view):
-        """It was read before the registration that follows, which is then the change."""
+        """The incarnation was read before the registration that follows; that registration is the change."""
         assert put(view, b2=view.brokers[2]._replace(incarnation=9)) == set()
         assert view.brokers[2].incarnation == 9
 
@@ -72,7 +72,7 @@ class TestPutBrokers:
         assert (view.candidates.end_of(KEY, 2), view.candidates.end_of(KEY, 3)) == (None, LogEnd(3, 5))
 
     def test_a_decision_keeps_the_brokers_that_it_saw(self, view):
-        """Its write checks the incarnations of then, not those of a registration that came since."""
+        """Its write checks the incarnations that it saw, not those of a later registration."""
         seen = view.brokers
         put(view, b2=KnownBroker(2, 21, incarnation=9))
         view.note_stopping(3)

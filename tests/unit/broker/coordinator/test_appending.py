@@ -1,4 +1,4 @@
-"""What a coordinator logs: one batch of acks=all, whose errors are told in a coordinator's words."""
+"""The appends of a coordinator: one batch with acks=all, whose errors become coordinator error codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDS = [Encoded(b"k", b"v"), Encoded(b"k", None)]
 
 
 def append(error: ErrorCode | None = None, effects: Effects | None = None) -> tuple[int, RecordBatch | None]:
-    """The base offset, and the batch that was appended."""
+    """Append records. Returns the base offset and the appended batch."""
     appended: list[RecordBatch] = []
 
     def append_batch(records: memoryview, *, required_acks: int, origin: Any) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Steps of a coordinator that raise what nobody thought of: their key falls back, everybody else goes on."""
+"""Coordinator steps that raise an unexpected exception: their key is rolled back, all other keys continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def throw(machine: Counters, waiter: Any) -> Effects:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    """The keys of the steps that people were told of."""
+    """The keys of the steps that the log reports."""
     return [record.__dict__["key"] for record in caplog.records if record.message == "step failed"]
 
 

@@ -1,4 +1,4 @@
-"""What internal topics are created with."""
+"""The settings with which internal topics are created."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Loading a coordinator: what is left out of the replay makes no difference, and the loop is not held."""
+"""Loading a coordinator: records skipped in the replay make no difference, and the loop is not blocked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRODUCERS = (5, 6)
 
 
 class Log:
-    """Appends at random what groups and transactions log, and replays it at once into `expected`."""
+    """Appends random records of groups and transactions, and replays each at once into `expected`."""
 
     def __init__(self, internal_topic: Any, seed: int) -> None:
         internal_topic.lead()
@@ -116,7 +116,9 @@ def test_superseded_records_within_a_chunk_make_no_difference(internal_topic, se
 
 @pytest.mark.parametrize("chunk_bytes", [1, 300, 500, 800, 1200, 10**6])
 def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_topic, chunk_bytes, monkeypatch):
-    """The records between two transactions are superseded: only the first record of the second one is replayed."""
+    """Only the first record of the second transaction is replayed: the records between the two transactions are
+    superseded.
+    """
     monkeypatch.setattr("oncelog_broker.coordinator.loading.LOAD_CHUNK_BYTES", chunk_bytes)
     internal_topic.lead()
     partition, driver = internal_topic.led[0], TransactionDriver()
@@ -136,7 +138,7 @@ def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_
 
 
 class Decodes(Counters):
-    """Counts what it decodes."""
+    """Counts the decoded records."""
 
     decoded = 0
 

@@ -1,4 +1,4 @@
-"""Patterns of transactional ids: what they match, what is refused, and who waits for them."""
+"""Patterns of transactional ids: matches, refusals, and that only their users wait for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
 
 
 def test_the_regular_expression_library_is_loaded_only_if_needed() -> None:
-    """Loading takes milliseconds, and memory: `list_transactions` comes with the first request, on the loop."""
+    """Loading takes milliseconds and memory: the first request would load it on the event loop."""
     look = "import oncelog_broker.server.transactions.list_transactions, sys; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 

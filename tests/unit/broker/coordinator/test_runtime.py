@@ -103,7 +103,9 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
 
 
 async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, internal_topic, monkeypatch):
-    """The replay has read all, and the coordinator is loaded in a later turn: what comes in between counts."""
+    """The replay has read the whole log, and the coordinator counts as loaded in a later turn: markers in between
+    count.
+    """
     internal_topic.lead()
     partition = internal_topic.led[0]
     batch = build_batch(
@@ -126,7 +128,7 @@ async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, intern
 
 
 async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
-    """KAFKA-9065: from the last record to the end of the log there is nothing to read, and nothing to wait for."""
+    """KAFKA-9065: the log has no records between its last record and its end, so loading must not wait for any."""
     internal_topic.lead()
     log = internal_topic.logs[0]
     put_records(log, (b"a", b"1"))
@@ -260,7 +262,7 @@ async def test_the_logged_part_of_a_divided_step_is_replayed(runtime, internal_t
 
 
 def test_an_oversized_record_is_a_batch_of_its_own():
-    """The log refuses it, and the others are logged: each stands for itself."""
+    """The log refuses that record and accepts the others."""
     small, large = Encoded(b"k" * 10, None), Encoded(b"k" * 5000, b"v")
     assert divided([small, small, large, small], 1000) == [2, 1, 1]
 
@@ -329,7 +331,7 @@ async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, int
 
 
 async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, internal_topic):
-    """The image comes first, the logs of a new topic one after another."""
+    """The image comes first; the logs of a new topic open one after another."""
     shown = internal_topic.lead()
     late = internal_topic.led.pop(0)
     runtime.on_image(shown)
@@ -342,7 +344,7 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
 
 
 async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
-    """KAFKA-9307: what was half given up when the session came back stayed so."""
+    """KAFKA-9307: a state half torn down when the session came back stayed that way."""
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("due", 1, timer=1.0), failed)
     waiting = runtime.write("a", wait_for_ever, failed)
@@ -431,7 +433,7 @@ async def settle() -> None:
 
 
 async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordinator(internal_topic):
-    """The reply gives up when too few replicas are left; the decision stands, and is carried out when they are back."""
+    """The reply fails when too few replicas are left; the decision stands and is carried out when they return."""
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,
@@ -463,7 +465,7 @@ async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordi
 
 
 async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_longer(internal_topic):
-    """A replica that hangs counts as in sync for a while; whoever asked comes again."""
+    """A hanging replica counts as in sync for a while; the client repeats its request."""
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,

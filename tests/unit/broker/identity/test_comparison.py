@@ -1,4 +1,4 @@
-"""The table of docs/design/identity.md, row by row: what a start finds, and what becomes of it."""
+"""The table of docs/design/identity.md, row by row: the findings of a start, and its decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
 def directory(
     kind: StoreKind | None, of: str = A, *, sisters: dict[str, str] | None = None, **changes: Any
 ) -> DirectoryFacts:
-    """With a log. `kind` None: without a note."""
+    """A data directory with a log. `kind` None: without a note."""
     is_file = kind is EMBEDDED and of == A
     noted = None if kind is None else note(kind, of, **changes)
     if noted is not None and sisters is not None:
@@ -46,7 +46,7 @@ ALONE_IN_0_1 = UNKNOWN._replace(has_store_file=True)
 
 
 def store(kind: StoreKind, **changes: Any) -> StoreFacts:
-    """As the directories know it."""
+    """The store as the directories know it."""
     return StoreFacts(kind, "here", "c", "store", 5, "p5", 500)._replace(**changes)
 
 
@@ -332,7 +332,7 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
 
 
 def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
-    """Unsure it is once; what may have been there stays offline."""
+    """The broker is unsure once; partitions that may have been there stay offline."""
     first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
     assert (first.is_unsure, first.lost) == (True, {B: LOST_B})
     later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)

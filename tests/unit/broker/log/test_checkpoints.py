@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints: what is written is read, and what is damaged is told with file and line."""
+"""Kafka's text checkpoints: written entries are read back, and damage is reported with file and line."""
 
 from __future__ import annotations
 

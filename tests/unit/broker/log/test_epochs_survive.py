@@ -1,4 +1,4 @@
-"""Leader epochs are written when they begin and synced with the records: what a kill or a power cut leaves of them."""
+"""Leader epochs are written when they begin and synced with the records: their state after a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_EPOCH = 12
 
 
 def lead_on(log: PartitionLog, random: Random) -> None:
-    """Leaders that come one after another, some without a record, and flushes now and then."""
+    """Let several leaders lead one after another, some without a record, with occasional flushes."""
     for epoch in range(1, LAST_EPOCH + 1):
         for _ in range(random.randrange(3)):
             append(log, b"v", epoch=epoch)

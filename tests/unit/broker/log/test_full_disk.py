@@ -1,4 +1,4 @@
-"""Nothing is wrong with a log whose disk is full: what was refused has changed nothing, and may be tried again."""
+"""A log on a full disk is intact: a refused append has changed nothing and may be retried."""
 
 import errno
 import os

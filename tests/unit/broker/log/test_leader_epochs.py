@@ -1,4 +1,4 @@
-"""Leader epochs and where they begin: kept over restarts, cut with the log, asked by followers."""
+"""Leader epochs and their start offsets: kept over restarts, truncated with the log, looked up by followers."""
 
 from __future__ import annotations
 

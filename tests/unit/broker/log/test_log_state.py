@@ -1,4 +1,4 @@
-"""LogState: what takes a log offline, and where the log will begin after a power cut."""
+"""LogState: the faults that take a log offline, and the log start after a power cut."""
 
 import errno
 import gc

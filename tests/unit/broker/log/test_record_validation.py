@@ -1,4 +1,4 @@
-"""What a leader finds in the records of a producer's batch, and how long it keeps others waiting for that."""
+"""The validation of a producer's batch by its leader, and how long it delays other clients."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_full_validation_believes_the_records_about_their_largest_timestamp(open
 
 
 def test_a_batch_too_large_to_decompress_is_refused(opened: Any) -> None:
-    """A client splits a batch for which it gets that, and does not send it again as it was."""
+    """A client splits a batch after that error and does not repeat it unchanged."""
     log = opened(record_validation=FULL, message_max_decompressed_bytes=1 << 20)
     payload = compress(Compression.ZSTD, RECORD * (2_000_000 // len(RECORD)))
     error = refusal(log, batch_of(payload, 2_000_000 // len(RECORD), Compression.ZSTD))

@@ -1,4 +1,4 @@
-"""Producers and transactions in a PartitionLog: what is appended, answered, indexed, and what a restart brings back."""
+"""Producers and transactions in a PartitionLog: appends, answers, index entries, and the state after a restart."""
 
 import dataclasses
 import errno

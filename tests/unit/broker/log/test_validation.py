@@ -1,4 +1,4 @@
-"""What a leader refuses to append; nothing changes in the log then."""
+"""The appends that a leader refuses without a change of the log."""
 
 import dataclasses
 import struct
@@ -16,7 +16,7 @@ HOUR = 3600_000
 
 
 def patched(layout, at, value, batch=None):
-    """A batch with a header field replaced, and a good CRC."""
+    """A batch with a changed header field and a correct CRC."""
     batch = make_batch(b"a", b"b") if batch is None else batch
     struct.pack_into(layout, batch, at, value)
     struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))

@@ -1,4 +1,4 @@
-"""Lines of the log: what a client chose stands in them, and steers no terminal."""
+"""Log lines contain names chosen by clients, and these cannot steer a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters only grow, whatever becomes of logs and topics; and timings are of the latest."""
+"""Counters only grow, whatever happens to logs and topics; timings cover the latest requests."""
 
 from __future__ import annotations
 

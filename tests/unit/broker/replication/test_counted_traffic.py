@@ -1,4 +1,4 @@
-"""What goes in and out is counted once, whatever becomes of partition and topic."""
+"""Incoming and outgoing traffic is counted once, whatever happens to partition and topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower at work, with a leader behind a wire without sockets: real requests, real handlers, real logs."""
+"""A follower with a leader behind a wire without sockets: real requests, real handlers, real logs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IMAGE = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in BOTH})
 
 
 class Wire:
-    """`Peers`: to the leader, unless it `is_cut`."""
+    """`Peers` that reach the leader unless `is_cut`."""
 
     def __init__(self, served: Served) -> None:
         self.is_cut = False
@@ -90,11 +90,11 @@ class Pair:
         self.follower.log.state.checkpointed_start = self.follower.log.log_start_offset
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """As `LeaderCheck`."""
+        """Confirms leadership, like `LeaderCheck`."""
         return set(partitions) if self.leader_answers else set()
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
-        """Both hear of this leader epoch."""
+        """Start this leader epoch on both brokers."""
         self.leader.lead(epoch, isr, BOTH)
         self.follower.follow(LEADER, epoch)
         self.fetchers.follow(self.follower)
@@ -169,7 +169,7 @@ async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
 async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows of an epoch that the next leader lacks, and has nothing to be cut off for that."""
+    """It knows an epoch that the next leader lacks, and has no records to be truncated."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -192,7 +192,7 @@ async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
 async def test_a_truncation_with_an_unexpected_exception_is_retried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the partition would be neither followed nor led, for ever."""
+    """Otherwise the partition would be neither followed nor led, for ever."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -287,7 +287,7 @@ async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -
 
 
 async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
-    """Else records that were said to be deleted would come back, with a follower that is killed and then elected."""
+    """Otherwise records reported as deleted would come back with a follower that is killed and then elected."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -307,7 +307,7 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
 
 
 async def test_an_unnoted_log_start_is_noted_when_following_begins(pair: Pair) -> None:
-    """After a kill, say: who is not known to have deleted the same does not join those in sync."""
+    """A replica that is not known to have deleted the same records, after a kill for example, does not join the ISR."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -356,7 +356,7 @@ async def test_a_follower_whose_log_fails_stops_asking(pair: Pair, monkeypatch: 
 
 
 async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pair) -> None:
-    """Whether our log agrees with that later leader's was not asked (KAFKA-18723)."""
+    """It is unknown whether our log agrees with the later leader's (KAFKA-18723)."""
     log = pair.follower.log
     older = make_batch(b"a", base_offset=0, partition_leader_epoch=3)
     newer = make_batch(b"b", base_offset=1, partition_leader_epoch=5)

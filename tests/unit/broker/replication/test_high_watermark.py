@@ -1,4 +1,4 @@
-"""Where the high watermark may stand: at the leader, at a follower, after a start."""
+"""The permitted positions of the high watermark: at the leader, at a follower, after a start."""
 
 from __future__ import annotations
 

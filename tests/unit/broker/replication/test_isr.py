@@ -1,4 +1,4 @@
-"""The rules of the in-sync replicas (ISR): who leaves, who joins, and who counts while a change is not answered."""
+"""The rules of the in-sync replicas (ISR): which replicas leave, join, and count while a change is pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAG_SECONDS = 30.0
 
 
 def follower(end: int | None, *, caught_up_at: float = 0.0, log_start: int = 0) -> FollowerProgress:
-    """One that has fetched up to `end` (None: not yet), and last had everything at `caught_up_at`."""
+    """A follower that has fetched up to `end` (None: not yet), and was last caught up at `caught_up_at`."""
     progress = FollowerProgress(caught_up_at)
     if end is not None:
         progress.on_fetch(end, leader_end=1 << 60, now=caught_up_at, log_start_offset=log_start)
@@ -129,5 +129,5 @@ def test_the_isr_loses_lagging_replicas_and_gains_caught_up_ones() -> None:
 
 
 def test_a_lagging_replica_does_not_join_although_nothing_new_is_acknowledged() -> None:
-    """It would leave again at once, and two of them would take turns for ever."""
+    """It would leave again at once, and two such replicas would alternate for ever."""
     assert wanted({SECOND: follower(10), THIRD: follower(9)}, [THIRD], 31.0) is None

@@ -1,4 +1,4 @@
-"""The ISR as its leader keeps it: who leaves, who joins, and what is done without an answer."""
+"""The ISR as its leader keeps it: replicas leave and join, and unanswered proposals are repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAG_SECONDS = 30.0
 
 
 class Controller:
-    """Answers with what the test says; what it is asked waits until then."""
+    """Answers as the test says; requests wait until then."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -59,7 +59,7 @@ class Controller:
 
 
 class Led:
-    """One partition that broker 1 leads, with its keeper."""
+    """One partition that broker 1 leads, with its ISR keeper."""
 
     def __init__(self, directory: Path) -> None:
         self.disk = FaultyDisk()
@@ -81,7 +81,7 @@ class Led:
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:
-        """The last of so many proposals."""
+        """The last of this many proposals."""
         async with asyncio.timeout(20):
             while len(self.controller.asked) < asked:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
@@ -132,7 +132,7 @@ async def test_a_caught_up_replica_stays_in_sync_on_an_idle_partition(led: Led) 
 
 
 async def test_two_hanging_replicas_do_not_replace_each_other_in_the_isr(led: Led) -> None:
-    """Nothing is acknowledged without them, so that they have everything that is: they are not in sync all the same."""
+    """No record is acknowledged without them, so they have all acknowledged ones; they are not in sync nevertheless."""
     led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
     for broker in (2, 3):
         led.fetch(broker, 0)
@@ -190,7 +190,7 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
 
 
 async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
-    """Or that would be open for ever, and no other could be made."""
+    """Otherwise the newer proposal would stay open for ever and block all others."""
     append(led)
     led.fetch(2, 1)
     led.clock.advance_ms(31_000)
@@ -246,7 +246,7 @@ async def test_a_definitely_refused_proposal_no_longer_counts(led: Led) -> None:
 
 
 async def test_s80_a_leader_whose_log_is_offline_proposes_no_smaller_isr(led: Led) -> None:
-    """It does not know which of the others are there: the last one may have died, its session not being over."""
+    """It does not know which other replicas are alive: the last one may have died with its session open."""
     led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     led.clock.advance_ms(31_000)
     await led.keeper.look()
@@ -268,7 +268,7 @@ async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_ch
 
 
 async def test_a_leader_that_refused_an_append_and_is_alone_in_sync_lets_others_join(led: Led) -> None:
-    """With min.insync.replicas=2 no other append is tried before they do, so it would refuse for ever."""
+    """With min.insync.replicas=2 no other append is tried before they join, so it would refuse for ever."""
     append(led)
     led.disk.full()
     with pytest.raises(KafkaError):
@@ -347,7 +347,7 @@ async def test_the_last_in_sync_replica_stays(led: Led) -> None:
 
 
 async def test_a_proposal_that_is_made_again_names_the_incarnations_of_the_first_time(led: Led) -> None:
-    """Broker 3 had everything, went down with its machine, and came back with less."""
+    """Broker 3 was complete, crashed with its machine, and came back with fewer records."""
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     append(led)
     led.fetch(2, 1)
@@ -392,7 +392,7 @@ def test_a_lowered_min_insync_replicas_takes_effect_at_once(tmp_path: Path) -> N
 
 
 def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
-    """Retention has emptied an idle log; a replica on a new disk begins where it ends, and is elected."""
+    """Retention has emptied an idle log; a replica on a new disk begins at its end and is elected."""
     old = Partition("t", bytes(16), 0, open_log(tmp_path / "a" / "t-0"), broker_id=1)
     old.lead(5, (1,), (1, 2), partition_epoch=1)
     old.append(memoryview(make_batch()), required_acks=1)
@@ -411,7 +411,7 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
 
 
 async def test_a_replica_that_left_and_stopped_fetching_is_not_waited_for(led: Led) -> None:
-    """A broker that is about to stop: the controller took it out, and nobody else would refuse it."""
+    """The controller removed a stopping broker from the ISR, and no other rule would refuse it."""
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 1)

@@ -1,4 +1,4 @@
-"""A broker that is about to stop fetches as long as others count on it; a follower is awaited after an election."""
+"""A stopping broker fetches while other brokers count on it; a follower is awaited after an election."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 class Fetched:
-    """In the place of the fetchers: what is fetched, and in which epoch."""
+    """Replaces the fetchers: records which partitions are fetched, and in which epoch."""
 
     def __init__(self) -> None:
         self.partitions: dict[tuple[str, int], int] = {}

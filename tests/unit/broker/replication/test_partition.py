@@ -1,4 +1,4 @@
-"""A partition as its leader sees it: appends, the high watermark (where acks=all waits), the ISR, markers."""
+"""A partition as its leader sees it: appends, the high watermark for which acks=all waits, the ISR, markers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ EPOCH = 5
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
-    """Led in EPOCH with three replicas in sync, of which acks=all needs two; no follower has fetched yet."""
+    """A partition led in EPOCH with three in-sync replicas, of which acks=all needs two; no follower has fetched
+    yet.
+    """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
     made = Partition("orders", bytes(16), 0, log, broker_id=LEADER)
     made.lead(EPOCH, ALL, ALL, partition_epoch=1)

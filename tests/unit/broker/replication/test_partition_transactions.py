@@ -1,4 +1,4 @@
-"""The last stable offset of a partition, and who wakes up when it moves."""
+"""The last stable offset of a partition, and the fetches that its moves wake."""
 
 from __future__ import annotations
 

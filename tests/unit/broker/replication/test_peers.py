@@ -1,4 +1,4 @@
-"""Requests to other brokers: when a connection serves, when it is dropped, and that nothing is sent twice."""
+"""Requests to other brokers: when a connection is used, when it is dropped, and that no request is sent twice."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -65,7 +65,7 @@ async def test_each_purpose_has_its_own_connection():
 
 
 async def test_brokers_speak_the_highest_version_that_both_know():
-    """Also where clients stop below it: followers name topics by id."""
+    """They use versions that clients do not: followers name topics by id."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
         await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
@@ -74,7 +74,7 @@ async def test_brokers_speak_the_highest_version_that_both_know():
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])
 async def test_a_request_to_an_absent_broker_fails(listener):
-    """Not registered, or not with a listener for brokers."""
+    """The broker is not registered, or has no listener for brokers."""
     async with a_cluster() as cluster:
         cluster.leave()
         if listener == "EXTERNAL":
@@ -84,7 +84,7 @@ async def test_a_request_to_an_absent_broker_fails(listener):
 
 
 async def test_a_retrying_request_ends_when_the_broker_stops():
-    """The attempt to connect and those who wait for it are cancelled at once: that is no news of the other broker."""
+    """The connection attempt and its waiters are cancelled at once: that says nothing about the other broker."""
     async with a_cluster() as cluster:
         await cluster.peer.stop()  # from now on there is an attempt, or the rest before the next one
 
@@ -127,7 +127,7 @@ async def test_a_request_whose_answer_is_lost_is_not_sent_again():
 
 
 async def test_a_late_answer_fails_the_request():
-    """The connection is given up: nothing behind the request could be answered."""
+    """The connection is dropped: no later request on it could be answered."""
     async with a_cluster() as cluster:
         await cluster.send()
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None

@@ -1,4 +1,4 @@
-"""A replica as a follower: what it takes from its leader, what it vouches for, and what it tells readers."""
+"""A replica as a follower: what it accepts from its leader, acknowledges, and answers to readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's partitions follow the image, whatever fails on the way, and without keeping the event loop."""
+"""A broker's partitions follow the image, whatever fails on the way, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: Watch
 async def test_very_many_changes_leave_others_their_turn(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made, given to another broker, and deleted: a few in each turn, and whoever coordinates hears of each."""
+    """Partitions are created, moved and deleted, a few in each turn, and coordinators are notified of each."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     told: list[set[str]] = []
@@ -141,7 +141,7 @@ async def test_very_many_changes_leave_others_their_turn(
 async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deleted, made again and deleted, while the first of it waits for its turn: what the image says last holds."""
+    """A topic is deleted, re-created and deleted while the first change still waits: the last image holds."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 1)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     shown = [EMPTY]
@@ -207,7 +207,7 @@ async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
 
 
 async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
-    """Else whoever cuts it would cut the log of a topic that is made again, which lies in its place."""
+    """Otherwise the truncation would cut the log of a re-created topic in the same directory."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))  # one cuts, one does what there is else
     partition = await show(replicas, replicated(leader=2, epoch=0))
     log, may_cut = partition.log, threading.Event()
@@ -258,7 +258,7 @@ async def test_a_topic_may_be_re_created_while_its_log_is_deleted(replicas: Repl
 
 
 async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
-    """As after a start, where the logs are open before there is an image."""
+    """After a start, logs are open before there is an image."""
     orders = topic("orders", 1)
     make_log(logs, "orders", 0, orders.topic_id, LogConfig())
     disk.may_go_on.clear()
@@ -279,7 +279,7 @@ async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_pa
 async def test_a_log_without_a_descriptor_is_tried_again(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is wrong with the disk: others will close their files."""
+    """The disk is fine: other files will be closed."""
     monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     left = [2]
 
@@ -341,7 +341,7 @@ async def test_partitions_stay_without_leader_behind_a_shut_gate(logs: LogManage
 
 
 class Fetching:
-    """Who would fetch: what it was told."""
+    """Replaces the fetcher and records its orders."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
@@ -369,7 +369,7 @@ def fetching() -> Fetching:
 
 @pytest.fixture
 def fetched(logs: LogManager, tasks: Tasks, fetching: Fetching) -> Replicas:
-    """Replicas that `fetching` is told of."""
+    """Replicas that notify `fetching`."""
     return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetching)
 
 
@@ -435,7 +435,7 @@ async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, lo
 async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
     replicas: Replicas, logs: LogManager
 ) -> None:
-    """A log of the same topic goes; one of a topic with another id is nobody's to delete."""
+    """The log of the same topic is deleted; a log with another topic id must be kept."""
     make_log(logs, "orders", 0, bytes([1]) * 16, LogConfig())
     make_log(logs, "orders", 1, bytes([2]) * 16, LogConfig())
     state = PartitionState((2,), (2,), leader=2, leader_epoch=1, partition_epoch=1)
@@ -446,7 +446,9 @@ async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
 
 
 def test_a_replica_that_is_being_added_is_not_asked_for(tmp_path: Path) -> None:
-    """min.insync.replicas=2 with one replica asks for one, also while another one is on its way."""
+    """With min.insync.replicas=2 and one replica, one acknowledgement is enough, even while another replica is being
+    added.
+    """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
     partition = Partition("orders", bytes(16), 0, log, broker_id=1)
     partition.lead(0, (1,), (1, 2), adding=(2,))
@@ -475,7 +477,7 @@ async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
 
 
 def chosen(epoch: int, written: int) -> ClusterImage:
-    """Broker 1 leads the one partition of a topic, by a state that was written then."""
+    """The image in which broker 1 leads the one partition of a topic, by a state written then."""
     state = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch, written=written)
     return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))
 
@@ -528,7 +530,7 @@ SHORT_AND_COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT}), delete_rete
 async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
     logs: LogManager, tasks: Tasks, config: LogConfig, isr: tuple[int, ...], gives_up: bool
 ) -> None:
-    """What the lost end took back, the others may have compacted away by then."""
+    """Tombstones in the lost end may be compacted away on the other replicas."""
     make_log(logs, "orders", 0, bytes([1]) * 16, config)
     fetching = Fetching()
     replicas = Replicas(1, logs, lambda _: config, host_of(tasks=tasks), lambda _: fetching)

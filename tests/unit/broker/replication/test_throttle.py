@@ -1,4 +1,4 @@
-"""Replicas that catch up slowly where they are told to: on average as fast as the rate says, and nobody else."""
+"""Throttled replicas catch up at the configured rate on average; others are not throttled."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def test_a_follower_does_not_fetch_throttled_partitions(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer tells it that it is behind, and is beyond the rate; whatever it tries then, it asks no more."""
+    """The first response shows that it is behind and exceeds the rate; after that it does not fetch the partition."""
     monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # over, whenever somebody looks at the clock again
     quota = CountingQuota()
     quota.limit(1, 0.0)

@@ -1,4 +1,4 @@
-"""Answers that are there or come later, put together."""
+"""Combining answers that are present or come later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers by the thousand, which share their wake-ups."""
+"""Thousands of timers that share their wake-ups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_deadline_that_raises_leaves_the_others(
 
 
 async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
-    """A client may ask to wait for ten minutes, and be answered, a thousand times in a second."""
+    """A client may ask to wait for ten minutes, and be answered, a thousand times per second."""
     deadlines, answer, late = Deadlines(), asyncio.get_running_loop().create_future(), asyncio.Event()
     held = weakref.ref(waits := Waits())
     deadlines.unless_done(answer, 600.0, waits.end)
@@ -46,7 +46,10 @@ async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
 
 
 async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sets off work of others in the next turn: a fetch is read. So they are counted, not only timed."""
+    """Each deadline causes other work in the next turn, such as reading for a fetch.
+
+    So they are counted, not only timed.
+    """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
     monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket
@@ -81,7 +84,7 @@ async def test_s87_slow_deadlines_fire_one_per_loop_turn(monkeypatch: pytest.Mon
 
 
 class Waits:
-    """One who waits."""
+    """One waiting request."""
 
     def end(self) -> None:
         raise AssertionError("nobody waits any more")

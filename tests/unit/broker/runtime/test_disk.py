@@ -1,4 +1,4 @@
-"""The disk seam on a real file system."""
+"""The disk interface on a real file system."""
 
 import mmap
 import os
@@ -121,7 +121,7 @@ def test_truncate_and_append_again(file):
 
 
 def test_views_that_are_held_survive_a_truncation(file):
-    """Touching a mapped page that was cut off would kill the process."""
+    """Touching a mapped page that was truncated would kill the process."""
     data = bytes(range(256)) * 4096
     file.append(data)
     view = file.read(0, len(data))

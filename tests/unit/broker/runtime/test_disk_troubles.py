@@ -1,4 +1,4 @@
-"""A disk that fails again and again does not fill the log."""
+"""A disk that fails repeatedly does not fill the log."""
 
 from __future__ import annotations
 

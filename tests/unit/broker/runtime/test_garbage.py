@@ -1,4 +1,4 @@
-"""How much a full collection goes through, and that what refers to itself is freed."""
+"""The number of objects that a full collection visits, and that dead reference cycles are freed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def looked() -> Iterator[Looked]:
 
 
 class Knot:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     alive = 0
 

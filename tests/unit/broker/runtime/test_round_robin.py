@@ -1,4 +1,6 @@
-"""RoundRobin: one slice in each turn of the loop, more while the budget lasts, and nobody waits for ever."""
+"""RoundRobin: one slice per member in each turn of the loop, more while the budget lasts, and no member waits for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Worker:
 
 
 class Scene:
-    """What was taken, by whom, and when."""
+    """The slices taken: by which member, and when."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

@@ -1,4 +1,4 @@
-"""Long work between everything else: one slice of it in a turn of the loop, whoever asked for it."""
+"""Long work runs between other work: one slice of it in a turn of the loop, for all requests together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS_PER_SLICE = 3
 
 
 class Work:
-    """Steps that take a part of a slice each, and what they did in which turn of the loop."""
+    """Steps that take a part of a slice each, and a record of the steps per turn of the loop."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -40,7 +40,7 @@ class Work:
         return name
 
     async def turns(self, answers: list[Any]) -> list[str]:
-        """What was done in each turn until all answers are there."""
+        """The work of each turn until all answers are present."""
         turns = []
         while not all(answer.done() for answer in answers):
             done = len(self.log)
@@ -107,7 +107,7 @@ async def test_work_for_a_departed_client_stops_unless_it_must_finish() -> None:
 
 @pytest.mark.parametrize("cancelled", [1, 2])
 async def test_a_cancellation_waits_for_the_job_and_then_closes_the_steps(cancelled: int) -> None:
-    """Also twice: a client goes, and then the broker stops."""
+    """It may come twice: a client disconnects, and then the broker stops."""
     events: list[str] = []
     started, may_end = threading.Event(), threading.Event()
 
@@ -212,7 +212,7 @@ async def test_releasing_an_empty_hold_costs_no_turn_and_no_job() -> None:
 
 
 async def test_an_errand_does_not_wait_for_holders_of_finished_job_results() -> None:
-    """DeleteRecords writes down where logs begin, while as many batches as may be are unpacked and walked."""
+    """DeleteRecords notes log starts while the permitted number of batches is decompressed and walked."""
     work = Work()
     may_end = threading.Event()
     errand_done = asyncio.Event()
@@ -272,7 +272,7 @@ async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_on
 
 
 async def test_a_first_slice_may_be_longer_than_the_others() -> None:
-    """What is usual ends within it; what is not waits as often as anything else."""
+    """Usual work ends within it; longer work pauses as often as anything else."""
     work = Work()
 
     async def many() -> None:
@@ -287,7 +287,7 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
 
 
 async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None:
-    """Not by a collection, which may be a minute away: it may be 64 MB."""
+    """It may take 64 MB, and a garbage collection may be a minute away."""
 
     class Brought:
         pass

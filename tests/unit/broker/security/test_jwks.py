@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with are followed for ever, whatever the identity provider answers (S93)."""
+"""The keys that sign tokens are refreshed for ever, whatever the identity provider answers (S93)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BAD = {
 
 
 class Provider:
-    """An identity provider that answers each connection with the bytes that it has then, or as `serve` does."""
+    """An identity provider that answers each connection with its present bytes, or by `serve`."""
 
     def __init__(self) -> None:
         self.answer = b""
@@ -218,7 +218,7 @@ def test_e56_http_and_bad_urls_are_refused_elsewhere(url: str) -> None:
 
 
 def test_e56_a_redirect_is_held_to_the_rule_for_urls() -> None:
-    """Else an https address whose server redirects to http:// would have keys believed from whoever is on the line."""
+    """Otherwise a redirect from https to http:// would let anyone on the network supply keys."""
     with providing() as first, providing() as second:
         first.answer = f"HTTP/1.1 302 Found\r\nLocation: {second.url}\r\nContent-Length: 0\r\n\r\n".encode()
         second.answer = http(document("a"))

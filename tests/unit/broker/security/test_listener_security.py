@@ -1,4 +1,4 @@
-"""What one listener asks for: whether somebody exists cannot be told by how much is done for them."""
+"""The login requirements of one listener: the amount of work does not reveal whether a user exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def security(users: UserConfigs) -> ListenerSecurity:
 
 
 def test_an_unknown_user_costs_as_much_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted, not measured: each credential that is made, written out or read."""
+    """The work is counted, not measured: each credential that is created, written or read."""
     steps: Counter[str] = Counter()
 
     def counted(module: Any, name: str) -> None:

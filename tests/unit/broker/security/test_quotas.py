@@ -1,4 +1,4 @@
-"""Which quota holds for whom, and how long who used more has to wait."""
+"""Which quota applies to a client, and how long a client over quota must wait."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_quota_of_others_or_of_something_else_does_not_hold() -> None:
 
 
 def naive_limit(user: str, client_id: str, quotas: Mapping[QuotaEntity, Mapping[QuotaKey, float]]) -> float | None:
-    """All that are about them, the one about the user before the one about the client id, a name before the default."""
+    """The first matching quota: user before client id, a name before the default."""
 
     def rank(part: Name, name: str) -> int | None:
         if isinstance(part, Default):
@@ -94,7 +94,7 @@ def test_a_client_over_quota_waits_until_the_excess_is_paid_off() -> None:
 
 
 def test_a_changed_quota_keeps_the_present_debt() -> None:
-    """A hundred times less a second later does not make a hundred times as long a wait of what was used before."""
+    """A hundredfold lower quota does not multiply the wait for earlier usage by a hundred."""
     bucket = Bucket()
     assert bucket.use(1100, 100.0, 0.0, WINDOW) == 1.0
     assert bucket.use(1, 1.0, 0.0, WINDOW) == 2.0
@@ -110,7 +110,7 @@ def test_a_quota_that_was_too_low_by_mistake_is_waited_for_no_longer_when_it_is_
 
 
 def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
-    """None of them has the others wait for less."""
+    """A smaller use by another entity does not shorten the wait."""
     usage = Usage(WINDOW, max_buckets=0)
     assert usage.use(KEY, Limit(1.0, QuotaEntity("u")), 100, 0.0) == 90
     assert usage.use(KEY, Limit(1e6, QuotaEntity("v")), 0, 0.0) == 90
@@ -121,8 +121,9 @@ def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
 def test_the_token_bucket_waits_as_long_as_a_naive_sum(rate: float, uses: list[tuple[float, float]]) -> None:
-    """The sum has what is left, a window's worth at most: what is below nothing is waited for, as long as a throttle
-    time can be said."""
+    """The sum is the remaining amount, at most a window's worth; a negative sum is waited for, up to the longest
+    throttle time.
+    """
     now, left, bucket = 0.0, rate * WINDOW, Bucket()
     for amount, pause in uses:
         now += pause
@@ -174,7 +175,7 @@ def test_an_idle_client_is_forgotten_and_a_waiting_one_is_not() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 1e6)), max_size=30))
 def test_a_recent_sum_is_of_the_latest_span(added: list[tuple[float, float]]) -> None:
-    """All that came in the span before this one counts less and less, all of this one counts."""
+    """Amounts of the previous span count less and less; those of the present span count fully."""
     recent, now = Recent(WINDOW), 1000.0
     for pause, amount in added:
         now += pause

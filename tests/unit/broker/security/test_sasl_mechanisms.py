@@ -1,4 +1,4 @@
-"""PLAIN, SCRAM and OAUTHBEARER as machines: right and wrong, and what attackers send."""
+"""PLAIN, SCRAM and OAUTHBEARER as state machines: right and wrong logins, and attacks."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramEx
     ],
 )
 def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
-    """RFC 5802: else whoever is between the two could change it."""
+    """RFC 5802: otherwise a man in the middle could change it."""
     ours, last = last_message(first, to_base64(binding.encode()))
     if is_right:
         assert ours.step(last, NOW).user == "alice"
@@ -191,7 +191,7 @@ def test_an_extension_that_must_be_understood_is_refused_and_others_are_passed_o
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:
-    """CVE-2024-56128: whoever has seen one exchange could else repeat its end in another."""
+    """CVE-2024-56128: otherwise an observer of one exchange could replay its end in another."""
     theirs, ours = client(), scram()
     proof = theirs.answer(ours.step(theirs.first(), NOW).token)
     assert proof is not None
@@ -337,7 +337,7 @@ def test_tokens_signed_by_unknown_keys_are_refused(token: str) -> None:
 
 
 def refused_by_challenge(token: str, **rules: Any) -> None:
-    """RFC 7628: an error as a challenge, and the refusal when the client has answered it."""
+    """RFC 7628: an error is sent as a challenge, and the refusal after the client's answer."""
     exchange = OAuthExchange(TokenRules(KEYS.get, **rules))
     theirs = OAuthClient(token)
     challenge = exchange.step(theirs.first(), NOW)

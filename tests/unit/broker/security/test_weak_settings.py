@@ -1,4 +1,4 @@
-"""Every weak setting of a start has one warning, and what is not weak has none (E56)."""
+"""Every weak setting of a start has one warning, and other settings have none (E56)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ROWS = {
 
 
 def in_state(state: State) -> Lifecycle:
-    """A lifecycle brought to this state by events."""
+    """A lifecycle that events have brought to this state."""
     way = {O: (), LR: (Event.LAST_REQUEST_TAKEN,), CG: (Event.CLIENT_LEFT,), D: (Event.CLOSED,), E: (Event.LOST,)}
     lifecycle = Lifecycle()
     for event in way[state]:

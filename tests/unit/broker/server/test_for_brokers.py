@@ -1,4 +1,4 @@
-"""What brokers alone may ask is refused where strangers come in."""
+"""Inter-broker requests are refused on listeners for clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One start after another in the same directories, with the embedded store: what is noted, compared and refused."""
+"""Successive starts in the same directories, with the embedded store: notes, comparisons and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISK, CLOCK = RealDisk(), ManualClock()
 
 
 class Run:
-    """A broker of this test: what `broker.py` does of a start and an end."""
+    """A broker of this test: the parts of `broker.py` for a start and an end."""
 
     def __init__(self, *directories: Path, **settings: str) -> None:
         settings = {
@@ -44,7 +44,7 @@ class Run:
         self.logs: LogManager
 
     async def begin(self, *, is_noted: bool = True) -> Run:
-        """`is_noted` False: killed after it has registered, before it has noted that."""
+        """Start and register. `is_noted` False: killed after the registration and before its note."""
         try:
             self.store = await self.start.open_store()
         except BaseException:
@@ -97,7 +97,7 @@ def content(*directories: Path) -> dict[Path, bytes]:
 
 
 async def refused(*directories: Path, **settings: str) -> StartRefused:
-    """And nothing was changed."""
+    """Check that the start is refused and no file was changed."""
     before = content(*directories)
     with pytest.raises(StartRefused) as found:
         await Run(*directories, **settings).begin()
@@ -253,7 +253,7 @@ async def test_s73_a_lost_directory_of_a_broker_alone_is_refused(tmp_path: Path)
 
 
 async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
-    """Whatever it had done: the directories say a cluster id, and no store knows it."""
+    """It may have ended anywhere: the directories have a cluster id that no store knows."""
     run = Run(tmp_path)
     run.store = await run.start.open_store()
     await run.store.close()

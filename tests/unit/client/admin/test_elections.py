@@ -1,4 +1,4 @@
-"""Elections that an admin client asks for: what it says to the controller, and what it makes of the answer."""
+"""Elections by an admin client: its requests to the controller, and its handling of the answers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 
 
 def answers(broker: Any, *rounds: tuple[int, dict[int, int]]) -> None:
-    """(error code, error code by partition of topic t) of each request, the last one for all that follow."""
+    """(error code, error code by partition of topic t) of each request; the last one repeats."""
     left = list(rounds)
 
     def elect(_: ElectLeadersRequest) -> ElectLeadersResponse:

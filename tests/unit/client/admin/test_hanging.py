@@ -1,4 +1,6 @@
-"""What hangs, what ends by itself, and which transaction holds a partition back: from what brokers say, without one."""
+"""Which transactions hang, which end by themselves, and which one pins a partition: computed from brokers' answers,
+without a broker.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a benchmark says of its waits."""
+"""The report of a benchmark about its waits."""
 
 from __future__ import annotations
 

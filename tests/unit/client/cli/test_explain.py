@@ -1,4 +1,4 @@
-"""The words of `oncelog explain`."""
+"""The texts of `oncelog explain`."""
 
 from dataclasses import replace
 

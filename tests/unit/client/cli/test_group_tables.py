@@ -1,4 +1,4 @@
-"""What `oncelog groups describe` says of a group whose offsets open transactions hold."""
+"""`oncelog groups describe` for a group whose offsets are held by open transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that does not come on says once why."""
+"""A command that makes no progress reports the reason once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVED = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere")
 
 
 class Said:
-    """What is said of what is logged, at times that the test chooses."""
+    """The reports about logged failures, at times chosen by the test."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -67,7 +67,7 @@ def test_each_reason_is_reported() -> None:
 async def test_oncelog_produce_says_that_too_few_replicas_are_in_sync(
     fake_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And goes on: when they are back, the record is acknowledged."""
+    """The command continues: when the replicas are back, the record is acknowledged."""
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.0)
     codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
 

@@ -1,4 +1,4 @@
-"""Plans of `oncelog reassign`: legal, even, in different racks, with few moves; and the JSON that others write."""
+"""Plans of `oncelog reassign`: legal, even, across racks, with few moves; and the JSON of other tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog.cluster import TopicPartition
 
 @st.composite
 def clusters(draw):
-    """Brokers with or without racks, and partitions that lie anywhere, also on brokers that are not to hold them."""
+    """Brokers with or without racks, and partitions anywhere, even on brokers that must not hold them."""
     ids = draw(st.lists(st.integers(1, 12), unique=True, min_size=1, max_size=8))
     racks = draw(st.none() | st.integers(1, 4))
     brokers = {node: None if racks is None else f"r{draw(st.integers(1, racks))}" for node in ids}

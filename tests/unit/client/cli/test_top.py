@@ -1,4 +1,4 @@
-"""What `oncelog top` makes of what it sees; and that --output has one more language everywhere."""
+"""The tables of `oncelog top`, and the YAML form of --output everywhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_lag_counts_existing_records_only() -> None:
 
 
 class SlowGroups:
-    """As an admin client of a cluster in which some coordinators load."""
+    """An admin client of a cluster in which some coordinators are loading."""
 
     async def list(self) -> list[Any]:
         return [SimpleNamespace(group_id=f"group-{number:02}") for number in range(30)]
@@ -72,7 +72,7 @@ class SlowGroups:
 
 
 async def test_unavailable_groups_delay_one_refresh_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And those that are told of are shown."""
+    """Available groups are shown."""
     monkeypatch.setattr(top_snapshot, "PART_SECONDS", 0.05)
     found = seen(1.0, {})
     admin: Any = SimpleNamespace(groups=SlowGroups())
@@ -145,7 +145,7 @@ def test_yaml_output_equals_json_output() -> None:
 
 
 def commands_of(group: click.Command, *path: str) -> list[tuple[tuple[str, ...], click.Command]]:
-    """All commands below, with their paths."""
+    """All subcommands with their paths."""
     if not isinstance(group, click.Group):
         return [(path, group)]
     context = click.Context(group)

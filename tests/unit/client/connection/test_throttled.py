@@ -1,4 +1,4 @@
-"""A broker that has us wait hears nothing of us for that time (KIP-219), and nobody waits for ever."""
+"""A client sends no request during the throttle time of a broker (KIP-219), and no caller waits for ever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 
 
 class Throttling:
-    """Answers with the next of `throttle_ms`, then with 0; `asked` is when."""
+    """Answers with the next of `throttle_ms`, then with 0; `asked` are the times of the requests."""
 
     def __init__(self, broker: Any, *throttle_ms: int) -> None:
         self._broker = broker
@@ -78,7 +78,7 @@ async def test_a_request_that_waits_longer_than_its_time_fails_alone(fake_broker
 
 
 async def test_requests_in_flight_get_a_longer_timeout(fake_broker: Any) -> None:
-    """The broker answers nothing while we are to wait."""
+    """The broker answers no request during the throttle time."""
     broker = Throttling(fake_broker, 6000)
     connection = await connected(fake_broker)
 

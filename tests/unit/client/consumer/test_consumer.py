@@ -30,7 +30,7 @@ async def polled(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 def refusing(broker: Any, *codes: int) -> None:
-    """The next fetches fail with these codes."""
+    """Let the next fetches fail with these codes."""
     left = list(codes)
 
     async def fetch(request: Any) -> Any:
@@ -72,7 +72,7 @@ async def test_poll_returns_empty_in_time(fake_broker: Any) -> None:
 
 
 async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
-    """It would return nothing for ever."""
+    """It would return no record for ever."""
     async with Consumer(fake_broker.address, group_id="g") as consumer:
         refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
         polls = (consumer.poll, consumer.poll_columns, consumer.poll_undecoded, consumer.poll_headers)
@@ -240,7 +240,7 @@ async def test_damaged_records_are_reported_and_can_be_skipped(fake_broker: Any)
 async def test_records_damaged_in_transit_are_reported_and_fetched_again(
     fake_broker: Any, fast: dict[str, int], is_iterating: bool
 ) -> None:
-    """What it brought before the damage is not lost, nor handed out twice."""
+    """Records before the damage are neither lost nor returned twice."""
     for number in range(3):
         fake_broker.append(batch(b"%d" % number))
     good = fake_broker.logs["topic", 0][1]

@@ -1,4 +1,4 @@
-"""What the client asks for in a session, against a model of what the node has in it."""
+"""The client's requests in a fetch session, against a model of the broker's session."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def fill(position: PartitionPosition, count: int) -> None:
 
 
 def damage(position: PartitionPosition) -> None:
-    """Add a batch that cannot be read."""
+    """Add an unreadable batch."""
     fill(position, 1)
     position.fetched[-1]._data = memoryview(bytes(position.fetched[-1]._data[:-1]) + b"\xff")
 
@@ -131,7 +131,7 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
 
 @pytest.mark.parametrize("take", ["records", "columns", "iteration"])
 def test_e53_errors_take_their_turn_like_records(take: str) -> None:
-    """However much another partition has buffered."""
+    """They do so however much another partition has buffered."""
     assigned = positions()
     busy, wrong = (assigned.get(at) for at in (A, B))
     busy.seek(0)

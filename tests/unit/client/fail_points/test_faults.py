@@ -1,4 +1,4 @@
-"""The faults at functions, methods and coroutine functions. What kills a process is tested in one."""
+"""Faults at functions, methods and coroutine functions. Faults that kill a process are tested in a process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def marked(rules: Faults, function: Callable[..., Any], dropped: Callable[[], An
 
 
 class Steps:
-    """Steps that say that they were done."""
+    """Steps that note that they ran."""
 
     def __init__(self, rules: Faults) -> None:
         self.done: list[object] = []
@@ -143,7 +143,7 @@ def test_methods_keep_their_names_and_what_is_dropped_may_raise() -> None:
             raise ConnectionError
 
         def append(self, what: int) -> int:
-            """Writes."""
+            """A step that appends a value."""
             return what
 
         append = marked(rules, append, refused)
@@ -174,7 +174,9 @@ def test_a_result_that_is_needed_cannot_be_left_out(action: str) -> None:
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
-    """`answers(path, *texts)` answers questions with these, in order, then hangs up; the list of the questions."""
+    """`answers(path, *texts)` answers questions with these texts in order and then disconnects; returns the
+    questions.
+    """
     threads = []
 
     def serve(path: Path, *texts: str) -> list[str]:

@@ -25,7 +25,7 @@ ONE_RECORD_A_BATCH = {"batch_size": 1, "linger_ms": 0}
 
 @pytest.fixture
 def checks(fake_broker: Any) -> FakeCoordinator:
-    """The fake broker checks sequences, and does what `checks.script` says."""
+    """The fake broker checks sequences and follows `checks.script`."""
     return FakeCoordinator(fake_broker, is_v2=False)
 
 
@@ -38,7 +38,7 @@ def log(broker: Any, partition: int = 0) -> list[RecordBatch]:
 
 
 def sent(broker: Any) -> list[RecordBatch]:
-    """Each batch that came, in order, refused ones too."""
+    """Each received batch in order, including refused ones."""
     return [
         RecordBatch(bytes(data.records))
         for request in broker.requests_of(ProduceRequest)
@@ -126,7 +126,7 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
 
 
 async def five_in_flight(broker: Any, checks: FakeCoordinator, producer: Producer) -> list[asyncio.Future[Any]]:
-    """A known session; then five batches are on their way before the first of them is answered as the script says."""
+    """A known session with five batches in flight before the first is answered as the script says."""
     steps = checks.script.pop(ProduceRequest, [])
     await producer.send_and_wait("topic", b"0")
     hold = asyncio.Event()
@@ -288,7 +288,7 @@ async def test_s28_a_forgotten_producer_with_existing_records_fails(
 
 
 def forget(broker: Any, checks: FakeCoordinator, log_start_offset: int) -> None:
-    """The next batch is refused with UNKNOWN_PRODUCER_ID."""
+    """Refuse the next batch with UNKNOWN_PRODUCER_ID."""
     answer = ProduceResponse.TopicProduceResponse
 
     def once(request: Any) -> Any:
@@ -318,7 +318,7 @@ async def test_s26_a_batch_that_is_split_keeps_its_numbers(fake_broker: Any, che
 
 
 class TwoBrokers:
-    """Both have all that is replicated; `leader` is who leads every partition."""
+    """Two brokers with all replicated records; `leader` leads every partition."""
 
     def __init__(self, first: Any, second: Any, checks: FakeCoordinator) -> None:
         self.brokers = {1: first, 2: second}
@@ -413,7 +413,7 @@ async def test_e15_moving_hanging_and_dying_leaders_duplicate_no_record(
 
 
 class Chaos:
-    """Half of the requests go wrong, in all ways that a broker and its network have."""
+    """Half of the requests fail, in all ways that a broker and its network can fail."""
 
     def __init__(self, checks: FakeCoordinator, seed: int) -> None:
         self.checks = checks

@@ -86,7 +86,7 @@ def drawn(load: dict[int, int | None], count: int = 3000) -> Counter[int]:
 
 
 def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
-    """KIP-794: by the longest queue and one, minus the partition's own."""
+    """KIP-794: the weight is the longest queue plus one, minus the partition's own queue."""
     seen = drawn({0: 0, 1: 4, 2: 9})
     assert seen[0] > 1.4 * seen[1] > 4 * seen[2] > 0
 

@@ -278,11 +278,11 @@ async def test_a_time_that_a_batch_cannot_say_is_refused(fake_broker: Any, times
 
 
 class Broken(Exception):
-    """No error that anybody knows."""
+    """An error that no code knows."""
 
 
 def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tuple[str, int]) -> None:
-    """`ProducerBatch.<place>` raises for the first batch of a partition."""
+    """Let `ProducerBatch.<place>` raise for the first batch of a partition."""
     works, broken = getattr(ProducerBatch, place), []
 
     def fails(batch: ProducerBatch, *args: Any, **options: Any) -> Any:
@@ -391,8 +391,7 @@ async def test_a_cancelled_send_has_handed_over_no_record(fake_broker: Any) -> N
 
 
 class SlowReader:
-    """In front of the fake broker: passes its bytes on as long as `may_read` is set, and no faster than they are
-    read."""
+    """A proxy before the fake broker that passes bytes on while `may_read` is set, and no faster than they are read."""
 
     def __init__(self, broker: Any) -> None:
         self.may_read = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Columns in: records as `send` makes them, one future for all of them."""
+"""Columns become the same records as with `send`, with one future for all of them."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
 async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledged_first(
     second: int, first: int
 ) -> None:
-    """The answer to the first batch is lost, say, and its leader has moved: the second one is written, and told, before
-    the first is known to be there. A broker that only knows that it has a batch (-1) does not say where."""
+    """The answer to the first batch is lost, for example, and its leader has moved: the second one is acknowledged
+    first. A broker that only knows that it has a batch (-1) does not name its offset.
+    """
     future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     waiter = ColumnWaiter(future, 4)
     for offset in (second, first):
@@ -66,7 +67,9 @@ async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledge
 
 @pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])
 async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys: list[bytes] | None) -> None:
-    """Nothing but bytes: many at once, over many batches; between records of others, with a null in a later piece."""
+    """Columns of bytes alone: many rows at once, over many batches; between other records, with a null in a later
+    piece.
+    """
     values: list[bytes | None] = [b"v" * (number % 90) for number in range(3000)]
     values[2500] = None
     async with Producer(fake_broker.address, batch_size=3000, linger_ms=1000) as producer:
@@ -85,7 +88,7 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
 async def test_columns_get_their_time_once_their_topic_is_known(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
-    """As that of a record: it may take a minute."""
+    """As with single records, this may take a minute."""
     time_ms = 1_000
     async with Producer(fake_broker.address) as producer:
         route_of = producer._route

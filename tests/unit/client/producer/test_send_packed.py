@@ -1,4 +1,4 @@
-"""Records that encode themselves: batches, futures, errors and traces as those of `send_columns`."""
+"""Self-encoding records have the same batches, futures, errors and traces as those of `send_columns`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of one partition, S21-S27: what is stamped, what may be sent, and what becomes of numbers not used."""
+"""The sequences of one partition, S21-S27: stamping, permission to send, and the reuse of unused sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One identity, many partitions: S20-S28 as seen by the session, and by the accumulator that asks it."""
+"""One producer identity and many partitions: S20-S28 as seen by the session and its accumulator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoWaiter:
 
 
 class Wire:
-    """The accumulator of one topic with two partitions, whose batches are sent and answered by hand."""
+    """The accumulator of one topic with two partitions, whose batches the test sends and answers."""
 
     def __init__(self, *, is_transactional: bool = False, identity: ProducerIdAndEpoch = FIRST) -> None:
         self.session = ProducerSession(is_transactional=is_transactional)
@@ -44,13 +44,13 @@ class Wire:
         return made
 
     def put(self, partition: int = 0, count: int = 1, value: bytes = b"x" * 100) -> None:
-        """So many batches of one record each; the last one may take more."""
+        """Add this many batches of one record each; the last one may take more records."""
         waiter: Any = NoWaiter()
         for _ in range(count):
             assert self.records.open(self.queues[partition], self.now, 0, None, value, (), waiter)
 
     def send(self) -> list[ProducerBatch]:
-        """All that may be sent now."""
+        """Send all permitted batches."""
         sent: list[ProducerBatch] = []
         while True:
             ready = self.records.ready(self.now).nodes
@@ -65,7 +65,7 @@ class Wire:
         return batches
 
     def judge(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int = -1) -> Verdict:
-        """The batch is refused, and sent again or given up as the session says."""
+        """Refuse the batch; it is sent again or given up as the session decides."""
         verdict = self.session.judge(self.queues[batch.partition].sequences, batch, code, log_start_offset)
         if verdict is Verdict.RETRY:
             self.records.requeue(batch, self.now)
@@ -76,7 +76,7 @@ class Wire:
         return verdict
 
     def lose(self, *batches: ProducerBatch) -> None:
-        """The connection broke."""
+        """Break the connection."""
         for batch in batches:
             batch.is_maybe_written = True
             self.records.requeue(batch, self.now)

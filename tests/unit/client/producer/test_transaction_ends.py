@@ -1,4 +1,6 @@
-"""Ends that take long, are cancelled, or come with close; and `async with producer.transaction()` (S44, S60)."""
+"""Ends of transactions that take long, are cancelled, or come with close; and `async with producer.transaction()` (S44,
+S60).
+"""
 
 from __future__ import annotations
 

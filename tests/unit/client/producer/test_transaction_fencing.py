@@ -31,7 +31,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 async def fenced(producer: Producer) -> None:
-    """Nothing goes any more, and everything says why."""
+    """Check that every call fails with the reason."""
     for call in (
         producer.send("topic", b"v"),
         producer.send_offsets(OFFSETS, GROUP),

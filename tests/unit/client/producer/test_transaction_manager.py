@@ -1,4 +1,4 @@
-"""What a transactional producer may do in each state (S36, S38, S41, S45), with no broker at hand."""
+"""The permitted calls of a transactional producer in each state (S36, S38, S41, S45), without a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = ProducerFenced(ErrorCode.PRODUCER_FENCED, "fenced")
 
 
 def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2: bool = False) -> TransactionManager:
-    """One that got to `state` on the usual way."""
+    """A manager that reached `state` in the usual way."""
     made = TransactionManager("t", ProducerSession(is_transactional=True))
     steps: list[Callable[[], object]] = [
         made.begin_initialising,

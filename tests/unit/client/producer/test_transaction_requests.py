@@ -1,4 +1,4 @@
-"""What coordinators are asked, and what each of their answers means (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
+"""Requests to coordinators, and the meaning of each answer (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
 
 from __future__ import annotations
 

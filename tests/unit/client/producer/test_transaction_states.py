@@ -1,4 +1,4 @@
-"""S45: which state may follow which, for all pairs, against a table written out from Kafka's isTransitionValid."""
+"""S45: the permitted transitions of all pairs of states, against a table derived from Kafka's isTransitionValid."""
 
 from __future__ import annotations
 

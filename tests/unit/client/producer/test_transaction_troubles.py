@@ -1,4 +1,4 @@
-"""Coordinators that are busy or gone, answers that are lost, and what may not be added (S36, S37, S44, E1, E2)."""
+"""Busy and absent coordinators, lost answers, and partitions that must not be added (S36, S37, S44, E1, E2)."""
 
 from __future__ import annotations
 

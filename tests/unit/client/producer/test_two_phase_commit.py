@@ -1,4 +1,4 @@
-"""A producer with two_phase_commit=True: what it finds open it ends as its application has stored (S121, KIP-939)."""
+"""A producer with two_phase_commit=True ends an open transaction as its application has stored (S121, KIP-939)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """The transaction of a producer that is closed again."""
+    """The prepared transaction of a closed producer."""
     async with started(coordinator, two_phase_commit=True) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -68,7 +68,7 @@ async def test_s121_a_stored_outcome_of_an_earlier_transaction_aborts(coordinato
 
 
 async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinator_v1: FakeCoordinator) -> None:
-    """What was stored of the last one would commit the next one, which nobody has prepared."""
+    """The stored outcome of the previous transaction would commit the next one, which was never prepared."""
     with pytest.raises(FatalError, match=r"transaction\.version") as refused:
         async with started(coordinator_v1, two_phase_commit=True) as producer:
             producer.begin_transaction()
@@ -204,7 +204,7 @@ async def test_s121_an_ended_transaction_is_not_kept(coordinator_v2: FakeCoordin
 
 
 async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coordinator_v2: FakeCoordinator) -> None:
-    """Keeping takes its timeout away and fences its producer: nobody else would ever end it."""
+    """Keeping it removes its timeout and fences its producer: no process would ever end it."""
     earlier = await prepared_one(coordinator_v2)
     async with (
         Admin(coordinator_v2.broker.address) as admin,
@@ -221,7 +221,7 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_s121_a_former_keeper_learns_of_the_new_owner(coordinator_v2: FakeCoordinator, commits: bool) -> None:
-    """Else an abort would be reported as done, of a transaction that is open without a timeout."""
+    """Otherwise an abort would be reported as done although the transaction stays open without a timeout."""
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
         first, second = [await admin.transactions.keep(prepared) for _ in range(2)]

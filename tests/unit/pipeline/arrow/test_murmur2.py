@@ -1,4 +1,4 @@
-"""Keys hashed side by side have the hashes that Java's client, and ours, give each of them."""
+"""Keys hashed in bulk have the same hashes as in Java's client and ours."""
 
 from __future__ import annotations
 

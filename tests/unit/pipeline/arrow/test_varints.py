@@ -1,4 +1,4 @@
-"""Columns of variable-length integers are what the protocol's encoder makes of each number."""
+"""Columns of variable-length integers equal the protocol's encoding of each number."""
 
 from __future__ import annotations
 

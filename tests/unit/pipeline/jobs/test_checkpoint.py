@@ -1,4 +1,4 @@
-"""The checkpoint of another query is refused before it makes a job skip what it should read."""
+"""The checkpoint of another query is refused before it makes a job skip records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas that Spark can parse pass, others are told with what is wrong."""
+"""Schemas that Spark can parse pass; others are reported with the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users meet is told in a sentence with what to do, however deep Spark has wrapped it."""
+"""Common failures are explained in a sentence that says what to do, however deeply Spark has wrapped them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_common_failures_are_explained(kind: str, message: str, says: str) -> No
 
 
 def test_the_cause_is_reported_and_not_its_consequences() -> None:
-    """Whatever else is raised while an error of ours is handled says less."""
+    """Exceptions raised while one of our errors is handled say less."""
     chain = "oncelog_pipeline.source.data_loss.DataLoss: orders-0 is gone\n\nDuring handling of the above ...\n"
     assert told("StreamingQueryException", in_worker("RuntimeError", "generator ignored", chain)) == "orders-0 is gone"
 

@@ -1,4 +1,4 @@
-"""A job file is read strictly: what it says wrong is named, with its line, its purpose and the nearest right key."""
+"""A job file is read strictly: a mistake is reported with its line, its purpose and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_job_file_is_read(tmp_path: Path) -> None:
 
 
 def test_update_is_written_batch_by_batch_with_a_write_id() -> None:
-    """Spark has that output mode for no sink in Python."""
+    """Spark supports that output mode for no sink in Python."""
     text = SMALL.replace("[output]", '[transform]\nsql = "SELECT 1"\n[output]\nmode = "update"')
     assert job(text).output.write_id == "update"
     assert job(text.replace('topic = "bills"', 'topic = "bills"\noptions.writeid = "x"')).output.write_id == "x"

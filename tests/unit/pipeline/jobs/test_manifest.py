@@ -1,4 +1,4 @@
-"""What an archive says of a topic: complete, and refused where a restore would lose something."""
+"""The manifest of an archived topic: complete, and refused where a restore would lose records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch in one line: from the progress as Spark reports it, whatever is missing in it."""
+"""A batch in one line, from Spark's progress report, even if parts of it are missing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_batch_is_shown() -> None:
 
 
 def test_offsets_may_be_texts() -> None:
-    """What a source written in Python reports comes as text in some versions."""
+    """Some versions of Spark report the offsets of a Python source as text."""
     (source,) = PROGRESS["sources"]
     texts = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in source.items()}
     assert lag_of([texts]) == 55

@@ -1,4 +1,4 @@
-"""What an audit says: a row for each topic, all faults counted, some shown; and nothing is right that was not seen."""
+"""The verdict of an audit: a row for each topic, all faults counted, some shown; and unseen records are never right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A query watched: each batch is shown once, whatever Spark reports again, also the last ones of a query that fails."""
+"""Watching a query: each batch is shown once although Spark repeats reports, including the last ones of a failing
+query.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def progress(batch: int, *, has_run: bool = True) -> dict[str, Any]:
 
 
 class Query:
-    """What Spark's StreamingQuery shows, look after look; in the end it is done, or raises."""
+    """The successive states of Spark's StreamingQuery; in the end it is done, or raises."""
 
     status = {"message": "Processing new data"}  # noqa: RUF012 - as Spark has it
 

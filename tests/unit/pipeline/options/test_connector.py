@@ -1,4 +1,4 @@
-"""Each option of Spark's own Kafka connector has an answer, and the answer is what happens."""
+"""Each option of Spark's own Kafka connector has an answer in the table, and the code behaves accordingly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_pipeline.options.reading import OptionError
 SERVERS = "kafka.bootstrap.servers"
 OURS = {"stateTopic", "delivery", "writeId", "maxBytesPerTrigger"}
 OUR_CLIENTS = {"check.hostname", "cafile", "certfile", "keyfile", "password", "context"}
-"""Options ssl_* with names of our own: PEM files."""
+"""Our own ssl_* options: PEM files."""
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 NEEDS = {"kafka.sasl.mechanism": {"kafka.security.protocol": "PLAINTEXT"}}
 OPTIONS = list(connector_options())

@@ -1,4 +1,4 @@
-"""The options of Spark's own connector, each with its meaning; a wrong one is refused with what to write instead."""
+"""The options of Spark's own connector with their meanings; a wrong one is refused with the right alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of certificates in each format that Kafka's clients know, made by Java's and OpenSSL's own rules."""
+"""Certificate stores in each format of Kafka's clients, made by Java's and OpenSSL's own rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def der(certificate: Certificate) -> bytes:
 
 
 def jks(trusted: list[bytes], keys: list[tuple[bytes, list[bytes]]], password: str, key_password: str) -> bytes:
-    """As Java's KeyStore writes it."""
+    """A store as Java's KeyStore writes it."""
 
     def text(value: str) -> bytes:
         return struct.pack(">H", len(value.encode())) + value.encode()
@@ -108,7 +108,7 @@ def keytool() -> str:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_stores_made_by_keytool_are_read(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
-    """A truststore, and a keystore whose key keytool has made and the authority has signed; a name beyond ASCII."""
+    """A truststore, and a keystore with a key made by keytool and signed by the authority; with a non-ASCII name."""
     store = tmp_path / "store"
 
     def run(*arguments: str) -> None:

@@ -18,7 +18,7 @@ from oncelog_pipeline.security.tokens import ClientCredentials, NoToken, TokenFi
 
 
 class Endpoint(HTTPServer):
-    """Answers with `status` and `answer`, and keeps what it was asked."""
+    """Answers with `status` and `answer`, and keeps the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

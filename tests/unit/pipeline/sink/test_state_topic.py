@@ -20,7 +20,7 @@ SETTINGS = {"request_timeout_ms": 1234, "client_id": "mine"}
 
 
 class OneRecord:
-    """Instead of a consumer: the topic has one record; or, with `is_hanging`, nothing of it ever comes."""
+    """Replaces a consumer: the topic has one record; with `is_hanging`, none ever arrives."""
 
     is_hanging = False
     value = State("run", 7).as_json()
@@ -82,7 +82,7 @@ def test_the_client_that_reads_the_state_topic_has_the_common_settings() -> None
 def test_among_all_states_one_of_a_newer_release_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_newer: bool
 ) -> None:
-    """It is another query's, which this release does not have to understand."""
+    """It belongs to another query, which this release need not understand."""
     if is_newer:
         monkeypatch.setattr(OneRecord, "value", b'{"version": 99}')
 

@@ -14,11 +14,11 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 POLL_SECONDS = 0.01
-"""Spark's pause between two questions."""
+"""Spark's pause between two requests."""
 
 
 class Cluster:
-    """Partitions of which each costs some CPU when it is asked for."""
+    """Partitions, each of which costs some CPU when asked for its end."""
 
     def __init__(self, partitions: int, cpu_per_partition: float) -> None:
         self.now = 100.0
@@ -49,7 +49,7 @@ class Cluster:
         return Ends(self.look, self.look_at_ends, lambda: self.now, lambda: self.cpu, lambda: self.is_watched)
 
     def poll(self, ends: Ends, seconds: float) -> None:
-        """As Spark does while nothing is new."""
+        """Poll as Spark does on an idle stream."""
         until = self.now + seconds
         while self.now < until:
             ends.log()
@@ -102,7 +102,7 @@ def test_new_partitions_are_seen_within_the_time_of_a_full_look() -> None:
 
 
 def test_all_partitions_are_fetched_if_the_ends_are_unknown() -> None:
-    """It tells what is the matter: a topic that is gone, or a cluster that is."""
+    """The full request reveals the reason: a deleted topic, or an unreachable cluster."""
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
     ends.log()

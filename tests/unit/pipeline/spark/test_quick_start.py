@@ -1,4 +1,4 @@
-"""What a Python worker does so that Spark's next part arrives at once."""
+"""A Python worker acknowledges received segments at once, so that Spark sends the next part without delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PART = b"what to do"
 
 
 def unacknowledged(sender: socket.socket) -> int:
-    """How many bytes the sender still keeps, as their receiver has not acknowledged them."""
+    """The number of bytes that the sender keeps because they are not acknowledged yet."""
     found = array.array("i", [0])
     fcntl.ioctl(sender.fileno(), termios.TIOCOUTQ, found)
     return found[0]

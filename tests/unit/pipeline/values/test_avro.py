@@ -1,4 +1,4 @@
-"""Avro values become columns: every type that Spark has, framed or not, written with an older schema, or broken."""
+"""Avro values become columns: every type of Spark, framed or not, written with an older schema, or broken."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ BILL = '{"type":"record","name":"Bill","fields":[{"name":"of","type":"R"}]}'
 
 
 class Registry(BaseHTTPRequestHandler):
-    """Two schemas; what else is asked for is not there."""
+    """A registry with two schemas; others are missing."""
 
     asked: list[str] = []  # noqa: RUF012 - of all requests
 

@@ -1,4 +1,4 @@
-"""The schema's number before a value, as Confluent's serializers write it."""
+"""The schema id before a value, as Confluent's serializers write it."""
 
 from __future__ import annotations
 

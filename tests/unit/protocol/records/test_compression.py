@@ -141,7 +141,7 @@ def test_a_bomb_takes_no_more_than_the_limit(codec):
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("fits", [True, False])
 def test_decompressed_data_is_in_memory_once(codec, fits):
-    """A fetch, and each of the batches that a broker walks at a time, may ask for all that is allowed."""
+    """Each fetch and each walked batch may use the full permitted memory."""
     code = f"""
 import resource
 from oncelog_protocol.records.compression import Compression, RecordsTooLarge, compress, decompress
@@ -210,7 +210,7 @@ ROOM = 24 << 20
     ("window", "allowed"), [(1 << 20, ROOM), (8 << 20, ROOM), (16 << 20, ROOM // 2), (128 << 20, ROOM // 2)]
 )
 def test_a_zstd_window_beyond_the_usual_takes_its_part_of_what_is_allowed(window: int, allowed: int) -> None:
-    """The decoder keeps a copy of its output in it: with 128 MB of window, twice the limit would be taken."""
+    """The decoder keeps a copy of its output in the window: 128 MB of window would use twice the limit."""
     assert len(decompress(Compression.ZSTD, zstd_frame(allowed, window=window), max_bytes=ROOM)) == allowed
     if allowed < ROOM:
         with pytest.raises(RecordsTooLarge):

@@ -1,4 +1,4 @@
-"""Our batches read by kafka-python and aiokafka, theirs read by us."""
+"""kafka-python and aiokafka read our batches, and our codec reads theirs."""
 
 import warnings
 

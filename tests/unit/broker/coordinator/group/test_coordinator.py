@@ -1,4 +1,4 @@
-"""The rim of groups: offsets of topics that were deleted, whatever keeps them from being removed at once."""
+"""The I/O part of groups: offsets of deleted topics are removed in the end, even if that is not possible at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = ("deleted", "kept")
 
 @pytest.fixture
 def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
-    """They try again in each turn of the loop."""
+    """Coordinators that retry in each turn of the loop."""
     monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0)
     return GroupCoordinator(
         BrokerConfig.of({}),
@@ -66,7 +66,7 @@ async def until_gone(groups: GroupCoordinator) -> None:
 
 
 def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[ClusterImage, ClusterImage]:
-    """The image, and the one after a topic was deleted."""
+    """The image before and after a topic was deleted."""
     before = with_topics(internal_topic.lead(), *TOPICS)
     groups.on_image(ClusterImage(""), before)
     for topic in TOPICS:
@@ -84,7 +84,7 @@ async def test_offsets_of_a_deleted_topic_are_removed(groups: GroupCoordinator, 
 async def test_offsets_of_a_deleted_topic_are_removed_when_the_gate_opens(
     groups: GroupCoordinator, internal_topic: Any
 ) -> None:
-    """So it is with what was deleted while the session was in doubt: the cluster is read again, then the gate opens."""
+    """The topic was deleted while the session was in doubt: first the cluster is read again, then the gate opens."""
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)

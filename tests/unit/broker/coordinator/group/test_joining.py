@@ -42,7 +42,7 @@ class TestMemberIds:
 
     @pytest.mark.parametrize("version", [3, 4, 5])
     def test_an_id_that_no_message_has_room_for_is_not_given_out(self, driver, version):
-        """The leader could not be told of such a member, nor could the log: the group would stand still."""
+        """Neither the leader nor the log could be given such a member: the group would be blocked."""
         (first,) = driver.stable()
         too_long = "c" * 32_766
         names = {"instance_id": too_long} if version >= 5 else {"client_id": too_long}
@@ -104,7 +104,7 @@ class TestRefusals:
 
 
 class TestNamedTwice:
-    """A protocol that a member names twice is one protocol of it."""
+    """A protocol that a member names twice counts once."""
 
     TWICE = (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
 
@@ -123,7 +123,7 @@ class TestNamedTwice:
 
 
 class TestMetadataBytes:
-    """What members say of themselves is bounded: of one, of a group, of all groups."""
+    """The metadata of members is bounded: per member, per group, and for all groups."""
 
     @staticmethod
     def saying(size):

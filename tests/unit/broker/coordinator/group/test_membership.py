@@ -55,7 +55,9 @@ class TestSync:
         assert second.code is ErrorCode.NONE
 
     def test_all_members_rejoin_if_the_assignment_cannot_be_logged(self, driver):
-        """As in Kafka. Those who wait would wait until the leader leaves, if the assignments are too large for good."""
+        """As in Kafka: if the assignments are too large for good, waiting members would otherwise wait until the leader
+        leaves.
+        """
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
         waiting = driver.sync(joined[1].response)
@@ -184,7 +186,10 @@ class TestLeave:
         assert len(driver.timers) == 0
 
     def test_s85_a_joining_member_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
-        """A rebalance waits for an unused id. It and the only member leave in one request, which cannot be logged."""
+        """A rebalance waits for a reserved id.
+
+        That id and the only member leave in one request, which cannot be logged.
+        """
         unused = driver.join().response.member_id
         member_id, joining = driver.join_new()
         assert not joining.is_there
@@ -254,7 +259,7 @@ def test_a_member_that_changed_between_two_generations_is_loaded_as_it_was_last(
 
 
 class TestAfterAFailure:
-    """A step about the group raised: the group is what was logged of it last."""
+    """A step about the group raised an exception: the group returns to its last logged state."""
 
     def test_a_failed_step_aborts_the_rebalance(self, driver):
         leader, follower = driver.stable(2)

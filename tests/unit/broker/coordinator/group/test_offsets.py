@@ -1,4 +1,4 @@
-"""Committed offsets: by whom, how long, and those of open transactions."""
+"""Committed offsets: permitted committers, expiry, and offsets of open transactions."""
 
 import pytest
 from tests.support.groups import GroupDriver
@@ -38,7 +38,7 @@ def committed(driver, topic="t", partition=0, group_id="g"):
 
 
 def expire(driver, group_id="g"):
-    """Run the expiry once; how many records it logged."""
+    """Run the expiry once. Returns the number of logged records."""
     before = len(driver.log)
     driver.run(lambda answer: driver.machine.expire(group_id))
     return len(driver.log) - before
@@ -99,7 +99,7 @@ class TestCommit:
 
 
 class TestExpiry:
-    """KIP-211, with 7 days."""
+    """Expiry by KIP-211, with a retention of 7 days."""
 
     def test_offsets_of_a_group_without_members_expire_counting_from_each_commit(self, driver):
         driver.commit({("t", 0): 1})
@@ -268,7 +268,7 @@ class TestDeletedTopics:
         assert [forget(driver, group_id, deleted_at).records for group_id in ("g", "h")] == [[], []]
 
     def test_many_offsets_of_one_group_are_removed_in_several_steps(self, driver):
-        """All in one batch could be more than a segment takes: then none of them would go."""
+        """A single batch could exceed a segment: then no offset would be removed."""
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):
@@ -278,7 +278,7 @@ class TestDeletedTopics:
 
 
 class TestTransactions:
-    """Offsets that a transaction commits, as the log brings them (S37)."""
+    """Offsets committed in a transaction, as the log replays them (S37)."""
 
     def replay(self, offsets: CommittedOffsets, offset: int, record_offset: int, producer_id: int = -1):
         value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)
@@ -340,7 +340,7 @@ def test_the_config_is_kafkas():
 
 @pytest.mark.parametrize("operation", ["expire", "forget_topics"])
 async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(internal_topic, operation):
-    """In one they would be refused, again and again, and no offset would ever go."""
+    """A single batch would be refused repeatedly, and no offset would ever expire."""
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=50_000)
     runtime = CoordinatorRuntime(
         "__consumer_offsets",

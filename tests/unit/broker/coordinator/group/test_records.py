@@ -1,4 +1,4 @@
-"""Group records: what is written is read, in the versions that today's Kafka writes."""
+"""Group records: written records are read back, in the versions that today's Kafka writes."""
 
 from oncelog_broker.coordinator.group.records import decode, encode, group_record, offset_record
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue, OffsetCommitValue

@@ -46,7 +46,7 @@ def machine() -> GroupMachine:
 
 
 def with_member(machine: GroupMachine, generation: int = 4) -> None:
-    """A group in `generation` with a member "m" and a static member "s" of instance "i"."""
+    """A group in `generation` with a member "m", and a static member "s" with instance id "i"."""
     member = GroupMetadataValue.MemberMetadata
     group = ClassicGroup("g")
     group.replay(
@@ -69,7 +69,7 @@ def with_member(machine: GroupMachine, generation: int = 4) -> None:
 
 
 def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) -> int:
-    """The error code of the partition, after the records are replayed."""
+    """The error code of the partition, after its records are replayed."""
     answers: list[Any] = []
     effects = machine.commit_in_transaction(asked, exists, answers)
     assert effects.producer == PRODUCER
@@ -138,7 +138,7 @@ def test_s46_a_generation_of_a_group_that_only_keeps_offsets_is_refused(machine:
 
 
 def step(machine: GroupMachine, effects: Effects, at: int = 10) -> list[Any]:
-    """Replay the records, which are in no transaction."""
+    """Replay the records, which belong to no transaction."""
     for offset, record in enumerate(effects.records, at):
         machine.replay(record, offset, -1)
     return effects.records

@@ -96,7 +96,7 @@ LEGAL = {
     S.DEAD: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
-"""Written again from S33, and KIP-890's empty abort."""
+"""The legal transitions, written again from S33, with KIP-890's empty abort."""
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(S, S)), ids=lambda state: state.shown)
@@ -275,7 +275,7 @@ def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_pro
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
 def test_s35_no_producer_owns_the_fencing_epoch(driver: TransactionDriver, state: TransactionState) -> None:
-    """Kafka logs it for a transactional id after a fence at the last epoch, and hands it out."""
+    """Kafka logs that epoch for a transactional id after a fence at the last epoch, and hands it out."""
     claimed = exhausted(driver, state, FENCING_EPOCH)
     driver.put(driver.metadata._replace(client_transaction_version=V2))
     for version in (V1, V2):

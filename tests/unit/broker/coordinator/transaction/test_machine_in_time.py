@@ -1,4 +1,4 @@
-"""The transaction machine as time goes by: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
+"""The transaction machine over time: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_s43_e13_many_ids_expire_in_batches() -> None:
 
 
 def test_s43_e13_an_epoch_of_minus_one_expires() -> None:
-    """KAFKA-14880: such an id, as a failed first init once left it in Kafka's log, is forgotten like any other."""
+    """KAFKA-14880: an id that a failed first init left in Kafka's log with that epoch is forgotten like any other."""
     driver = TransactionDriver()
     driver.put(TransactionMetadata(TXN, 7, -1, TIMEOUT_MS, last_update_timestamp=driver.now_ms()))
     driver.advance(8 * DAY_SECONDS)

@@ -1,4 +1,4 @@
-"""What verification refused has to come first (KAFKA-14561)."""
+"""A batch that verification refused must be appended before later ones (KAFKA-14561)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def producer(epoch: int, producer_id: int = 1000) -> ProducerIdAndEpoch:
 
 
 def kept(driver: TransactionDriver, version: int = V2) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """An open transaction, the pair of its records and that of the owner that has taken it over."""
+    """A kept open transaction: the producer id and epoch of its records, and those of the new owner."""
     wrote = begun(driver, version)
     granted = driver.init_two_phase()
     assert granted.kept_open == wrote
@@ -96,7 +96,7 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
 
 
 def test_s120_a_plain_owner_begins_no_transaction_without_timeout(driver: TransactionDriver) -> None:
-    """Else Write on a transactional id would do what needs TwoPhaseCommit: hold readers back for ever."""
+    """Otherwise the right to Write would be enough to block readers for ever, which needs TwoPhaseCommit."""
     old = driver.init_two_phase().producer
     driver.add(old, P0, version=V2)
     owner = driver.init_two_phase(two_phase=False).producer
@@ -168,7 +168,7 @@ def test_s120_each_owner_fences_its_predecessor(driver: TransactionDriver) -> No
 
 
 def test_s120_the_new_owner_can_only_end_the_kept_transaction(driver: TransactionDriver) -> None:
-    """The partitions know the pair of the records alone, so nothing can be added under another one."""
+    """The partitions know only the producer id and epoch of the records, so no partition can be added under others."""
     _, owner = kept(driver)
     assert driver.add(owner, TopicPartition("other", 0), version=V2) is ErrorCode.INVALID_TXN_STATE
     assert driver.verify(owner, P0) is ErrorCode.INVALID_TXN_STATE
@@ -202,7 +202,7 @@ def test_s120_a_kept_transaction_is_ended_once_by_the_recorded_pair(
 
 
 def test_s120_a_late_end_does_not_end_the_owners_next_transaction(driver: TransactionDriver) -> None:
-    """Without a second epoch the owner would go on with the pair by which it has ended the kept transaction."""
+    """Without a second epoch the owner would continue with the pair that ended the kept transaction."""
     _, owner = kept(driver)
     after = driver.end(owner, commits=True, version=V2)
     driver.complete()
@@ -238,7 +238,7 @@ def test_s120_transactions_of_before_v2_are_kept_too(driver: TransactionDriver) 
 
 
 def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: TransactionDriver) -> None:
-    """What `admin.transactions.keep` and `commit` do, whichever client has begun it."""
+    """`admin.transactions.keep` and `commit` do this, whichever client began the transaction."""
     _, owner = kept(driver, V1)
     assert driver.end(owner, version=V2) == producer(2)
     (end,) = driver.complete()

@@ -18,7 +18,7 @@ CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}))
 
 
 def segments(*sizes: int, **facts) -> list[SegmentSummary]:
-    """Ten offsets each; as old as their number."""
+    """Segments of ten offsets each; the age of each is its number."""
     return [SegmentSummary(n * 10, n * 10 + 10, size, n, n, **facts) for n, size in enumerate(sizes)]
 
 

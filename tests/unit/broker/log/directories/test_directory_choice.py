@@ -1,4 +1,4 @@
-"""Where new logs are made: a directory that is full, or fails, is not the first choice."""
+"""The choice of directory for new logs: a full or failing directory is not the first choice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC_ID = bytes([1]) * 16
 
 
 class TwoDisks(RealDisk):
-    """What lies in the directory `b` is on a disk of its own, which may be full."""
+    """A disk on which the directory `b` has a device of its own that may be full."""
 
     def __init__(self) -> None:
         self.free = {"a": 2 * LITTLE_ROOM_BYTES, "b": 2 * LITTLE_ROOM_BYTES}

@@ -1,4 +1,4 @@
-"""Topic settings from a KRaft metadata log: the log, a snapshot with what follows it, and what cannot be read."""
+"""Topic settings from a KRaft metadata log: the log, a snapshot with the log after it, and unreadable records."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def start(tmp_path, clock):
 
 
 def crash(manager):
-    """What is left of a broker when its process dies: nothing is written, the locks are gone."""
+    """End the broker like a dying process: no file is written, and the locks are released."""
     for log in manager.logs():
         log.abandon()
     for directory in manager._directories:
@@ -231,7 +231,7 @@ class TestManyAtOnce:
         assert disk.listed == []
 
     def test_an_interrupted_creation_of_logs_is_continued_by_the_next_process(self, start, tmp_path):
-        """Whatever was made is opened, and what lacks its topic id gets it."""
+        """All created logs are opened, and those without a topic id get one."""
         total = self.changes_of_all(start, tmp_path / "all")
         assert total > 60
         failed = set()
@@ -260,7 +260,7 @@ class TestManyAtOnce:
 
 
 class SyncingDisk(RealDisk):
-    """Tells which directories were synced."""
+    """Records which directories were synced."""
 
     def __init__(self):
         self.synced = []
@@ -427,7 +427,7 @@ class TestPeriodic:
 
     @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
     def test_s86_deleted_files_are_freed_whatever_the_wall_clock_does(self, start, clock, tmp_path, ms):
-        """It is wrong while segments and a topic are deleted, and put right afterwards."""
+        """The wall clock is wrong while segments and a topic are deleted, and is corrected afterwards."""
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 30)
@@ -565,7 +565,7 @@ def test_a_directory_written_by_kafka_is_opened(start, tmp_path, caplog, clean):
 
 
 class TestMissing:
-    """Logs that the metadata knows and no data directory has."""
+    """Logs that the metadata lists and no data directory has."""
 
     @pytest.fixture
     def without_orders(self, start, tmp_path):
@@ -633,7 +633,7 @@ class TestMissing:
         assert start().get("orders", 0).log_end_offset == 0
 
     def test_checkpoints_still_speak_of_a_log_that_was_deleted(self, start, tmp_path):
-        """The broker was killed after a topic was deleted and made again, before the new one had its directory."""
+        """The broker was killed after a topic was deleted and re-created, before the new topic had its directory."""
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.checkpoint_high_watermarks({("orders", 0): 30})

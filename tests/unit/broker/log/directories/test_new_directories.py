@@ -1,4 +1,4 @@
-"""Logs whose directories were not on the disk when the power went, or that cannot be brought there."""
+"""Logs whose directories were not synced at a power cut, or cannot be synced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUT = [b"", WHOLE[:5], WHOLE[:-1], bytes(len(WHOLE)), WHOLE[:12] + bytes(len(WHO
 
 
 class FailingSync(RealDisk):
-    """The identity of a log cannot be synced."""
+    """A disk on which the identity file of a log cannot be synced."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return FailingFile(path, create=create)
@@ -141,7 +141,7 @@ def test_the_next_process_syncs_logs_that_a_killed_one_made(start, tmp_path, mon
 
 
 def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
-    """Not with the first flush only, which may come after days."""
+    """It does not wait for the first flush, which may come days later."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -175,7 +175,7 @@ def test_a_sync_without_a_free_descriptor_is_retried(start, tmp_path, number):
 
 
 class NoDescriptors(RealDisk):
-    """For the identity of a log."""
+    """A disk that has no descriptor for the identity file of a log."""
 
     __slots__ = ("number",)
 
@@ -189,7 +189,7 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """Who deletes records is told that they do not come back, and followers tell it their leader."""
+    """A client that deletes records learns that they are gone for good, and followers report that to their leader."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -200,8 +200,9 @@ def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
 
 
 def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
-    """The high watermarks are looked up first, and written when new logs are on the disk: in between, a topic may have
-    been deleted and made again."""
+    """High watermarks are looked up first and written after new logs are synced: meanwhile a topic may have been
+    deleted and re-created.
+    """
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     fill(make_log(manager, "others", 0, TOPIC_ID, SMALL), 3)
@@ -213,7 +214,7 @@ def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
 
 
 def test_two_concurrent_syncs_both_learn_of_a_failure(tmp_path):
-    """The kernel tells of it once."""
+    """The kernel reports the failure once."""
     disk = FailingOnce()
     directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
     os.mkdir(directory.path)
@@ -230,7 +231,7 @@ def test_two_concurrent_syncs_both_learn_of_a_failure(tmp_path):
 
 
 class FailingOnce(RealDisk):
-    """The first fsync of a file waits, and fails."""
+    """A disk on which the first fsync of a file waits and then fails."""
 
     __slots__ = ("is_syncing", "may_go_on")
 
@@ -252,7 +253,7 @@ class FailingOnce(RealDisk):
 
 @pytest.mark.parametrize("left", [WHOLE, *CUT])
 def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, left):
-    """It could not be opened after a kill, so nobody knew whether it had been synced."""
+    """The log could not be opened after a kill, so it is unknown whether it had been synced."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -272,7 +273,7 @@ def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, le
 
 
 class Watched(RealDisk):
-    """Tells which directories were synced, and cannot open a file."""
+    """Records which directories were synced; it has no descriptor to open a file."""
 
     __slots__ = ("before", "refuses", "synced")
 
@@ -330,7 +331,7 @@ def test_the_parent_of_a_new_data_directory_is_synced(start, tmp_path):
 
 
 def test_the_parent_of_an_unused_data_directory_is_synced(start, tmp_path):
-    """Who made it may have been killed before that."""
+    """The process that created the directory may have been killed before the sync."""
     (tmp_path / "data").mkdir()
     disk = Watched()
     manager = start(disk)
@@ -366,7 +367,7 @@ def test_a_failed_fsync_is_not_retried(tmp_path):
 
 
 class ForgettingNames(RealDisk):
-    """The next fsync of the directory `failing` fails; those after it succeed."""
+    """A disk on which the next fsync of the directory `failing` fails and later ones succeed."""
 
     __slots__ = ("failing",)
 

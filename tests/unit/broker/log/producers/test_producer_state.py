@@ -1,4 +1,4 @@
-"""What a log knows of its producers: the rules, one by one."""
+"""The producer state of a log: its rules, one by one."""
 
 import sys
 
@@ -24,14 +24,14 @@ PID = 7
 
 
 class Log:
-    """Offsets and a state, as a PartitionLog would move them on."""
+    """Offsets and a producer state, updated as a PartitionLog would."""
 
     def __init__(self, **config):
         self.state = ProducerState(LogConfig(**config))
         self.end = 0
 
     def append(self, sequence, count=1, *, epoch=0, pid=PID, transactional=False, timestamp=0, version=0):
-        """The base offset of the batch, or the DuplicateBatch that it is."""
+        """Append a batch. Returns its base offset, or DuplicateBatch if it is one."""
         base = self.end
         attributes = TRANSACTIONAL_BIT if transactional else 0
         header = (base, 100, 0, 2, 0, attributes, count - 1, timestamp, timestamp, pid, epoch, sequence, count)
@@ -207,7 +207,10 @@ def test_s12_the_duplicate_window_works_across_the_wrap(log):
 
 
 def test_s12_a_batch_that_was_perhaps_never_written_is_no_duplicate(log):
-    """Two in flight after the state has expired: the second arrived first, and was accepted. The first is not there."""
+    """Two batches were in flight after the state had expired: the second arrived first and was accepted.
+
+    The first was not written.
+    """
     log.append(10, 5)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(5, 5)
@@ -281,7 +284,7 @@ def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
 
 @pytest.mark.parametrize("first", [0, 5])
 def test_e16_any_sequence_follows_a_producer_known_only_by_a_marker(log, first):
-    """Its batches expired, or were deleted with their segments, and under transactions V1 it goes on in its epoch."""
+    """Its batches expired or were deleted with their segments, and under transactions V1 it continues in its epoch."""
     log.mark(epoch=3)
     assert log.append(first, 2, epoch=3, transactional=True) == 1
     assert log.append(first, 2, epoch=3, transactional=True).base_offset == 1
@@ -378,7 +381,7 @@ def test_s56_silent_producers_expire_by_their_timestamps(log):
 
 
 def test_s56_e6_a_producer_with_an_open_transaction_never_expires(log):
-    """KAFKA-9144: aborted by timeout when all data was older than the expiration."""
+    """KAFKA-9144: its transaction was aborted by timeout when all data was older than the expiration."""
     log.append(0, transactional=True, timestamp=1000)
     assert log.expire(10_000, 1000) == [0]
     log.mark(ControlType.ABORT, coordinator_epoch=9, timestamp=10_000)
@@ -470,7 +473,7 @@ def test_e27_a_follower_knows_duplicates_when_it_becomes_the_leader(log):
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
 @pytest.mark.parametrize("start", [0, MAX - 9])
 def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, start):
-    """However the state is looked at meanwhile."""
+    """The result does not depend on how the state was read meanwhile."""
     looks = {
         "never": lambda state: None,
         "image": lambda state: state.image(),

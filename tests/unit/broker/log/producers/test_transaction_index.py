@@ -74,7 +74,7 @@ def test_s52_aborted_transactions_that_overlap_the_read_are_found(filled, fetch_
 
 
 def test_s52_the_search_ends_before_later_segments(filled):
-    """An entry of a later segment is not even looked at: its file may be gone bad without harm here."""
+    """An index of a later segment is not read: it may be damaged without harm here."""
     filled._indexes[40]._entries = None
     assert filled.collect(0, 16) == [A, B]
     assert filled.collect(16, 22) == [C]

@@ -1,4 +1,4 @@
-"""The pure decisions: when to roll, what to let go; and the indexes on their own."""
+"""The pure decisions on rolling and retention, and the indexes alone."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The file of a log's first segment is made with the first record: until then a directory and an identity are all."""
+"""The file of a log's first segment is created with the first record; before that, the log has a directory and an
+identity.
+"""
 
 import errno
 import os
@@ -12,7 +14,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class SyncedNames(RealDisk):
-    """Says which names a directory had when it was synced last."""
+    """Records the names of a directory at its last sync."""
 
     def __init__(self):
         self.names = {}
@@ -88,7 +90,7 @@ def test_a_failure_to_make_the_first_segment_refuses_the_append_and_keeps_the_lo
 
 
 def test_the_log_start_survives_a_log_without_first_segment(directory):
-    """The name of an empty file may be all that says where a log begins."""
+    """The name of an empty file may be the only record of the log start."""
     log = open_log(directory, recovery_point=5, log_start_offset=5)
     assert log_files(directory) == ["00000000000000000005.log"]
     log.close()

@@ -1,4 +1,4 @@
-"""The two indexes of a segment: sorted entries in memory or in a file, looked up and cut."""
+"""The two indexes of a segment: sorted entries in memory or in a file, looked up and truncated."""
 
 from __future__ import annotations
 

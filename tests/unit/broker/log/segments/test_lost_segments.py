@@ -1,4 +1,4 @@
-"""Closed segments that lost records: the log stays offline, and as it is, instead of serving a hole."""
+"""Closed segments that lost records: the log stays offline and unchanged instead of serving a hole."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def bases(directory):
-    """Four segments of which all but the last batch are synced; the base offsets."""
+    """The base offsets of four segments, of which all but the last batch are synced."""
     log = open_log(directory)
     for number in range(COUNT - 1):
         append(log, b"%070d" % number, timestamp=NOW + number)
@@ -125,7 +125,7 @@ def test_a_segment_cut_short_between_two_batches_is_reported(directory, bases, c
 
 
 def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, bases):
-    """It is verified from there on, and would look like one that ends in a gap."""
+    """Recovery verifies from the recovery point on, where the segment would seem to end in a gap."""
     path = directory / name(bases[1])
     batch = len(path.read_bytes()) // (bases[2] - bases[1])
     path.write_bytes(path.read_bytes()[: 3 * batch])
@@ -134,7 +134,7 @@ def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, ba
 
 @either_start
 def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shutdown):
-    """Its last entry says that the file is longer: the file holds what the entry is about, so it is the index."""
+    """Its last entry says that the file is longer, but the file contains the entry's batch: so the index is wrong."""
     path = directory / name(bases[1], "index")
     entries = bytearray(path.read_bytes())
     entries[-4] ^= 0x40
@@ -176,7 +176,7 @@ def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
 
 
 def test_an_unsynced_segment_that_is_empty_ends_the_log(directory, bases):
-    """What follows it would come after a hole."""
+    """Later segments would follow a hole."""
     (directory / name(bases[2])).write_bytes(b"")
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[1])
     assert [offset for offset, _ in contents(log)] == [*range(bases[2])]

@@ -1,4 +1,4 @@
-"""Opening a log after a crash, damage, failed writes, and directories that Kafka left."""
+"""Opening a log after a crash, damage or failed writes, and directories that Kafka left."""
 
 import dataclasses
 import errno
@@ -45,7 +45,7 @@ def directory(tmp_path):
 
 
 def crashed(directory, count, *, flushed=0, config=SMALL):
-    """A log of `count` batches whose process was killed; the first `flushed` were flushed. Files as they are then."""
+    """The files of a log of `count` batches whose process was killed; the first `flushed` batches were flushed."""
     log = open_log(directory, config)
     for number in range(count):
         if number == flushed and flushed:
@@ -117,7 +117,7 @@ class TestTornTail:
     def test_segments_behind_a_lost_tail_are_put_aside_unless_compaction_made_the_hole(
         self, directory, compacted_up_to
     ):
-        """A power cut may take the end of a segment, just between two batches, and leave the next segment whole."""
+        """A power cut may remove the end of a segment between two batches and leave the next segment intact."""
         crashed(directory, 50, flushed=15)
         bases = [int(file[:20]) for file in log_files(directory)]
         path = directory / name(bases[1])
@@ -265,7 +265,7 @@ class TestIndexes:
             log.close()
 
     def test_preallocated_zeros_are_no_entries(self, directory):
-        """As in a directory that Kafka had open when it was killed."""
+        """Kafka leaves them in an open directory when it is killed."""
         crashed(directory, 40, flushed=39).flusher.flush()
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.write_bytes(path.read_bytes() + bytes(10200 if path.suffix == ".timeindex" else 10240))

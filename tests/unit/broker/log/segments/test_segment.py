@@ -1,4 +1,4 @@
-"""One segment: batches in its file, entries in its indexes, and what is known of both after each change."""
+"""One segment: batches in its file, entries in its indexes, and its known state after each change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP
 BASE = 100
 SIZE = len(make_batch())
 EVERY_SECOND = SIZE + 1
-"""As index interval: an entry for the third batch, the fifth, ..."""
+"""An index interval that gives entries for the third batch, the fifth, ..."""
 
 
 def create(directory: Path, disk: Disk | None = None) -> Segment:
@@ -23,7 +23,7 @@ def create(directory: Path, disk: Disk | None = None) -> Segment:
 
 
 def reopened(segment: Segment, directory: Path) -> Segment:
-    """As the active segment of a log that is opened again after an orderly stop."""
+    """The active segment of a log that was closed in an orderly way and reopened."""
     segment.seal()
     segment.close()
     opened = Segment.open(

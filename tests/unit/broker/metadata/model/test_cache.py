@@ -56,7 +56,7 @@ def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
 
 @pytest.fixture
 async def cluster(embedded_store):
-    """A store with a founded cluster, and the image of it."""
+    """A store with a founded cluster, and its image."""
     operations = [Create(path) for path in paths.PERSISTENT]
     await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
     return embedded_store
@@ -114,7 +114,7 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
 async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
-    """A topic that seemed to be gone would have its logs deleted."""
+    """The logs of a topic that seemed to be gone would be deleted."""
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
@@ -253,8 +253,7 @@ async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unre
 async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up_to_date_too(
     cluster, cache, monkeypatch
 ):
-    """A read fails with its connection; its reader, some turns of the loop further on, hears of it when the store is
-    back."""
+    """A read fails with its connection; its task learns of that some loop turns later, when the store is back."""
     get_many = cluster.get_many
 
     async def fail_late(_paths):
@@ -268,7 +267,7 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
 
 
 class Unreadable:
-    """Reading this node fails with this error, until `is_over`."""
+    """Reads of this node fail with this error until `is_over`."""
 
     def __init__(self, cluster, monkeypatch, path, reason):
         self.is_over = False
@@ -370,7 +369,7 @@ async def test_a_closed_cache_keeps_its_last_image(cluster, cache):
 
 
 async def test_a_synced_image_is_not_older_than_the_request(cluster, cache, monkeypatch):
-    """The watch has told of the topic, and it is not read yet."""
+    """The watch has reported the topic, which is not read yet."""
     may_read, get_many = asyncio.Event(), cluster.get_many
 
     async def slow(paths):
@@ -398,7 +397,7 @@ async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """A broker that starts while its partitions are given leaders would never hear of them."""
+    """A broker that starts while its partitions get leaders would otherwise never learn of them."""
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
 
@@ -422,7 +421,7 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
 
 
 async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
-    """ZooKeeper tells what one write has changed one by one; here the settings are told late, or never."""
+    """ZooKeeper reports the changes of one write one by one; here the settings are reported late, or never."""
     watch = cluster.watch
     monkeypatch.setattr(
         cluster, "watch", lambda path, callback: watch(path, callback) if path != paths.CONFIG else lambda: None
@@ -435,7 +434,7 @@ async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_i
 
 
 async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
-    """What it does not know would be taken for deleted, and the logs of it, too."""
+    """Topics missing in it would count as deleted, and so would their logs."""
     is_wrong = False
 
     async def check():

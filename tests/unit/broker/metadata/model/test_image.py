@@ -1,4 +1,4 @@
-"""The immutable image: a change makes a new one, and the old one stays as it was."""
+"""The immutable image: a change makes a new image and leaves the old one unchanged."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Quotas in the store: Kafka's nodes, behind their versions, beside SCRAM credentials; and the image of them."""
+"""Quotas in the store: Kafka's nodes, guarded by their versions, beside SCRAM credentials; and the image of them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ JAVAS = "/config/ips/0%3A0%3A0%3A0%3A0%3A0%3A0%3A1"
 
 
 async def test_an_address_is_one_entity_however_its_node_is_spelled(founded: Any, cache: MetadataCache) -> None:
-    """As Java spells it, it was written by Kafka's tools."""
+    """Kafka's tools write the address in Java's spelling."""
     await founded.create(JAVAS, encode_config({RATE: "7"}), make_parents=True)
     image = await cache.wait_for(lambda image: LOOPBACK in image.quotas)
     assert image.quotas == {LOOPBACK: {RATE: 7}}

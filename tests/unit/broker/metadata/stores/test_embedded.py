@@ -1,4 +1,4 @@
-"""What is particular to the store in one file: durability, damage, the lock, failing writes."""
+"""The particular properties of the store in one file: durability, damage, the lock, failing writes."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ asyncio.run(write())
 
 
 def answered_before_kill_9(path):
-    """Number of the last write whose answer a writer process saw before it was killed in the middle of writing."""
+    """The number of the last write whose answer a writer process got before it was killed while writing."""
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     for _ in range(50):
         assert writer.stdout.readline()
@@ -240,7 +240,7 @@ async def test_a_failed_fsync_ends_the_session(path, monkeypatch):
 
 
 async def test_waiting_writes_are_not_done_after_a_failed_fsync(path, monkeypatch):
-    """It may rest on what is not there; and it would be said to be durable, in a file of which nobody knows that."""
+    """They may build on data that is not stored, and would be reported as durable in a file of unknown state."""
     store = EmbeddedStore.open(path)
     await store.create("/before")
     committing, may_fail = threading.Event(), threading.Event()
@@ -288,7 +288,7 @@ async def test_a_failing_commit_leaves_no_open_transaction(path):
 
 
 async def test_s93_a_defect_in_one_write_ends_the_session_and_leaves_nobody_waiting(path, monkeypatch):
-    """Nobody knows what the file holds then; the broker stops, and a restart reads it."""
+    """The content of the file is unknown then; the broker stops, and a restart reads it."""
     store = EmbeddedStore.open(path)
     states = []
     store.watch_session(states.append)

@@ -1,4 +1,4 @@
-"""The end of a session in the in-memory store: what the tree, its own broker and the others see of it."""
+"""The end of a session in the in-memory store, as seen by the tree, the session's broker and the others."""
 
 from __future__ import annotations
 

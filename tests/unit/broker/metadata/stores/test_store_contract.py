@@ -1,4 +1,4 @@
-"""What every MetadataStore does, whatever is behind it (the `store` fixture runs over all implementations)."""
+"""The contract of every MetadataStore (the `store` fixture runs over all implementations)."""
 
 import asyncio
 

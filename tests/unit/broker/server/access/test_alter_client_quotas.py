@@ -1,4 +1,4 @@
-"""AlterClientQuotas: no entry, however long, holds up others, and each is answered."""
+"""AlterClientQuotas: each entry is answered, and no long entry blocks others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 5000
 
 
 class Asked:
-    """A context whose work notes where it would let others have their turn."""
+    """A context that notes where its work would pause for others."""
 
     def __init__(self) -> None:
         self.pauses = self.looked = 0

@@ -1,4 +1,4 @@
-"""Entities and values of quotas, as anybody may have written them."""
+"""Entities and values of quotas, including malformed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: each user by itself."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials, with a result for each user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what clients and brokers are told, in which form."""
+"""ApiVersions: the responses for clients and brokers, in each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers at the addresses of the listener that was asked."""
+"""DescribeCluster: brokers with the addresses of the listener that was used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: the levels in force may be asked for, all others are refused (KIP-584)."""
+"""UpdateFeatures: the present levels are accepted, all others are refused (KIP-584)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that come later: written when they are there, and never waited for in vain."""
+"""Late answers are written when they are ready, and never awaited in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients are held to their quotas: what of a request counts, how long they wait, and what a connection does then."""
+"""Quotas on clients: the charged parts of a request, the wait, and the connection's behaviour during the wait."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Connection(SimpleNamespace):
 
 
 class Broker:
-    """Throttling alone, with clients of it."""
+    """Only the throttling of a broker, with its clients."""
 
     def __init__(self, **quotas: float) -> None:
         self.clock = ManualClock()
@@ -71,7 +71,7 @@ class Broker:
         return self.throttling.context(self.services, connection, api, version, 1, "c", size)
 
     def ask(self, connection: Any, cpu_seconds: float = 0.0, **of_request: Any) -> int:
-        """The throttle time of an answer that takes so much of the processor's time to make."""
+        """The throttle time of an answer that takes this much processor time."""
         context = self.context(connection, **of_request)
 
         def handler(_: Any, __: Any) -> HeartbeatResponse:
@@ -153,7 +153,7 @@ async def test_an_infinite_quota_is_accepted() -> None:
 
 
 async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None:
-    """Where a request of many partitions, which has to wait, is looked at in slices."""
+    """A request of many partitions that must wait is processed in slices."""
     broker = Broker(consumer_byte_rate=1)
     connection = broker.client()
     context = broker.context(connection, api=ApiKey.FETCH, version=12)
@@ -306,14 +306,15 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
 
 
 class Line:
-    """New connections of one client: each sends one request, waits as it is told, and goes."""
+    """New connections of one client: each sends one request, waits as told, and closes."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
     def send(self, **of_request: Any) -> float:
-        """Seconds for which the request was put off before it was served; never mind the throttle time, nobody who
-        goes waits for that."""
+        """Seconds for which the request was put off before it was served; the throttle time is ignored, as departing
+        clients do not wait for it.
+        """
         connection, waited = self.broker.client(), 0.0
         while True:
             try:
@@ -327,7 +328,7 @@ class Line:
 
 
 async def test_s95_a_connection_for_each_request_keeps_the_rate() -> None:
-    """42 MB/s at a quota of 100 kB/s, once."""
+    """Such a client once got 42 MB/s with a quota of 100 kB/s."""
     broker = Broker(producer_byte_rate=100_000)
     line, began = Line(broker), broker.clock.monotonic()
     for _ in range(200):
@@ -383,7 +384,7 @@ async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_mo
 
 
 async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
-    """A thousand connections that have each used the quota once owe a hundred windows together."""
+    """A thousand connections that used the quota once each owe a hundred windows together."""
     broker = Broker(producer_byte_rate=1000)
     many = [broker.client() for _ in range(1000)]
     for connection in many:
@@ -404,12 +405,12 @@ async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same(
 
 
 class Sharing:
-    """Connections that share alice's quota, each of which sends its next request as soon as it may."""
+    """Connections that share alice's quota, each of which sends its next request as soon as permitted."""
 
     SIZE = 1000
 
     def __init__(self, rate: float, users: int, *, are_new: bool = False) -> None:
-        """`are_new`: each of them connects anew for each request, and so has no throttle time to wait for."""
+        """`are_new`: each reconnects for each request, and so has no throttle time to wait for."""
         self.broker = Broker(producer_byte_rate=rate)
         self.served: Counter[int] = Counter()
         self.longest_wait = 0.0
@@ -445,7 +446,7 @@ class Sharing:
 
 @pytest.mark.parametrize("users", [1, 2, 10, 40])
 async def test_s95_steady_users_of_a_quota_do_not_delay_a_new_connection(users: int) -> None:
-    """It waits for what was used before it came, and no longer."""
+    """A new connection waits for usage before its arrival, and no longer."""
     sharing = Sharing(1000, users)
     sharing.add(users, 60.0)
     sharing.run(60.0 + MAX_DEBT_WINDOWS * WINDOW + 1)
@@ -647,7 +648,7 @@ async def test_requests_sent_before_a_disconnect_are_handled_after_the_delay() -
 
 
 async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
-    """The line may move and the time be up in any order: neither lifts the other's hold."""
+    """Memory may become free and the throttle time may end in any order: neither lifts the other's hold."""
     for line_moves_first in (True, False):
         wire = Wire()
         wire.connections.budget.claim()
@@ -666,7 +667,9 @@ async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_bot
 
 
 async def test_a_throttled_connection_releases_memory_that_others_need() -> None:
-    """Memory that a throttled connection holds for a large request is used, and the request waited for afterwards."""
+    """A throttled connection's memory for a large request is used by others, and the request is read again
+    afterwards.
+    """
     wire = Wire(queued_max_request_bytes=400_000)
     large = frame(b"a" * 100_000)
     wire.receive(large[:90_000])

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: members with what they have and what they are to have."""
+"""ConsumerGroupDescribe: members with their present and target assignments."""
 
 from __future__ import annotations
 

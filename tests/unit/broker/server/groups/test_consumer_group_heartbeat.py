@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may join, with which topics, and in which clusters."""
+"""ConsumerGroupHeartbeat: permitted members, topics and clusters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_member_joins_and_gets_its_partitions() -> None:
 
 
 async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
-    """The brokers of `image_with` say nothing of their levels."""
+    """The brokers of `image_with` announce no feature levels."""
     assert feature_levels.level_in_force(image_with()) < feature_levels.CONSUMER_GROUPS
     driver = ConsumerDriver()
     assert (await beat(driver, is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -1,4 +1,4 @@
-"""DeleteGroups: each group by itself; only those without members go."""
+"""DeleteGroups: each group has its own result; only groups without members are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: what its versions stand for, and how errors look in each."""
+"""JoinGroup: the meaning of its versions, and the form of errors in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup: one member before v3, whose error is the answer's; many from then on, each with its own."""
+"""LeaveGroup: one member before v3, whose error is the response's; many members from v3 on, each with its own error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups: filters, and what somebody without rights sees."""
+"""ListGroups: filters, and the view of a user without rights."""
 
 from __future__ import annotations
 

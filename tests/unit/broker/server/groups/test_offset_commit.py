@@ -1,4 +1,4 @@
-"""OffsetCommit of very many partitions: one step of the group's machine after another, answered as if it were one."""
+"""OffsetCommit of very many partitions: done in steps of the group's machine, answered as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of topics that a group does not read, and rights on each topic."""
+"""OffsetDelete: offsets of unsubscribed topics, and rights on each topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def driver_with_offsets(*topics: str) -> GroupDriver:
 
 
 async def delete(driver: GroupDriver, *topics: str, refused: Any = ()) -> tuple[int, dict[str, list[int]]]:
-    """The code of the whole, and those of each topic's partition 0."""
+    """The code of the response, and those of partition 0 of each topic."""
     request = OffsetDeleteRequest(
         group_id="g",
         topics=[

@@ -1,4 +1,4 @@
-"""OffsetFetch: the old form and the batched one, names and ids, and what is not committed."""
+"""OffsetFetch: the old form and the batched one, names and ids, and uncommitted partitions."""
 
 from __future__ import annotations
 

@@ -61,6 +61,6 @@ async def test_rights() -> None:
     assert (group.error_code, group.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
 
 
-async def test_in_a_cluster_with_an_older_broker_there_are_no_such_groups() -> None:
+async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
     (group,) = await describe(ShareDriver(), "g", is_clustered=True, image=image_with())
     assert group.error_code == ErrorCode.UNSUPPORTED_VERSION

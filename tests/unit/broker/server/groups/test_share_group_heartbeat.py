@@ -50,14 +50,14 @@ async def test_a_member_joins_stays_and_leaves() -> None:
     assert (await beat(driver, member_id="")).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_in_a_cluster_with_an_older_broker_there_are_no_such_groups() -> None:
+async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
     """The brokers of `image_with` say nothing of their levels."""
     driver = ShareDriver()
     assert (await beat(driver, is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert driver.machine.ids() == []
 
 
-async def test_rights_on_the_group_and_on_each_topic_that_is_named() -> None:
+async def test_a_heartbeat_needs_rights_on_the_group_and_on_each_named_topic() -> None:
     driver = ShareDriver()
     denied = await beat(driver, refused={(rules.SHARE_HEARTBEAT, "g")})
     assert denied.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

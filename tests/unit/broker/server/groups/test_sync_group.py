@@ -1,4 +1,4 @@
-"""SyncGroup: the assignment of a member, and what v5 must say."""
+"""SyncGroup: the assignment of a member, and the required fields of v5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several batches of a producer are on their way when a broker becomes the leader: none of them overtakes another."""
+"""Several batches of a producer are in flight when a broker becomes leader: none of them overtakes another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(tmp_path: Path, clock: ManualClock) -> Iterator[Served]:
 
 
 async def sent(client: Client, *sequences: int) -> list[tuple[int, int]]:
-    """(error code, base offset) of a batch of one record for each."""
+    """(error code, base offset) of each batch of one record."""
     before = len(client.answers())
     client.send(*[produce(bytes(sequenced(PRODUCER.producer_id, sequence)), acks=1) for sequence in sequences])
     return [outcome(response) for _, response in (await client.answered(before + len(sequences)))[before:]]
@@ -47,8 +47,9 @@ def outcome(response: Any) -> tuple[int, int]:
 
 
 async def test_s8_a_batch_refused_by_a_new_leader_must_come_before_all_others(served: Served) -> None:
-    """The leader before had taken batch 0 and told the follower, not the producer: OUT_OF_ORDER_SEQUENCE_NUMBER for
-    batch 2 would have librdkafka send batch 0 in a new epoch."""
+    """The previous leader had replicated batch 0 and not acknowledged it: with OUT_OF_ORDER_SEQUENCE_NUMBER for batch
+    2, librdkafka would send batch 0 in a new epoch.
+    """
     client, (partition,) = Client(served), served.partitions
     partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
     partition.leader = FOLLOWER
@@ -70,7 +71,7 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
 
 
 async def test_the_first_batch_is_not_overtaken_for_a_producer_known_only_by_a_marker(served: Served) -> None:
-    """A marker of a transaction without records in this partition."""
+    """The marker belongs to a transaction without records in this partition."""
     client, (partition,) = Client(served), served.partitions
     marker = EndTransactionMarker(ControlType.ABORT, 0)
     partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
@@ -122,7 +123,7 @@ def test_no_refused_batch_of_an_illegal_topic_name_is_remembered() -> None:
 
 
 def test_settled_refusals_are_forgotten_while_others_continue() -> None:
-    """As long as something is remembered, each batch is looked at."""
+    """Each batch is checked as long as any refusal is remembered."""
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))

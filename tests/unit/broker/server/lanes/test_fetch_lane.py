@@ -1,4 +1,4 @@
-"""Which Fetch requests take the fast lane, and which of those are answered in the usual way after all."""
+"""Which Fetch requests take the fast lane, and which of those are answered in the usual way in the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request took the lane, of those that met one."""
+    """Whether each request that met a lane took it."""
     found: list[bool] = []
     serve = FetchLane.serve
 
@@ -52,7 +52,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[OneFetch]:
-    """The requests that took the lane and were read in the usual way nevertheless."""
+    """The requests that took the lane and were then read in the usual way."""
     found: list[OneFetch] = []
     usual = OneFetch._read_in_the_usual_way
 
@@ -73,7 +73,7 @@ def fetch(
     topic: str = TOPIC,
     isolation_level: int = 0,
 ) -> FetchRequest:
-    """Of the partitions from `index` on; `session`: id and epoch."""
+    """A Fetch of the partitions from `index` on; `session`: id and epoch."""
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index + number,

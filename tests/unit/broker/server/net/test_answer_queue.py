@@ -1,4 +1,4 @@
-"""Answers of one connection: in the order of the requests, whenever each is there, and counted while nobody reads."""
+"""Answers of one connection leave in the order of the requests and are counted while the client does not read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
 
 
 class Line(Wire):
-    """A client's end that reads nothing while `unread` is set: so many bytes stay with the transport."""
+    """A client that reads no bytes while `unread` is set: that many bytes stay in the transport."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Asked:
 
     @property
     def takes_more(self) -> bool:
-        """Whether so little is outstanding that another request may be handled."""
+        """Whether few enough answers are outstanding for another request to be handled."""
         return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:
@@ -80,7 +80,7 @@ async def test_answers_leave_in_the_order_of_the_requests(asked: Asked) -> None:
 
 
 async def test_a_request_without_an_answer_lets_the_next_ones_pass(asked: Asked) -> None:
-    """acks=0."""
+    """Such a request is a Produce with acks=0."""
     _, none = asked.reserve()
     asked.queue.put([b"next"])
     asked.queue.finish(none)

@@ -137,7 +137,7 @@ async def test_a_long_poll_of_a_disconnected_client_is_abandoned() -> None:
 
 
 async def test_a_complete_request_is_handled_although_its_client_closed() -> None:
-    """A producer with acks=0 closes when it has sent all."""
+    """A producer with acks=0 closes when it has sent all records."""
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"2" * 8) + frame(b"cut" * 8)[:-1])
     assert wire.connection.eof_received(), "the transport stays open"
@@ -174,7 +174,7 @@ def goes(wire: Wire, breaks: bool) -> None:
 
 @pytest.mark.parametrize("breaks", [False, True])
 async def test_a_request_being_decoded_is_handled_although_its_client_disconnected(breaks: bool) -> None:
-    """Also where nothing is behind it: whether a request is long, or the first of its kind, makes no difference."""
+    """It is the only request: whether it is long, or the first of its kind, makes no difference."""
     wire = Wire()
     wire.receive(frame(b"U" * 8))
     goes(wire, breaks)
@@ -291,7 +291,7 @@ async def test_a_connection_has_one_request_per_loop_turn_when_the_turn_is_spent
 
 
 async def test_no_request_behind_the_last_one_is_handled() -> None:
-    """A login was refused: what the client has sent since must not count as a request, though it goes meanwhile."""
+    """A login was refused: later requests must not be handled, even if the client disconnects."""
     wire = Wire()
     wire.receive(frame(b"M" * 8))
     wire.connection.close_after_answer()
@@ -414,7 +414,7 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_the_last_answer_of_a_connection_leaves_behind_those_before_it(first: int) -> None:
-    """Somebody who could not log in again is told so, also where he has requests under way."""
+    """A client whose re-authentication failed is told so, even with requests in flight."""
     wire = Wire()
     wire.receive(frame(b"O first ") + frame(b"M last  ") + frame(b"A behind"))
     wire.connection.close_after_answer()

@@ -1,4 +1,4 @@
-"""What connections hold of the memory that all share, and who has to wait or to go."""
+"""The shares of connections in the common memory, and which connections wait or are closed."""
 
 from __future__ import annotations
 
@@ -109,8 +109,7 @@ async def test_memory_of_a_connection_moves_to_the_common_budget_at_login() -> N
 
 
 async def test_memory_of_earlier_answers_is_released_while_the_last_one_waits() -> None:
-    """A client with a wrong password waits for a while: none of its later requests is handled, no memory is kept for
-    it."""
+    """A client with a wrong password waits: none of its later requests is handled, and no memory is held for it."""
     wire = Wire()
     handle = wire.dispatcher.handle
 
@@ -140,7 +139,9 @@ async def test_lengths_claimed_by_silent_clients_reserve_no_memory() -> None:
 
 
 async def test_frames_that_exceed_the_memory_together_are_finished_one_by_one() -> None:
-    """All begun, none complete, and no memory left: without a way out they would wait for each other for ever."""
+    """All frames have begun, none is complete, and no memory is left: without an exception they would wait for each
+    other for ever.
+    """
     wire = Wire(queued_max_request_bytes=300_000)
     data = frame(b"a" * 200_000)
     ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]
@@ -314,7 +315,7 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
 
 
 async def test_connections_are_counted_against_the_descriptors_that_are_theirs() -> None:
-    """Whatever the numbers of their sockets are: logs may have taken the low ones."""
+    """The numbers of their sockets do not matter: logs may have the low ones."""
     wire = Wire(connection_descriptors=3)
     refused = [wire.connect() for _ in range(4)]
     assert [end.aborted for _, end in refused] == [False, False, True, True]

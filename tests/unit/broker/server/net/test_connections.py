@@ -1,4 +1,4 @@
-"""All open connections: those that were admitted are counted, each once, and drained at the end."""
+"""All open connections: admitted ones are counted once each, and drained at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections there may be: in all, of one address, and beside the files that logs need."""
+"""The limits on connections: in total, per address, and beside the descriptors that logs need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a login may take: the first one, and each later one (KIP-368) for itself."""
+"""The time limit of a login: of the first one, and of each re-authentication (KIP-368)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds how much memory: shares by what others leave, one beyond its share, and a rate for those who hold some."""
+"""The shares of connections in the memory budget, one exception at a time, and the required progress of holders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MB = 1_000_000
 
 
 def grown(holding: Holding, step: int = MB // 10) -> int:
-    """What it holds when it takes as much as it gets within its share."""
+    """The memory of a connection that takes as much as it gets within its share."""
     while holding.room >= step:
         assert holding.hold(holding.held + step)
     return holding.held

@@ -15,7 +15,7 @@ from oncelog_broker.server.net.tls_transport import HANDSHAKE_READ_BYTES, HANDSH
 
 
 class Stranger:
-    """A client that begins a handshake and, unless it is told to, does not go on."""
+    """A client that begins a handshake and continues it only if told to."""
 
     def __init__(self, line: TlsHandshakes, host: str = "") -> None:
         self.line = line

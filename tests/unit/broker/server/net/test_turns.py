@@ -1,4 +1,6 @@
-"""However much one client asks for, others wait no longer than a turn of the loop: turns are counted, not seconds."""
+"""Other clients wait no longer than a turn of the loop, however much one client asks for: turns are counted, not
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PIPELINED = 500
 
 
 class TickingClock(ManualClock):
-    """Each look at it takes a part of a slice: what a topic or an element costs."""
+    """A clock that advances by a part of a slice per reading: the cost of a topic or an element."""
 
     def monotonic(self) -> float:
         now = super().monotonic()
@@ -49,7 +51,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 async def turns_until(client: Client, answers: int) -> int:
-    """How many turns of the loop that takes."""
+    """The number of loop turns until a condition is true."""
     turns = 0
     async with asyncio.timeout(30):
         while not client.has_answers(answers):
@@ -85,7 +87,7 @@ async def test_all_pipelined_requests_are_answered_in_the_end(served: Served) ->
 
 
 async def test_long_requests_of_many_connections_share_one_slice_in_a_turn(served: Served) -> None:
-    """Twenty together take as many turns as twenty one after another."""
+    """Twenty simultaneous requests take as many turns as twenty sequential ones."""
     clients = [Client(served) for _ in range(20)]
     for client in clients:
         client.send(all_topics(), api=ApiKey.METADATA, version=9)

@@ -1,4 +1,4 @@
-"""A large answer leaves in portions, while the client reads; nothing overtakes it."""
+"""A large answer leaves in portions while the client reads; no other answer overtakes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTION = 100
 
 
 class Line(Wire):
-    """Keeps what was given to it at a time. Each portion uses `seconds` of the turn."""
+    """Keeps each written portion. Each portion uses `seconds` of the turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Leaving:
         self.clear += 1
 
     def write(self, *sizes: int) -> bytes:
-        """Distinct bytes, in pieces of these sizes."""
+        """Write distinct bytes in pieces of these sizes."""
         pieces = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
         self.buffer.write(pieces, sum(sizes))
         return b"".join(pieces)

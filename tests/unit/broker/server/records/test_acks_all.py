@@ -1,4 +1,4 @@
-"""acks=all with an in-sync replica that the test plays by hand: what waits, what goes on meanwhile, what ends it."""
+"""acks=all with an in-sync replica played by the test: which requests wait, which continue, and what ends a wait."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_too_few_in_sync_replicas_are_reported_before_and_after_the_append
 
 
 async def test_no_more_replicas_are_needed_than_there_are(tmp_path: Path) -> None:
-    """A topic with one replica and min.insync.replicas=2 takes acks=all, as in Kafka 4.1."""
+    """A topic with one replica and min.insync.replicas=2 accepts acks=all, as in Kafka 4.1."""
     alone = Served(tmp_path, min_insync_replicas=2)
     alone.partitions[0].lead(0, (LEADER,), (LEADER,))
     client = Client(alone)
@@ -234,7 +234,7 @@ async def test_a_request_behind_a_long_poll_is_held_back(served: Served) -> None
 
 
 async def turns_until_answered(client: Client) -> int:
-    """Turns of the loop until the first answer has left; each is latency of every replicated record."""
+    """The number of loop turns until the first answer has left; each adds to the latency of every replicated record."""
     for turns in range(20):
         if client.has_answers(1):
             return turns

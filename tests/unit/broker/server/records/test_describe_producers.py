@@ -1,4 +1,4 @@
-"""DescribeProducers: what a log remembers of its producers, also at a follower."""
+"""DescribeProducers: the producers that a log remembers, also on a follower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader answers a follower, and what a follower's fetch does: over the wire, with the real handler."""
+"""A leader's answers to a follower, and the effects of a follower's fetch: over the wire, with the real handler."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
 
 
 async def test_a_follower_that_is_to_ask_for_more_is_answered_soon(served: Served) -> None:
-    """It hears of a new leader epoch later than we, and cannot ask in it before this fetch is answered."""
+    """The follower learns of a new leader epoch later, and cannot fetch in it before this fetch is answered."""
     served.awaits = lambda broker_id: broker_id == FOLLOWER  # type: ignore[method-assign]
     follower = Client(served)
     first = fetch(0)
@@ -193,7 +193,7 @@ async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
 
 
 async def test_time_does_not_run_backwards_after_an_election(served: Served) -> None:
-    """KIP-207: the leader before may have shown more than this one knows to be replicated."""
+    """KIP-207: the previous leader may have served records that this one does not know to be replicated."""
     (partition,) = served.partitions
     Client(served).send(plain())
     partition.lead(LEADER_EPOCH + 1, BOTH, BOTH)
@@ -213,7 +213,7 @@ async def test_time_does_not_run_backwards_after_an_election(served: Served) -> 
 
 
 async def delete_first(served: Served, admin: Client) -> None:
-    """DeleteRecords before offset 1 of two, which all replicas have as well; return when it waits."""
+    """Send DeleteRecords before offset 1 of two records, which all replicas have; return when it waits."""
     (partition,) = served.partitions
     partition.append(memoryview(make_batch()), required_acks=1)
     partition.append(memoryview(make_batch()), required_acks=1)
@@ -251,7 +251,7 @@ async def test_records_are_deleted_when_the_replicas_in_sync_have_deleted_them(s
 
 
 async def test_deletions_do_not_wait_for_a_replica_outside_the_isr(served: Served) -> None:
-    """It may come back only when it has deleted the same."""
+    """That replica may rejoin only after it has deleted the same records."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH + 1, (*BOTH, 3), (*BOTH, 3), partition_epoch=5)
     admin = Client(served)

@@ -1,4 +1,4 @@
-"""What clients other than Kafka's newest are answered: old Fetch versions, producers asked of a follower."""
+"""Reads by clients other than Kafka's newest: old Fetch versions, and producers described by a follower."""
 
 from __future__ import annotations
 

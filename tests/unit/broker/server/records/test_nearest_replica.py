@@ -1,4 +1,4 @@
-"""KIP-392: consumers are sent to a replica in their rack, and followers answer them as far as they know."""
+"""KIP-392: consumers are sent to a replica in their rack, and followers answer as far as they know."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def offsets(answer: Any) -> list[int]:
 
 
 def lead(served: Served, *, isr: tuple[int, ...] = BOTH, follower_end: int = 2, follower_start: int = 0) -> None:
-    """Two records, of which the follower has the first `follower_end`."""
+    """Lead with two records, of which the follower has the records below `follower_end`."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH, isr, BOTH)
     for _ in range(2):
@@ -115,7 +115,7 @@ async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served:
 
 
 async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
-    """Though nothing else has changed since the last answer."""
+    """It is the only change since the last response."""
     lead(served)
     client = Client(served)
     first = fetch(2, "nowhere", wait_ms=0)
@@ -133,7 +133,7 @@ async def test_a_preferred_replica_is_returned_in_an_incremental_response(served
 
 
 def follow(served: Served, records: int = 3, *, high_watermark: int = 2) -> Any:
-    """This broker is the follower now."""
+    """Make this broker the follower."""
     (partition,) = served.partitions
     partition.follow(FOLLOWER, LEADER_EPOCH)
     for offset in range(records):
@@ -155,7 +155,7 @@ async def test_a_follower_gives_what_it_knows_to_be_replicated(served: Served) -
 
 @pytest.mark.parametrize("offset", [2, 3])
 async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, offset: int) -> None:
-    """Also where the leader has shown more already than this follower knows to be replicated."""
+    """The leader may have served more records than this follower knows to be replicated."""
     partition = follow(served)
     client = Client(served)
     client.send(fetch(offset, last_epoch=LEADER_EPOCH), api=ApiKey.FETCH, version=17)
@@ -169,7 +169,7 @@ async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, 
 
 @pytest.mark.parametrize("last_epoch", [-1, LEADER_EPOCH, LEADER_EPOCH + 1])
 async def test_a_follower_reports_nothing_about_records_that_it_lacks(served: Served, last_epoch: int) -> None:
-    """Neither that it was truncated nor that the offset is out of range: both would be lies of a follower that lags."""
+    """It reports neither a truncation nor an offset out of range: a lagging follower would be wrong about both."""
     follow(served)
     answer = await ask(served, fetch(4, last_epoch=last_epoch))
     assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE

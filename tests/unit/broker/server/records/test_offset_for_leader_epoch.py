@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where epochs end, and the ends of logs, which only brokers may ask for."""
+"""OffsetForLeaderEpoch: the ends of epochs, and the ends of logs, which only brokers may ask for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def ask(
 
 
 def two_epochs(served: Served) -> None:
-    """Records 0 and 1 of epoch 0, record 2 of epoch 4."""
+    """Records 0 and 1 of epoch 0, and record 2 of epoch 4."""
     partition = served.partitions[0]
     for epoch, count in ((0, 2), (4, 1)):
         partition.lead(epoch, (LEADER,))

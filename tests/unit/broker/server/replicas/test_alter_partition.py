@@ -1,4 +1,4 @@
-"""AlterPartition over a term as controller: what comes out of the request and goes into the answer."""
+"""AlterPartition over a term as controller: from the request to the answer."""
 
 import asyncio
 from types import SimpleNamespace

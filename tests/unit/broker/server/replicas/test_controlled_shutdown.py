@@ -1,4 +1,6 @@
-"""ControlledShutdown: what a broker still leads when it stops; strangers are refused in test_for_brokers.py."""
+"""ControlledShutdown: the partitions that a stopping broker still leads; test_for_brokers.py tests the refusal of
+clients.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequ
 
 
 async def ask(outcome: Any, *, refused: Any = ()) -> Any:
-    """`outcome`: the partitions that remain, or what the controller raises."""
+    """Send the request. `outcome`: the partitions that remain, or the controller's exception."""
 
     async def shut_down(broker: int, epoch: int) -> Any:
         assert (broker, epoch) == (2, 7)

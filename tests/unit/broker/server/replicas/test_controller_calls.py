@@ -1,4 +1,4 @@
-"""What a broker asks of the controller: by a call where it is the controller itself, else by a request."""
+"""A broker's calls of the controller: direct calls if it is the controller itself, requests otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST = ControlledShutdownRequest(broker_id=THIS, broker_epoch=9)
 
 
 class Controllers:
-    """This broker's elector, and the way to others. `error` is why this broker is no controller."""
+    """This broker's elector, and the connections to others. `error` says why this broker is no controller."""
 
     def __init__(self, controller: int, error: ErrorCode | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the replicas of each data directory, and how much room there is."""
+"""DescribeLogDirs: the replicas of each data directory, and its free space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = {("orders", 0): "/a", ("orders", 1): "/b", ("returns", 0): "/a"}
 
 
 class Logs:
-    """Two directories, of which `failing` cannot be measured."""
+    """Two data directories, of which `failing` cannot be measured."""
 
     def __init__(self, *, failing: str = "") -> None:
         self.failing = failing
@@ -35,7 +35,7 @@ class Logs:
 
 
 def hosted(topic: str, index: int) -> Any:
-    """Each has 50 bytes; returns-0 is offline; orders-1 lacks three records below its high watermark."""
+    """Logs of 50 bytes each; returns-0 is offline; orders-1 lacks three records below its high watermark."""
     log = SimpleNamespace(size_bytes=50, log_end_offset=7, is_offline=topic == "returns")
     return SimpleNamespace(log=log, high_watermark=10 if index == 1 else 5)
 

@@ -23,8 +23,10 @@ from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 
 
 class Scene:
-    """Two brokers, of which 2 is the controller, and a topic of three partitions: all led by 2, the first two rather by
-    1, which is in sync with the first alone."""
+    """Two brokers, of which 2 is the controller, and a topic of three partitions led by 2.
+
+    Broker 1 is preferred for the first two and in sync with the first alone.
+    """
 
     @classmethod
     async def set(cls):

@@ -1,4 +1,4 @@
-"""What the controller asks of brokers before an election, and what they answer."""
+"""The controller's questions to brokers before an election, and their answers."""
 
 from __future__ import annotations
 

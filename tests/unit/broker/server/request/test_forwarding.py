@@ -1,4 +1,4 @@
-"""What only the controller may do is passed on to it once, for the client and by its rights (S98, KIP-590)."""
+"""Requests for the controller are forwarded to it once, on behalf of the client and by its rights (S98, KIP-590)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_every_broker_lists_reassignments_and_elects_leaders(brokers: Brok
 
 
 async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(brokers: Brokers) -> None:
-    """Who may create one topic: no word of the other one reaches the controller, which would refuse nothing."""
+    """The client may create one of two topics: the other never reaches the controller, which would refuse nothing."""
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine"), (rules.CREATED_CONFIGS, "mine")))
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine", "theirs"))
     assert codes(answer) == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -101,7 +101,7 @@ async def test_settings_of_a_new_topic_need_the_right_to_see_them(brokers: Broke
 
 
 async def test_s98_a_forwarded_request_is_not_forwarded_again(brokers: Brokers) -> None:
-    """Each of two brokers takes the other one for the controller."""
+    """Each of two brokers considers the other one to be the controller."""
     brokers.depose()
     answer = await asyncio.wait_for(brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a")), 10)
     assert codes(answer) == [ErrorCode.NOT_CONTROLLER]
@@ -137,7 +137,7 @@ async def test_s98_a_request_is_sent_once_and_a_lost_answer_is_told_as_such(
 
 
 async def test_a_request_is_not_forwarded_to_an_older_controller(brokers: Brokers) -> None:
-    """It has no Envelope: the client is sent to it, as before."""
+    """It does not know Envelope: the client must go to it, as before."""
     failure = PeerUnavailable(CONTROLLER, "the broker does not have Envelope", may_be_sent=False)
     failure.__cause__ = UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, "the broker does not have Envelope")
     brokers.failure = failure
@@ -150,7 +150,7 @@ async def test_the_clients_timeout_goes_with_its_request(brokers: Brokers) -> No
 
 
 async def test_quotas_are_those_of_the_broker_that_was_asked(brokers: Brokers) -> None:
-    """So many partitions count there, and not any more where the controller refuses; at the controller none count."""
+    """The partitions count at that broker, and no longer if the controller refuses; at the controller none count."""
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     assert brokers.mutations == [(OTHER, 2, None), (OTHER, 2, ErrorCode.TOPIC_ALREADY_EXISTS)]

@@ -1,4 +1,4 @@
-"""Who asks a broker that does not lead is told who does, and where that one listens (KIP-951)."""
+"""A broker that does not lead a partition names the leader and its address in its answer (KIP-951)."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 
 class Moved(Served):
-    """Its partitions are led by FOLLOWER, in epoch 9, as far as it knows."""
+    """A broker that knows FOLLOWER as leader of its partitions in epoch 9."""
 
     def __init__(self, directory, **options):
         super().__init__(directory, **options)
@@ -50,7 +50,7 @@ async def served(tmp_path):
 
 
 def hints(response):
-    """What an answer names: the leader of each partition, and where it is."""
+    """The hints of an answer: the leader of each partition, and its address."""
     told = []
     for topic in response.responses:
         for partition in getattr(topic, "partition_responses", None) or topic.partitions:
@@ -91,7 +91,7 @@ async def test_a_refused_consumer_learns_the_leader_and_its_address(served, vers
 
 @pytest.mark.parametrize("version", [CLIENT_MAX[ApiKey.FETCH], 15])
 async def test_a_consumer_learns_the_leader_even_without_its_address(served, version):
-    """Our own, for one: it knows from the metadata where that is."""
+    """Our own consumer finds the address in the metadata."""
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], [])
 
 

@@ -1,4 +1,4 @@
-"""T8: what a transactional error is called in the versions of an API."""
+"""T8: the error codes of transactional errors in the versions of an API."""
 
 from __future__ import annotations
 

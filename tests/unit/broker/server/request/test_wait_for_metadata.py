@@ -1,4 +1,4 @@
-"""What an admin request waits for before it answers: a change that this broker's image shows."""
+"""An admin request waits, before its answer, until this broker's image has the change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Cache:
-    """Waits until the test shows an image that fits. `asked` is set when somebody waits."""
+    """Waits until the test shows a matching image. `asked` is set when a request waits."""
 
     def __init__(self) -> None:
         self.image = ClusterImage("cluster")

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: whose settings, what changes, what is refused."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: resources, changes and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETENTION = "retention.ms"
 
 
 class Configs:
-    """The overrides of the topic `orders` and of broker 1, and those of all brokers (None)."""
+    """The overrides of the topic `orders`, of broker 1, and of all brokers (None)."""
 
     def __init__(self) -> None:
         self.of_topics: dict[str, dict[str, str]] = {"orders": {RETENTION: "1000"}}

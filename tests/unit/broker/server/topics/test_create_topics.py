@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions at the controller: each topic by itself, defaults, dry runs, rights."""
+"""CreateTopics and CreatePartitions at the controller: one result per topic, defaults, dry runs, rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Growing = CreatePartitionsRequest.CreatePartitionsTopic
 
 
 class Cluster:
-    """The topic `there` with two partitions, and a controller whose topics can be used at once."""
+    """The topic `there` with two partitions, and a controller whose topics are usable at once."""
 
     def __init__(self) -> None:
         self.created: list[tuple[Any, ...]] = []

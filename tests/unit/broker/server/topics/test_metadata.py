@@ -1,4 +1,4 @@
-"""Metadata: all topics or some, by name or id; what is created on the way, and what is not told."""
+"""Metadata: all topics or some, by name or id; topics that are created, and those that are hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE = image_with("orders", CONSUMER_OFFSETS)
 
 
 class Creating:
-    """Notes what is to be created; with `code` it cannot be."""
+    """Notes the topics to be created; with `code` the creation fails."""
 
     def __init__(self, code: ErrorCode | None = None) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""Auto-creation: by the controller, wherever it is."""
+"""Auto-creation of topics by the controller, on whichever broker it is."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ TOPIC = Topic("t", b"i" * 16, {0: PartitionState((2,), (2,), 2, 0, 0)})
 
 
 class Scene:
-    """Broker 1 of two; `asked` is what reached a controller, and how."""
+    """Broker 1 of two; `asked` are the requests that reached a controller, and how."""
 
     def __init__(self, controller, answer=ErrorCode.NONE, settings=None):
         self.asked = []

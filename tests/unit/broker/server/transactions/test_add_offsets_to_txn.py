@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the partition of a group becomes part of a transaction, and is made where it is not there yet."""
+"""AddOffsetsToTxn: the partition of a group joins a transaction, and is created if it does not exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THERE = image_with(CONSUMER_OFFSETS)
 
 
 class Cluster:
-    """Coordinators of transactions and groups. A topic that is created is in the image of later questions."""
+    """Coordinators of transactions and groups. The image of later requests has each created topic."""
 
     def __init__(self, partition: int | None = 5, code: ErrorCode = ErrorCode.NONE) -> None:
         self.partition, self.code = partition, code

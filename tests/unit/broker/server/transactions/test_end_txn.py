@@ -1,4 +1,4 @@
-"""EndTxn: which transactions protocol a version speaks, and what errors are called in it."""
+"""EndTxn: the transactions protocol of each version, and its error codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 class Coordinator:
-    """Decides everything, or answers `error`."""
+    """Accepts every decision, or answers `error`."""
 
     def __init__(self, error: ErrorCode | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for anybody, or a transactional id that is taken over."""
+"""InitProducerId: ids for idempotent producers, and the take-over of transactional ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: each marker's answer stands where its question stood, and none waits for long."""
+"""WriteTxnMarkers: the answers are in the order of the markers, and no marker waits for long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Asked = WriteTxnMarkersRequest.WritableTxnMarker
 
 
 class Appender:
-    """Answers what `codes` has for a partition; NONE for others."""
+    """Answers the code in `codes` for a partition, NONE for others."""
 
     def __init__(self, codes: dict[TopicPartition, Any]) -> None:
         self.codes = codes

@@ -1,4 +1,4 @@
-"""A member of the consumer protocol against a coordinator that answers as the test wants it (KIP-848)."""
+"""A member of the consumer protocol (KIP-848) against a coordinator whose answers the test chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member against a coordinator that answers as the test wants it: every error, and callbacks that misbehave."""
+"""A member against a coordinator whose answers the test chooses: every error, and misbehaving callbacks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_retriable_errors_are_retried(
 async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_request_timeout(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The coordinator's machine lost its power, say: the connection stays open, and nobody answers."""
+    """The coordinator's machine lost power, for example: the connection stays open without answers."""
 
     def silent(_: SyncGroupRequest) -> None:
         fake_broker.handlers[SyncGroupRequest] = coordinator.SyncGroupRequest
@@ -82,7 +82,7 @@ async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_r
 async def test_a_member_joins_the_new_coordinator_while_the_old_one_holds_its_join_group_in_silence(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The machine of the old one lost its power, say, and JoinGroup may be held for five minutes."""
+    """The old machine lost power, for example, and JoinGroup may be held for five minutes."""
     find = coordinator.FindCoordinatorRequest
 
     def elsewhere(request: FindCoordinatorRequest) -> Any:
@@ -256,8 +256,10 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """A callback that takes longer than the session, say. What is lost then the listener hears before the member joins,
-    and it gets what it is assigned."""
+    """A callback takes longer than the session, for example.
+
+    The listener is told of the loss before the member joins, and the member gets its new assignment.
+    """
     fake_broker.topics["other"] = 1
     coordinator.assigned = (*PLACES, TopicPartition("other", 0))
 
@@ -308,7 +310,7 @@ async def test_commits_that_are_refused_raise(
 
 
 async def polled_twice(consumer: Consumer) -> None:
-    """So that what the first poll handed out counts as done, and is due."""
+    """Poll twice, so that the records of the first poll count as processed and are due for a commit."""
     for _ in range(2):
         while not await consumer.poll(10, max_records=1):
             pass

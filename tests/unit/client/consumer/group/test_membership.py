@@ -26,7 +26,7 @@ STABLE, FENCED, LEFT = MemberState.STABLE, MemberState.FENCED, MemberState.LEFT
 
 
 def member_in(state: MemberState) -> Membership:
-    """A member that has come to `state` the usual way, and has been in a generation before if that is possible."""
+    """A member that has reached `state` in the usual way, with an earlier generation if possible."""
     member = Membership()
     if state is LEFT:
         return member

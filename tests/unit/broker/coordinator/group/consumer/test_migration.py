@@ -1,4 +1,6 @@
-"""Groups change between the classic and the consumer protocol while their members work (bidirectional, as in Kafka)."""
+"""Groups change between the classic and the consumer protocol while their members work, in both directions as in
+Kafka.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
 
 
 class ClassicClient:
-    """A member of the classic protocol, cooperative: it says what it owns when it joins."""
+    """A cooperative member of the classic protocol: it reports its partitions when it joins."""
 
     def __init__(self, driver: ConsumerDriver, instance_id: str | None = None) -> None:
         self.driver = driver
@@ -45,7 +47,7 @@ class ClassicClient:
         self.joined: Answer = Answer()
 
     def join(self) -> Answer:
-        """Ask to join; with an id, where one is needed."""
+        """Join the group, with a member id if one is needed."""
         for _ in range(2):
             self.joined = self.driver.join(
                 self.member_id,
@@ -74,7 +76,7 @@ class ClassicClient:
         return self.driver.heartbeat(self.member_id, self.generation, self.instance_id)
 
     def follow(self) -> None:
-        """Send a heartbeat, and join and sync again where it says so: in a group of the consumer protocol."""
+        """Send a heartbeat, and rejoin and sync if the answer says so, in a group of the consumer protocol."""
         if self.heartbeat() is not ErrorCode.NONE:
             assert self.join().code is ErrorCode.NONE
             self.read(self.sync())
@@ -86,7 +88,7 @@ def driver() -> ConsumerDriver:
 
 
 def classic_pair(driver: ConsumerDriver) -> tuple[ClassicClient, ClassicClient]:
-    """A stable classic group of two; each has two partitions."""
+    """A stable classic group of two members with two partitions each."""
     one, two = ClassicClient(driver), ClassicClient(driver)
     one.join()
     one.read(one.sync({one.member_id: assignment(0, 1, 2, 3)}))
@@ -319,7 +321,7 @@ def test_classic_members_are_refused_where_protocols_may_not_mix() -> None:
 
 
 def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(driver: ConsumerDriver) -> None:
-    """The last member of the consumer protocol is replaced: nothing has changed, so nobody has to join again."""
+    """The last member of the consumer protocol is replaced: no assignment has changed, so no member has to rejoin."""
     new = driver.joined(instance_id="i1")
     driver.advance(2)
     new.leave(-2)

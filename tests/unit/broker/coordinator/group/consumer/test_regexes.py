@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when topics are looked up, and what follows."""
+"""Subscriptions by regular expression: when topics are looked up, and the resulting assignments."""
 
 from __future__ import annotations
 

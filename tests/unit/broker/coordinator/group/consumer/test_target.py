@@ -1,4 +1,4 @@
-"""Large groups are assigned by jobs, whose results are taken whatever has happened since."""
+"""Jobs compute the assignments of large groups; their results are applied whatever happened meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGro
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> ConsumerDriver:
-    """Every group is large."""
+    """A driver for which every group is large."""
     monkeypatch.setattr(target, "SMALL", 0)
     return ConsumerDriver()
 
@@ -89,7 +89,7 @@ def test_s85_a_result_that_cannot_be_logged_is_asked_for_again(driver: ConsumerD
 
 
 def test_a_partly_logged_assignment_is_computed_again_as_a_whole(driver: ConsumerDriver) -> None:
-    """Its epoch is logged last: a broker that ends before has targets of two assignments, which may overlap."""
+    """The epoch is logged last: a broker that ends earlier has targets of two assignments, which may overlap."""
     driver.set_topics(topic("t", 6))
     members = [driver.joined() for _ in range(2)]
     driver.settle(*members)

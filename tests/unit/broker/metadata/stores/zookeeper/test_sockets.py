@@ -1,4 +1,4 @@
-"""What has come is read at once; nothing of it is missed, waited for again, or given twice."""
+"""Received bytes are read at once; none is missed, awaited again, or returned twice."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0
 LITTLE = 0.02
-"""A time that is to pass."""
+"""A short time that must pass."""
 
 
 class Counting(socket.socket):
-    """Counts how often it is read."""
+    """Counts the reads of a socket."""
 
     reads = 0
 
@@ -52,7 +52,7 @@ def wait(reading, seconds=SECONDS, writing=()):
 
 
 class Kazoo:
-    """kazoo's own reading of answers, over a socket of ours."""
+    """kazoo's own reading of answers, over one of our sockets."""
 
     def __init__(self, connection):
         handler = _Handler(None, 1.0, None, SystemClock())
@@ -60,7 +60,7 @@ class Kazoo:
         self.reader._socket = connection
 
     def answer(self, seconds=SECONDS):
-        """Its xid and what is in it."""
+        """The xid and the content of an answer."""
         header, read, offset = self.reader._read_header(seconds)
         return header.xid, read[offset:]
 

@@ -1,4 +1,4 @@
-"""However many requests wait for a connection to ZooKeeper, nobody waits to wake kazoo's thread."""
+"""Waking kazoo's thread never blocks, however many requests wait for a connection to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 
 MANY = 10_000
-"""Far more bytes than a pair of sockets holds."""
+"""Far more bytes than a socket pair holds."""
 
 
 def is_readable(wake_ups: WakeUps) -> bool:

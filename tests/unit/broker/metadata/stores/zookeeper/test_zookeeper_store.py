@@ -1,4 +1,4 @@
-"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
+"""The ZooKeeper store when connections break and sessions end; `test_store_contract.py` has its other properties."""
 
 import asyncio
 import itertools
@@ -33,14 +33,14 @@ from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 
 LONG, SHORT = 20.0, 2.0
-"""Session timeouts: nobody is to be missed, and somebody is."""
+"""Session timeouts: one that never expires in a test, and one that does."""
 SECONDS = 60.0
 UNKNOWN_OPERATION = 117
 """No request of ZooKeeper has this number."""
 
 
 class Heard:
-    """What a store tells, to wait for."""
+    """Collects the notifications of a store, so that tests can wait for them."""
 
     def __init__(self, store, root="/"):
         self.paths, self.states = [], []
@@ -63,7 +63,7 @@ class Heard:
 
 
 async def until_answered(ask):
-    """What `ask` gives when the connection is back."""
+    """The result of `ask` once the connection is back."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
@@ -74,7 +74,7 @@ async def until_answered(ask):
 
 @pytest.fixture(params=["plain", "tls"])
 def zookeeper_proxy(request, zookeeper, tmp_path):
-    """With `access`, how it is reached: what holds of sessions, leases and lost answers holds over TLS, too."""
+    """The proxy; with `access`, over TLS, too: sessions, leases and lost answers must behave alike."""
     if request.param == "plain":
         with CuttingProxy(zookeeper) as proxy:
             proxy.access = OPEN_ACCESS
@@ -194,8 +194,9 @@ async def test_a_session_is_begun_however_often_sessions_end(open_zookeeper, tim
 
 
 async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
-    """The session ends behind the connection's back, while writes are on their way to nobody: more than a pair of
-    sockets has room for wake-ups (`zk_wake_ups`)."""
+    """The session ends unnoticed while more writes are under way than a socket pair has room for wake-ups
+    (`zk_wake_ups`).
+    """
     store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
     heard = Heard(store)
     zookeeper_proxy.hold(Direction.REQUESTS)
@@ -212,7 +213,7 @@ async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper
 
 
 async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookeeper, zookeeper_proxy):
-    """Only what is read after one's own write is sure not to be an older state of the tree, of a server that lags."""
+    """Only a read after one's own write cannot return an older tree of a lagging server."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
     store = await open_zookeeper(zookeeper_proxy)
@@ -228,15 +229,14 @@ async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookee
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
-    """kazoo would believe in its connection for as long as requests are sent."""
+    """kazoo would trust its connection for as long as requests are sent."""
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
     numbers = itertools.count()
 
     async def create():
-        """Under a new name each time: a server that stands still for a moment costs a session so short its
-        connection."""
+        """Create a node with a new name each time: a pause of the server costs such a short session its connection."""
         path = f"/brief{next(numbers)}"
         await store.create(path, ephemeral=True)
         return path
@@ -282,7 +282,7 @@ async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zo
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(8))
 async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_lease_outlast_the_session(ensemble, run):
-    """It has answered the heartbeat, and may not have told its leader, who ends sessions."""
+    """It has answered the heartbeat and may not have informed its leader, which ends sessions."""
     clock, timeout = SystemClock(), 3.0
     leader = ensemble.leader
     follower = next(number for number in (1, 2, 3) if number != leader)
@@ -395,7 +395,7 @@ def test_the_connect_string_is_parsed():
 
 
 async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
-    """One before 3.6 does not know the request. The broker must not go on with what it has read once."""
+    """A server before 3.6 does not know the request. The broker must not continue with data that it read once."""
     store = await open_zookeeper(timeout=SHORT)
     heard = Heard(store)
     await store.create("/seen")

@@ -1,4 +1,4 @@
-"""Assignments that Kafka's own assignors come to, worked out from their tests and documents."""
+"""Assignments made by Kafka's own assignors, derived from their tests and documents."""
 
 from __future__ import annotations
 
