@@ -82,7 +82,7 @@ async def test_s41_a_fenced_producer_fails_when_offsets_are_added(
                 await producer.send_offsets(OFFSETS, GROUP)
             await fenced(producer)
         else:
-            # as of a write (below), it may only mean that the transaction took too long
+            # as with a write (below), the error may only mean that the transaction took too long
             with pytest.raises((AbortableError, ProducerFenced)):
                 await producer.send_offsets(OFFSETS, GROUP)
 

@@ -239,7 +239,7 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert new == ProducerIdAndEpoch(1000, 0)
     assert driver.metadata.next_producer_id == 1000
     assert driver.add(new, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
-    driver.reload()  # what it will be is in the log
+    driver.reload()  # the log has the next producer id
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, 32767)
