@@ -11,10 +11,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -151,6 +151,23 @@ def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None)
 
 
 @main.command()
+@click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A page to put the table of faults into.",
+)
+def totals(reports: tuple[Path, ...], out: Path | None) -> None:
+    """Add up what `run --report` has written, of runs at different times."""
+    total = Totals()
+    for report in reports:
+        total.add_report(json.loads(report.read_text()))
+    click.echo(total.table())
+    if out is not None:
+        put_between(out, BEGIN_OF_FAULTS, END_OF_FAULTS, total.as_markdown())
+
+
+@main.command()
 @click.option("--seeds", default="1-100", show_default=True, help="The first and the last seed.")
 @click.option(
     "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
@@ -189,6 +206,14 @@ class Totals:
         self.struck.update(outcome.struck)
         if outcome.violations:
             self.failed.append(outcome.plan.seed)
+
+    def add_report(self, report: Mapping[str, Any]) -> None:
+        """Add what `as_json` of another process has told."""
+        self.seeds += report["seeds"]
+        self.virtual_seconds += report["virtual_seconds"]
+        self.struck.update(report["struck"])
+        self.failed += report["failed"]
+        self.cpu -= report["cpu_seconds"]
 
     def tell_progress(self, seed: int) -> None:
         """Say from time to time how far we are."""

@@ -446,10 +446,14 @@ class Ensemble:
         """A backup of the present state."""
         return _copy(self.tree), self.zxid, dict(self.sessions), self._last_session
 
-    def restore(self, backup: tuple[Tree, int, dict[int, SessionRecord], int]) -> None:
-        """All servers start again from a backup."""
+    def restore(self, backup: tuple[Tree, int, dict[int, SessionRecord], int], *, is_new_epoch: bool = False) -> None:
+        """All servers start again from a backup. In a new epoch of the servers, the ids of writes are higher than all
+        earlier ones; else the servers refuse every client that has seen a later write."""
         self.lose_quorum()
+        newest = self.zxid
         tree, self.zxid, sessions, self._last_session = backup
+        if is_new_epoch:
+            self.zxid = newest + 1
         self.tree, self.sessions = _copy(tree), dict(sessions)
         for server in self.servers:
             self._copy_to(server)

@@ -502,7 +502,7 @@ async def store_put_back(world: World, strike: Strike) -> bool:
     if not is_whole(world) or _partition_states(world) != before:
         return False
     world.note("store", "is put back from the copy")
-    world.store.restore(backup)
+    world.store.restore(backup, is_new_epoch=True)
     return True
 
 

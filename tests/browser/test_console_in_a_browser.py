@@ -84,6 +84,14 @@ def test_every_page_fits_its_screen(
         "reset": (f"/group/reset?id={group}&to=earliest", "Move this group?"),
         "transactions": ("/transactions", "Open transactions"),
         "fence": (f"/transaction/fence?id={topic}", f"Fence {topic}?"),
+        "search": (f"/records?topic={topic}&value=$.quantity>1&header=x", "Records"),
+        "access": ("/acls", "Access"),
+        "quotas": ("/quotas", "Access"),
+        "create": ("/change/topic-create", "Create a topic"),
+        "produce": (f"/change/record-produce?topic={topic}", "Produce a record"),
+        "acl": ("/change/acl-add", "Add an ACL"),
+        "quota": ("/change/quota-set", "Set a quota"),
+        "delete": (f"/change/topic-delete?name={topic}", f"Delete the topic {topic}?"),
     }
     for name, (path, title) in pages.items():
         answer = page.goto(path)

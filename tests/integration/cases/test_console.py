@@ -273,6 +273,7 @@ async def test_a_hanging_transaction_is_found_explained_and_aborted(
     assert f"{group} waits" in text
     (link,) = [html.unescape(each) for each in re.findall(r'href="(/transaction/abort[^"]+)"', page) if topic in each]
     asked = await browser.page(link)
+    assert f"txns abort --bootstrap-server {browser.address} --start-offset 2 {topic}:0" in as_text(asked)
     done = await browser.submit(asked)
     assert (done.status_code, done.headers["location"].startswith("/transactions?notice=")) == (303, True)
     said = await browser.text(done.headers["location"])
@@ -335,6 +336,7 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         assert "8 10 2" in text
         page = await browser.page("/group/reset", id=group, shift="-5")
         assert "8 3 5 again" in as_text(page)
+        assert f"groups reset --bootstrap-server {browser.address} --shift-by=-5 --execute {group}" in as_text(page)
         assert "2 skipped" in await browser.text("/group/reset", id=group, to="latest")
         await admin.groups.alter_offsets(group, {partition: 9})
         moved_since = await browser.submit(page)

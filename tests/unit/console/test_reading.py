@@ -76,6 +76,18 @@ async def test_a_page_holds_of_its_records_what_it_shows() -> None:
         assert (len(record.key or b""), record.key_size) == (KEY_BYTES, len(LONG_KEY))
 
 
+async def test_a_page_of_ten_megabytes_of_nested_json_is_made() -> None:
+    nested = b'{"a":' * (2 * MEGABYTE)
+    log = OneLog(make_batch(nested, b'{"a": {"a": 1}}', compression=Compression.GZIP))
+    values = ValueReader(Workers())
+    shown = await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(), values)
+    first = shown.records[0]
+    assert (first.value_size, len(first.value or b"")) == (len(nested), VALUE_BYTES)
+    found = await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(value="$..b || $.a.a == 1"), values)
+    assert ([record.offset for record in found.records], found.unread) == ([1], 1)
+    await values.workers.close()
+
+
 async def test_a_search_ends_in_time_within_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 0.0])
     monkeypatch.setattr(records, "monotonic", lambda: next(times, 1000.0))

@@ -164,6 +164,9 @@ def test_a_frame_without_a_registry_is_taken_off() -> None:
     assert decoded([framed(77, written(LONG, 5))], LONG, is_framed=True) == [5]
 
 
+BILL = '{"type":"record","name":"Bill","fields":[{"name":"of","type":"R"}]}'
+
+
 class Registry(BaseHTTPRequestHandler):
     """A registry with two schemas; others are missing."""
 
@@ -174,7 +177,9 @@ class Registry(BaseHTTPRequestHandler):
         answers = {
             "/schemas/ids/1": {"schema": V1},
             "/schemas/ids/9": {"schema": "{}", "schemaType": "PROTOBUF"},
-            "/schemas/ids/8": {"schema": V1, "references": [{"name": "x"}]},
+            "/schemas/ids/8": {"schema": BILL, "references": [{"name": "R", "subject": "r", "version": 1}]},
+            "/subjects/r/versions/1": {"subject": "r", "version": 1, "id": 1, "schema": V1},
+            "/schemas/ids/6": {"schema": V1, "references": [{"name": "R", "subject": "gone", "version": 1}]},
             "/schemas/ids/7": [],
         }
         answer = answers.get(self.path)
@@ -202,11 +207,27 @@ def test_a_registry_is_asked_once_for_each_number(registry: str) -> None:
     values = [framed(1, written(V1, {"a": 1}))] * 3
     assert decoded(values, V2, is_framed=True, registry=registry) == [{"a": 1, "b": "none"}] * 3
     assert Registry.asked.count("/schemas/ids/1") == 1
-    for number, says in ((2, "does not have"), (9, "of the type PROTOBUF"), (8, "refers to other schemas")):
+    for number, says in ((2, "does not have"), (9, "of the type PROTOBUF"), (6, "does not have")):
         with pytest.raises(InvalidValue, match=says):
             schema_of(registry, number)
     with pytest.raises(UnreachableSchemas, match="does not answer as a schema registry"):
         schema_of(registry, 7)
+
+
+def test_a_schema_that_refers_to_another_one_is_read_with_it(registry: str) -> None:
+    reader = BILL.replace('"R"', V1)
+    value = framed(8, written(reader, {"of": {"a": 1}}))
+    assert decoded([value], reader, is_framed=True, registry=registry) == [{"of": {"a": 1}}]
+
+
+def test_a_value_that_nests_too_deeply_is_invalid_and_ends_no_worker(tmp_path: Path) -> None:
+    """The reader in C would end the process."""
+    linked = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"next","type":["null","R"]}]}'
+    (tmp_path / "1.avsc").write_text(linked)
+    value = framed(1, b"\x02\x02" * 100_000 + b"\x02\x00")
+    with pytest.raises(InvalidValue, match="RecursionError"):
+        decoded([value], V1, is_framed=True, registry=str(tmp_path))
+    assert decoded([framed(1, b"\x0e\x00")], V1, is_framed=True, registry=str(tmp_path)) == [{"a": 7}]
 
 
 def test_an_unreachable_registry_is_reported() -> None:
