@@ -121,7 +121,7 @@ def test_k24_a_batch_inside_foreach_batch_is_written_once(stream: Stream, tmp_pa
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: Path, is_late: bool) -> None:
+def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path, is_late: bool) -> None:
     """S2: the driver is killed between two ends. The second try writes what has timed out, and nothing else."""
     writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
     dies(

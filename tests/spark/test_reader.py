@@ -144,7 +144,7 @@ def test_deleted_offsets_fail_the_query_or_are_skipped(address: str, filled: str
         reader.latestOffset({filled: {"0": 10, "1": 99}}, ReadAllAvailable())
 
 
-def test_a_topic_made_anew_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
+def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
     """It has more records than its predecessor: offsets alone do not reveal the change."""
     reader = stream(address, subscribe=filled, startingOffsets="earliest")
     planned = reader.latestOffset(through(reader.initialOffset()), ReadAllAvailable())
@@ -276,7 +276,7 @@ def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address
     assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # the plan names no stream
 
 
-def test_where_the_group_is_refused_batches_go_on_with_a_warning(
+def test_where_the_group_is_refused_batches_continue_with_a_warning(
     address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse(*_: Any, **__: Any) -> None:

@@ -32,7 +32,7 @@ def dying(stream: Stream, tmp_path: Path, **options: str) -> Stream:
     return Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes)
 
 
-def test_a_stream_goes_on_where_it_was(spark: Any, stream: Stream) -> None:
+def test_a_stream_continues_where_it_was(spark: Any, stream: Stream) -> None:
     """The restarted stream reads the newer records. Keys are passed on."""
     assert [progress["numInputRows"] for progress in stream.run(spark)][:2] == [BATCH, BATCH]
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))

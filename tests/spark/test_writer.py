@@ -124,7 +124,7 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
     spark.writer().commit([], 0)
 
 
-def test_a_write_without_a_name_that_is_tried_again_is_there_once(
+def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: the driver died between two ends; what it has decided is whole before the next one writes a row."""

@@ -205,7 +205,7 @@ async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, 
     assert len(second.partitions) == len(await cluster.states()) == 10
 
 
-async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
+async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
     for name in ("a", "b", "c"):
         created = await topics.create_topic(name, 10, 2)
         await cluster.admin.create(paths.deletion(name), payloads.encode_mark(created), make_parents=True)

@@ -379,7 +379,7 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     assert len(internal_topic.wake_ups) <= 1  # a stale wake-up causes no others
 
 
-async def test_a_timer_whose_records_cannot_be_appended_is_tried_again(runtime, internal_topic):
+async def test_a_timer_whose_records_cannot_be_appended_is_retried(runtime, internal_topic):
     internal_topic.config = LogConfig(min_insync_replicas=2)
     internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())

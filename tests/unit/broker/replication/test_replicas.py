@@ -278,7 +278,7 @@ async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_pa
     assert replicas.leader("orders", 1).index == 1
 
 
-async def test_a_log_without_a_descriptor_is_tried_again(
+async def test_a_log_without_a_descriptor_is_retried(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The disk is fine: other files will be closed."""

@@ -83,7 +83,7 @@ async def written(sink: Sink, batches: int) -> None:
         await sink.play(replace(first, number=number), {0: [10 * number], 1: [10 * number + 1]})
 
 
-async def test_a_replay_of_the_same_rows_is_passed_over(sink: Sink) -> None:
+async def test_a_replay_of_the_same_rows_is_skipped(sink: Sink) -> None:
     await written(sink, 2)
     await sink.play(sink.run(1), {0: [10], 1: [11]})
     await sink.play(sink.run(1), {0: [11, 10]})  # divided among other tasks
@@ -182,7 +182,7 @@ async def test_a_decided_unended_batch_is_ended_by_an_older_checkpoint(sink: Sin
     assert sink.seen == [0, 1, 10, 11, 20, 21]
 
 
-async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_goes_on(sink: Sink) -> None:
+async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_continues(sink: Sink) -> None:
     """Two queries run with copies of one checkpoint: the second takes over."""
     first = sink.run(0)
     for number in range(3):

@@ -125,7 +125,7 @@ def test_s9_after_a_marker_of_a_higher_epoch_the_next_is_zero(log):
     assert log.append(0, epoch=1, transactional=True) == 4
 
 
-def test_s9_after_a_marker_of_the_same_epoch_sequences_go_on(log):
+def test_s9_after_a_marker_of_the_same_epoch_sequences_continue(log):
     log.append(0, 3, transactional=True)
     assert log.append(0, 3, transactional=True) == DuplicateBatch(0, 0)
     log.mark()
