@@ -110,7 +110,7 @@ async def test_records_that_get_the_offsets_of_lost_ones_are_delivered(world: Sh
     assert await world.member().acquired() == [(1, 2, 1)]
 
 
-async def test_deleted_records_are_passed_over(world: ShareWorld) -> None:
+async def test_deleted_records_are_skipped(world: ShareWorld) -> None:
     for _ in range(3):
         world.append(b"a")
     member = world.member()
