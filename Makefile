@@ -87,7 +87,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
-	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/testcontainers/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 

@@ -4,6 +4,7 @@
   consume_process_produce.py  exactly-once loop: consume, process, produce in transactions
   producer/                   batches, partitioning, sending, transactions
   consumer/                   fetching, positions, groups
+  share/                      consumers of share groups: records instead of partitions are shared
   admin/                      topics, configuration, offsets, groups, transactions
   metadata/                   cluster metadata; requests to leaders and coordinators
   connection/                 one broker connection, version negotiation, the pool
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from oncelog.interceptors import ConsumerInterceptor, ProducerInterceptor
     from oncelog.prepared_transaction import PreparedTransaction
     from oncelog.producer.producer import Producer, RecordMetadata
+    from oncelog.share.share_consumer import ShareConsumer
+    from oncelog.share.share_records import ShareRecord
 
 __all__ = [
     "Admin",
@@ -63,6 +66,8 @@ __all__ = [
     "ProducerInterceptor",
     "RebalanceListener",
     "RecordMetadata",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "UndecodedBatch",
 ]
@@ -83,6 +88,8 @@ _HOMES: Final = {
     "ProducerInterceptor": "oncelog.interceptors",
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",
+    "ShareConsumer": "oncelog.share.share_consumer",
+    "ShareRecord": "oncelog.share.share_records",
     "TopicPartition": "oncelog.cluster",
     "UndecodedBatch": "oncelog.consumer.records",
 }

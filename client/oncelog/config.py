@@ -44,6 +44,8 @@ RecoveryStrategy = Literal["rebootstrap", "none"]
 OffsetReset = Literal["earliest", "latest", "none"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
+ShareAcknowledgementMode = Literal["implicit", "explicit"]
+ShareAcquireMode = Literal["batch_optimized", "record_limit"]
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -55,6 +57,8 @@ SECURITY_PROTOCOLS: Final = get_args(SecurityProtocol)
 RECOVERY_STRATEGIES: Final = get_args(RecoveryStrategy)
 OFFSET_RESETS: Final = get_args(OffsetReset)
 ISOLATION_LEVELS: Final = get_args(Isolation)
+SHARE_ACKNOWLEDGEMENT_MODES: Final = get_args(ShareAcknowledgementMode)
+SHARE_ACQUIRE_MODES: Final = get_args(ShareAcquireMode)
 
 Partitioner = Callable[[bytes | None, list[int], list[int]], int]
 """Returns the partition of a record: its key as bytes, all partitions of the topic, those that have a leader."""
@@ -375,6 +379,54 @@ class ConsumerConfig(ClientConfig):
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms}: must be below session_timeout_ms,"
                 f" which is {self.session_timeout_ms}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """The options of a consumer of a share group."""
+
+    BOUNDS: ClassVar[dict[str, Bounds]] = {
+        **ClientConfig.BOUNDS,
+        "fetch_min_bytes": Bounds(0),
+        "fetch_max_wait_ms": Bounds(0),
+        "fetch_max_bytes": Bounds(0),
+        "max_poll_records": Bounds(1),
+        "max_decompressed_bytes": Bounds(1),
+    }
+    NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "group_id", "client_rack")
+
+    group_id: str = ""
+    """The share group. It must be given."""
+    share_acknowledgement_mode: ShareAcknowledgementMode = "implicit"
+    """"implicit": the next poll accepts the records of the last one. "explicit": the application says of each record
+    what is to become of it."""
+    share_acquire_mode: ShareAcquireMode = "batch_optimized"
+    """"batch_optimized": whole batches are acquired, so that a poll may exceed max_poll_records. "record_limit": never
+    more than max_poll_records."""
+    max_poll_records: int = 500
+    """The most records that a broker gives for one request."""
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    """How long a broker waits for records. Acknowledgements to it wait as long at most."""
+    fetch_max_bytes: int = 52_428_800
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    """Limit of one batch after decompression. The records of a larger batch are rejected."""
+    check_crcs: bool = True
+    default_api_timeout_ms: int = 60_000
+    client_rack: str = ""
+
+    def validate(self) -> ShareConsumerConfig:
+        super(ShareConsumerConfig, self).validate()
+        if not self.group_id:
+            raise ConfigError("group_id='': a share consumer needs a group")
+        _check_choice("share_acknowledgement_mode", self.share_acknowledgement_mode, SHARE_ACKNOWLEDGEMENT_MODES)
+        _check_choice("share_acquire_mode", self.share_acquire_mode, SHARE_ACQUIRE_MODES)
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise ConfigError(
+                f"fetch_max_wait_ms={self.fetch_max_wait_ms}: must be below request_timeout_ms,"
+                f" which is {self.request_timeout_ms}"
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The keyword arguments of Producer, Consumer and Admin, for type checkers and editors.
+"""The keyword arguments of Producer, Consumer, ShareConsumer and Admin, for type checkers and editors.
 
 Generated from config.py by `make reference`, and not to be edited. A program that passes options on can name their
 type: `def opened(**options: Unpack[ConsumerOptions]) -> Consumer`.
@@ -21,6 +21,8 @@ from oncelog.config import (
     RecoveryStrategy,
     SaslMechanism,
     SecurityProtocol,
+    ShareAcknowledgementMode,
+    ShareAcquireMode,
     Token,
     TokenProvider,
 )
@@ -158,6 +160,30 @@ class ConsumerOptions(ClientOptions, total=False):
     tracing: Tracing | bool | None
     """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
     `Consumer.processing`. It needs the extra `otel`."""
+
+
+class ShareConsumerOptions(ClientOptions, total=False):
+    """The options of a consumer of a share group."""
+
+    group_id: str
+    """The share group. It must be given."""
+    share_acknowledgement_mode: ShareAcknowledgementMode
+    """"implicit": the next poll accepts the records of the last one. "explicit": the application says of each record
+    what is to become of it."""
+    share_acquire_mode: ShareAcquireMode
+    """"batch_optimized": whole batches are acquired, so that a poll may exceed max_poll_records. "record_limit": never
+    more than max_poll_records."""
+    max_poll_records: int
+    """The most records that a broker gives for one request."""
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    """How long a broker waits for records. Acknowledgements to it wait as long at most."""
+    fetch_max_bytes: int
+    max_decompressed_bytes: int
+    """Limit of one batch after decompression. The records of a larger batch are rejected."""
+    check_crcs: bool
+    default_api_timeout_ms: int
+    client_rack: str
 
 
 class AdminOptions(ClientOptions, total=False):

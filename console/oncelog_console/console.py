@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from oncelog_console.clusters import Cluster
 from oncelog_console.guard import Token
-from oncelog_console.limits import MAX_PAGES
+from oncelog_console.limits import MAX_LOGINS, MAX_PAGES
 from oncelog_console.link import Link, Shared
 from oncelog_console.lookups.lag_history import LagHistory
 from oncelog_console.lookups.query_history import QueryHistories
@@ -39,10 +39,11 @@ class Notices:
 
 @dataclass(slots=True)
 class Capacity:
-    """What the pages of all users and clusters share. `tails`: live ones."""
+    """What the pages of all users and clusters share. `tails`: the live ones. `logins`: those that are tried."""
 
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
     tails: int = 0
+    logins: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOGINS))
 
 
 @dataclass(slots=True)
@@ -59,6 +60,8 @@ class Console:
     token: Token = field(default_factory=Token)
     notices: Notices = field(default_factory=Notices)
     shared: Shared[Any] = field(default_factory=Shared)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the end of a session: live tails end with it."""
     history: LagHistory = field(init=False)
     _sampling: asyncio.Task[None] | None = None
 
@@ -75,6 +78,7 @@ class Console:
 
     async def close(self) -> None:
         """End all that it does, and close its connections."""
+        self.closed.set()
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)

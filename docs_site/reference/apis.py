@@ -18,7 +18,7 @@ NOT_SERVED: Final = """\
 ## Not served
 
 APIs of Kafka 4.3 that no broker of oncelog answers or advertises. Clients that need one of them say so; the others do
-without: share groups (KIP-932) are not there, consumer groups of both protocols are.
+without: streams groups (KIP-1071) are not there; consumer groups of both protocols and share groups (KIP-932) are.
 """
 
 

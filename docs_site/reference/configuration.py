@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 
 import oncelog.config
 from docs_site.reference.markdown import cell, code, table
-from oncelog.config import AdminConfig, Bounds, ClientConfig, ConsumerConfig, ProducerConfig
+from oncelog.config import AdminConfig, Bounds, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import INT_MAX, LONG_MAX, ConfigKey, UpdateMode
 from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
@@ -119,6 +119,7 @@ def of_clients() -> str:
         ("Every client", ClientConfig, ()),
         ("Producer", ProducerConfig, common),
         ("Consumer", ConsumerConfig, common),
+        ("ShareConsumer", ShareConsumerConfig, common),
         ("Admin", AdminConfig, common),
     ):
         texts = field_texts(config)

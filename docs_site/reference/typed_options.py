@@ -10,10 +10,10 @@ import inspect
 from typing import Final
 
 import oncelog.config
-from oncelog.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from oncelog.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 
 HEAD: Final = '''\
-"""The keyword arguments of Producer, Consumer and Admin, for type checkers and editors.
+"""The keyword arguments of Producer, Consumer, ShareConsumer and Admin, for type checkers and editors.
 
 Generated from config.py by `make reference`, and not to be edited. A program that passes options on can name their
 type: `def opened(**options: Unpack[ConsumerOptions]) -> Consumer`.
@@ -26,6 +26,7 @@ CLASSES: Final = {
     "ClientOptions": ClientConfig,
     "ProducerOptions": ProducerConfig,
     "ConsumerOptions": ConsumerConfig,
+    "ShareConsumerOptions": ShareConsumerConfig,
     "AdminOptions": AdminConfig,
 }
 POSITIONAL: Final = "bootstrap_servers"

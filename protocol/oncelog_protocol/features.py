@@ -8,5 +8,8 @@ TRANSACTIONS_V1: Final = 0
 TRANSACTIONS_V2: Final = 2
 """Level of `transaction.version` from which on every transaction has its own producer epoch (KIP-890)."""
 
+SHARE_GROUPS: Final = 1
+"""Level of `share.version` from which on there are share groups (KIP-932)."""
+
 CONSUMER_GROUPS: Final = 1
 """Level of `group.version` from which on groups may use the consumer protocol (KIP-848)."""

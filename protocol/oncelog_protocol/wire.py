@@ -248,11 +248,13 @@ def checked_uuid(value: bytes) -> bytes:
 class Sized(WireType):
     """A length and that many bytes: strings, bytes, records. `reader` and `writer` are the functions above."""
 
-    def __init__(self, reader: Any, writer: Any, min_size: int) -> None:
+    def __init__(self, reader: Any, writer: Any, min_size: int, null: bytes = b"") -> None:
+        """`null`: the bytes of None, if it is nullable."""
         super().__init__()
         self.reader = reader
         self.writer = writer
         self.min_size = min_size
+        self.null = null
 
     def _parse(self, stream: WireReader, context: Any, path: Any) -> Any:
         value, stream.position = self.reader(stream.buffer, stream.position, stream.end)
@@ -266,7 +268,13 @@ class Sized(WireType):
         emit.line(f"{target}, pos = {emit.function(self.reader)}(buf, pos, end)")
 
     def emit_build(self, emit: Emitter, value: str) -> None:
-        emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
+        if not self.null:
+            emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
+            return
+        with emit.block(f"if {value} is None:"):  # as most nullable fields are: without a call
+            emit.line(f"{emit.out}.append({self.null!r})")
+        with emit.block("else:"):
+            emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
 
 
 class Array(WireType):
@@ -362,9 +370,9 @@ PRIMITIVES: Final[dict[str, WireType]] = {
 
 SIZED: Final[dict[tuple[str, bool, bool], WireType]] = {
     ("string", False, False): Sized(read_string, put_string, 2),
-    ("string", False, True): Sized(read_nullable_string, put_nullable_string, 2),
+    ("string", False, True): Sized(read_nullable_string, put_nullable_string, 2, b"\xff\xff"),
     ("string", True, False): Sized(read_compact_string, put_compact_string, 1),
-    ("string", True, True): Sized(read_compact_nullable_string, put_compact_nullable_string, 1),
+    ("string", True, True): Sized(read_compact_nullable_string, put_compact_nullable_string, 1, b"\0"),
     ("bytes", False, False): Sized(read_bytes, put_records, 4),
     ("bytes", False, True): Sized(read_nullable_bytes, put_nullable_records, 4),
     ("bytes", True, False): Sized(read_compact_bytes, put_compact_records, 1),

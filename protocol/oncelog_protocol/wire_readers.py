@@ -117,7 +117,14 @@ def read_records(buffer: memoryview, position: int, end: int) -> tuple[memoryvie
 
 
 def read_compact_nullable_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
-    size, position = read_uvarint(buffer, position)
+    size = buffer[position]
+    position += 1
+    if size >= 0x80:
+        high = buffer[position]
+        if high < 0x80:  # two bytes, as for a batch of some records
+            size, position = size & 0x7F | high << 7, position + 1
+        else:
+            size, position = read_uvarint(buffer, position - 1)
     if size == 0:
         return None, position
     stop = position + size - 1

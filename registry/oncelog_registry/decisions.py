@@ -6,6 +6,7 @@ It may be called again with a newer state, if another registry has written in be
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from oncelog_registry.records import (
     Record,
     config_record,
     delete_subject_record,
-    highest_id_record,
+    highest_numbers_record,
     mode_record,
     schema_record,
     schema_tombstone,
@@ -106,12 +107,14 @@ def delete_version(state: State, subject: str, version: int | str, *, permanent:
     if not state.versions(subject, deleted=True):
         raise errors.subject_not_found(subject)
     found = state.version(subject, version, deleted=permanent and version != LATEST)
-    _require_unreferenced(state, found)
+    _require_unreferenced(state, found, permanent=permanent)
     if not permanent:
         return Deleted([found.version], (schema_record(replace(found, deleted=True)),))
     if not found.deleted:
         raise errors.version_not_soft_deleted(subject, found.version)
-    return Deleted([found.version], (highest_id_record(state.highest_id), schema_tombstone(subject, found.version)))
+    return Deleted(
+        [found.version], (*_told_before(state, subject, [found.version]), schema_tombstone(subject, found.version))
+    )
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
@@ -126,7 +129,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
         raise errors.subject_soft_deleted(subject)
     chosen = every if permanent else live
     for each in chosen:
-        _require_unreferenced(state, each)
+        _require_unreferenced(state, each, permanent=permanent)
     numbers = [each.version for each in chosen]
     if not permanent:
         marked = [schema_record(replace(each, deleted=True)) for each in chosen]
@@ -134,7 +137,16 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
     gone = [schema_tombstone(subject, number) for number in numbers]
     settings = [config_record(subject, None)] if state.level(subject) else []
     settings += [mode_record(subject, None)] if state.mode(subject) else []
-    return Deleted(numbers, (highest_id_record(state.highest_id), *gone, *settings))
+    return Deleted(numbers, (*_told_before(state, subject, numbers), *gone, *settings))
+
+
+def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Record, ...]:
+    """Return what is written before the tombstones of versions, so that no id and no version is given again: the record
+    that all versions up to the highest are deleted outlives them where none is left."""
+    highest = highest_numbers_record(state.highest_id, state.untold_highest_versions(subject, gone))
+    if {each.version for each in state.versions(subject, deleted=True)}.issubset(gone):
+        return highest, delete_subject_record(subject, state.next_version(subject) - 1)
+    return (highest,)
 
 
 def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ...]]:
@@ -179,6 +191,7 @@ def _require_writable(state: State, subject: str) -> None:
         raise errors.not_permitted(f"Subject {subject} is in read-only mode")
 
 
-def _require_unreferenced(state: State, version: SubjectVersion) -> None:
-    if state.referring_ids(version.subject, version.version):
+def _require_unreferenced(state: State, version: SubjectVersion, *, permanent: bool) -> None:
+    """A soft-deleted schema still needs what it refers to, so it keeps that from being deleted for good."""
+    if state.referring_ids(version.subject, version.version, deleted=permanent):
         raise errors.reference_exists(version.subject, version.version)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from oncelog.admin.resources import ConfigResource
-from oncelog.errors import ClientClosed, KafkaError, ProducerFenced
+from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError, ProducerFenced, RequestTimedOut
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP
@@ -57,6 +57,7 @@ class Journal:
             bootstrap, **{**self._settings, "isolation_level": "read_committed", "auto_offset_reset": "none"}
         )
         """The consumer skips nothing: if the topic has lost the next record, that is an error."""
+        self._topic_id = b""
         self._producer: Producer | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
 
@@ -90,10 +91,21 @@ class Journal:
                     polled = await self._consumer.poll(POLL_MS)
                     for record in polled.get(self._partition, ()):
                         self._apply(record.key, record.value)
+                await self._check_same_topic()
         except TimeoutError:
             raise store_timed_out(f"{self._topic} was not read to its end in {CATCH_UP_SECONDS:.0f} s") from None
         except KafkaError as error:
             raise store_failed(error.message) from error
+
+    async def _check_same_topic(self) -> None:
+        """Raises RegistryError 50001 if the topic has another id than at the start: what was read is of one that is
+        gone, however long the new one is. Asked after reading, so that it holds for all that was read."""
+        found = (await self._admin.describe_topics([self._topic]))[self._topic]
+        if found.topic_id != self._topic_id:
+            raise store_failed(
+                f"{self._topic} was deleted and made again: restart the registry, and it will know what is in the "
+                "topic now"
+            )
 
     async def _end(self) -> int:
         """Return the last stable offset: no transaction before it is open."""
@@ -121,9 +133,12 @@ class Journal:
                     await asyncio.sleep(random.uniform(0, BACKOFF_SECONDS))  # noqa: S311 - no secret
                 except RegistryError:
                     raise
-                except KafkaError as error:
+                except (RequestTimedOut, ConnectionFailed) as error:
                     await self._drop_producer()
                     raise store_timed_out(error.message) from error
+                except KafkaError as error:
+                    await self._drop_producer()
+                    raise store_failed(f"{error.code.name}: {error.message}") from error
                 except BaseException:
                     await self._drop_producer()  # a transaction may be open
                     raise
@@ -165,6 +180,7 @@ class Journal:
                 f"the topic {self._topic} has {len(found.partitions)} partitions, and a registry needs one: name "
                 "another one with --topic"
             )
+        self._topic_id = found.topic_id
         resource = ConfigResource.topic(self._topic)
         configs = (await self._admin.describe_configs([resource]))[resource]
         policy = configs["cleanup.policy"].value

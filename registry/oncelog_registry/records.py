@@ -62,10 +62,11 @@ def delete_subject_record(subject: str, last_version: int) -> Record:
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
 
 
-def highest_id_record(schema_id: int) -> Record:
-    """The highest id that was given: it is written with the tombstones of schemas, which compaction removes with their
-    ids."""
-    return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped({"highestId": schema_id}))
+def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Record:
+    """The highest id that was given, and the highest version of each subject whose remaining records show lower ones:
+    it is written with the tombstones of schemas, which compaction removes with their ids and versions."""
+    value = {"highestId": schema_id, "highestVersions": dict(versions)}
+    return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped(value))
 
 
 def parsed_key(key: bytes) -> dict[str, Any] | None:

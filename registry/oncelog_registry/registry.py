@@ -217,7 +217,13 @@ class Registry:
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:
             for each in references:
                 place = (each.subject, each.version)
-                if each.name in found or place in path:
+                known = found.get(each.name)
+                if known is not None and (known.subject, known.version) != place:
+                    raise errors.invalid_schema(
+                        f"two references are called {each.name!r}: {known.subject} version {known.version}, and "
+                        f"{each.subject} version {each.version}"
+                    )
+                if known is not None or place in path:
                     continue
                 if len(path) == MAX_REFERENCES:
                     raise errors.invalid_schema(f"it refers to schemas in a chain of more than {MAX_REFERENCES}")

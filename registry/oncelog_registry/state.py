@@ -2,13 +2,13 @@
 
 Ids are of the whole registry: schemas with equal fingerprints have one id. An id is never given to another schema, not
 even when its schema was deleted permanently, since records with it may still exist. A version is never given twice, not
-even when its record was deleted permanently, as far as the topic still shows it.
+even when its record was deleted permanently and compacted away.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -84,12 +84,12 @@ class State:
         same = [each for each in self.versions(subject, deleted=deleted) if each.fingerprint == print_of]
         return same[-1] if same else None
 
-    def referring_ids(self, subject: str, version: int) -> list[int]:
-        """Return the ids of the schemas that refer to a version, ascending; soft-deleted ones do not count."""
+    def referring_ids(self, subject: str, version: int, *, deleted: bool = False) -> list[int]:
+        """Return the ids of the schemas that refer to a version, ascending. `deleted`: soft-deleted ones, too."""
         return sorted(
             {
                 each.id
-                for each in self.all_versions()
+                for each in self.all_versions(deleted=deleted)
                 if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
             }
         )
@@ -110,6 +110,16 @@ class State:
 
     def next_version(self, subject: str) -> int:
         return self._highest_versions.get(subject, 0) + 1
+
+    def untold_highest_versions(self, subject: str, gone: Collection[int]) -> dict[str, int]:
+        """Return the highest version that was given, of each subject whose records tell of lower ones only, when the
+        versions `gone` of `subject` have no records any more."""
+        found = {}
+        for name, highest in self._highest_versions.items():
+            told = set(self._subjects.get(name, ())).difference(gone if name == subject else ())
+            if told and max(told) < highest:
+                found[name] = highest
+        return found
 
     # --- levels and modes
 
@@ -144,6 +154,8 @@ class State:
         kind, subject = fields["keytype"], fields.get("subject")
         if kind == records.NOOP:
             self._highest_id = max(self._highest_id, int((content or {}).get("highestId", 0)))
+            for name, number in dict((content or {}).get("highestVersions", {})).items():
+                self._note_version(str(name), int(number))
         elif kind == records.SCHEMA:
             number = int(fields["version"])
             if is_tombstone:

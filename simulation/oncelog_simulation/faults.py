@@ -36,6 +36,9 @@ CHANGED_SETTINGS: Final = (
 )
 """Settings that a rolling restart may change, with no promise of the others broken."""
 
+SIZE_START, SIZE_END, EPOCH_END = 8, 12, 16
+"""Where the fields of a batch's header are: base offset, size, leader epoch."""
+
 Draw = Callable[[Random, Plan], tuple[str, ...]]
 """Names of the machines that are struck."""
 Act = Callable[[World, Strike], Awaitable[bool]]
@@ -592,11 +595,7 @@ def is_whole(world: World) -> bool:
     return True
 
 
-BIT_ROT: Final = "bit rot"
-"""The fault after which replicas may differ: nobody compares what was written long ago."""
-
-
-@fault(BIT_ROT, "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
+@fault("bit rot", "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
 async def bit_rot(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     random = world.random("bit rot")
@@ -605,9 +604,25 @@ async def bit_rot(world: World, strike: Strike) -> bool:
         return False
     path, inode = random.choice(files)
     position, bit = random.randrange(len(inode.durable)), random.randrange(8)
+    if not _is_checked(bytes(inode.durable), position):
+        return False
     world.note(machine.name, "has a bit changed", path=path, position=position, bit=bit)
     inode.rot(position, bit)
+    world.rotted.add(machine.name)
     return True
+
+
+def _is_checked(content: bytes, position: int) -> bool:
+    """Whether the size or the CRC of a batch covers the byte. They do not cover base offset and leader epoch, which the
+    broker fills in: nobody can notice a change there."""
+    start = 0
+    while start + SIZE_END <= len(content):
+        end = start + SIZE_END + int.from_bytes(content[start + SIZE_START : start + SIZE_END], "big")
+        if position < end:
+            place = position - start
+            return SIZE_START <= place < SIZE_END or place >= EPOCH_END
+        start = end
+    return False
 
 
 @fault("emptied disk", "a broker's disk is changed for an empty one", a_broker, (0.2, 3.0), needs_whole=True)
@@ -615,11 +630,17 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     if not is_whole(world):
         return False
-    machine.kill()
-    machine.storage.empty()
-    world.note(machine.name, "gets an empty disk")
+    exchange_disk(world, machine)
     await _down(machine, strike.seconds)
     return True
+
+
+def exchange_disk(world: World, machine: BrokerMachine) -> None:
+    """Kill the broker and give its machine an empty disk."""
+    machine.kill()
+    machine.storage.empty()
+    world.rotted.discard(machine.name)
+    world.note(machine.name, "gets an empty disk")
 
 
 @fault("older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)

@@ -1,7 +1,8 @@
 """The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
 
 A broker some of whose logs are offline is restarted once its disk works again, and again if they still are. A broker
-that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back.
+that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back. A disk on
+which a bit has changed is exchanged when all replicas are in sync, so that its broker copies everything from others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
+from oncelog_simulation.faults import exchange_disk, is_whole
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
@@ -33,6 +35,9 @@ async def tend(world: World) -> None:
             elif machine.trouble and (named := NAMED.findall(machine.trouble)):
                 world.note("operator", "accepts what a start has refused", broker=machine.name, accepted=named)
                 machine.settings[ACCEPTED] = ",".join(named)
+            elif machine.name in world.rotted and is_whole(world):
+                world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
+                exchange_disk(world, machine)
 
 
 def _has_offline_logs(machine: BrokerMachine) -> bool:

@@ -57,6 +57,8 @@ class World(Surroundings):
         """The strikes whose faults last now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
+        self.rotted: set[str] = set()
+        """Names of the brokers on whose disk a bit has changed, until that disk is exchanged."""
 
     @property
     def bootstrap_servers(self) -> str:

@@ -84,6 +84,14 @@ def test_every_page_fits_its_screen(
         "reset": (f"/group/reset?id={group}&to=earliest", "Move this group?"),
         "transactions": ("/transactions", "Open transactions"),
         "fence": (f"/transaction/fence?id={topic}", f"Fence {topic}?"),
+        "search": (f"/records?topic={topic}&value=$.quantity>1&header=x", "Records"),
+        "access": ("/acls", "Access"),
+        "quotas": ("/quotas", "Access"),
+        "create": ("/change/topic-create", "Create a topic"),
+        "produce": (f"/change/record-produce?topic={topic}", "Produce a record"),
+        "acl": ("/change/acl-add", "Add an ACL"),
+        "quota": ("/change/quota-set", "Set a quota"),
+        "delete": (f"/change/topic-delete?name={topic}", f"Delete the topic {topic}?"),
     }
     for name, (path, title) in pages.items():
         answer = page.goto(path)
@@ -146,7 +154,9 @@ def test_a_page_shows_what_begins_and_ends_by_itself(page: Any, raw: RawClient, 
     article.wait_for(state="detached")
 
 
-def test_who_follows_sees_records_as_text(page: Any, raw: RawClient, topic: str, unguarded: BrokerProcess) -> None:
+def test_a_follower_of_a_topic_sees_records_as_text(
+    page: Any, raw: RawClient, topic: str, unguarded: BrokerProcess
+) -> None:
     raw.create_topic(topic)
     page.goto(f"/records?topic={topic}")
     page.get_by_role("button", name="Follow").click()
@@ -178,7 +188,7 @@ def test_a_group_is_moved_by_mouse(page: Any, raw: RawClient, topic: str, unguar
     assert re.search(r"\b1\s+6\s+5\b", page.locator("main").inner_text()), "committed, end, lag"
 
 
-def test_keys_lead_everywhere(page: Any, raw: RawClient, topic: str) -> None:
+def test_every_page_is_reachable_by_keyboard(page: Any, raw: RawClient, topic: str) -> None:
     raw.create_topic(topic)
     page.goto("/topics")
     page.keyboard.press("Tab")

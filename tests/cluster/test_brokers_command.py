@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ async def throttle_of(addresses: str, topic: str) -> str | None:
         return found[ConfigResource.topic(topic)][LEADER_REPLICAS].value
 
 
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Nothing of the process stays, whatever becomes of the test."""
+    with process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.timeout(400)
 def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: BrokerCluster) -> None:
     topic = "orders"
     addresses = brokers.addresses
@@ -97,8 +109,9 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell lets background processes ignore it
     )
-    with interrupted:
+    with ended(interrupted):
         eventually(lambda: asyncio.run(moving(addresses)) > 0, "partitions are on the way")
         interrupted.send_signal(signal.SIGINT)
         _, said = interrupted.communicate(timeout=60)
@@ -129,6 +142,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert "there is no broker 9" in run(brokers, "decommission", "9", code=1).stderr
 
 
+@pytest.mark.timeout(400)
 def test_a_dead_broker_is_let_go_and_holds_up_a_rebalance_until_then(brokers: BrokerCluster) -> None:
     topic, addresses = "orders", brokers.addresses
     asyncio.run(filled(addresses, topic))

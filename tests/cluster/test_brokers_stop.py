@@ -108,7 +108,7 @@ def test_a_leader_serves_on_until_somebody_else_is_in_sync(
     settle_and_check(cluster, history, topic)
 
 
-def test_the_last_one_does_not_wait_for_others(cluster: ReplicatedCluster, topic: str) -> None:
+def test_the_last_broker_does_not_wait_for_others(cluster: ReplicatedCluster, topic: str) -> None:
     """All are told to stop at the same time, and do, in turn; the ISR remains known."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     for node_id in BROKERS:
@@ -120,7 +120,7 @@ def test_the_last_one_does_not_wait_for_others(cluster: ReplicatedCluster, topic
 
 @LIBRARIES
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
-def test_c24_all_are_restarted_one_after_the_other(
+def test_c24_a_rolling_restart_loses_nothing(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, rounds: int
 ) -> None:
     """No record is lost or duplicated; at the end preferred leaders lead."""
@@ -139,7 +139,7 @@ def test_c24_all_are_restarted_one_after_the_other(
 
 @pytest.mark.measured
 @pytest.mark.parametrize("library", ["oncelog", pytest.param("librdkafka", marks=pytest.mark.soak)])
-def test_nobody_waits_long_for_a_broker_that_is_restarted(
+def test_clients_do_not_wait_long_for_a_restarted_broker(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
     """No produce waits for much longer than while nothing is restarted. The best of three: machines have moods. The

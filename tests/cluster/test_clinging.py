@@ -26,7 +26,7 @@ def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
 BEFORE = told(Metadata=4, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1)
 
 
-def test_who_refreshes_metadata_and_asks_for_no_coordinator_clings() -> None:
+def test_a_client_that_never_looks_up_its_coordinator_clings() -> None:
     assert clings(BEFORE, told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1))
 
 
@@ -42,12 +42,12 @@ def test_who_refreshes_metadata_and_asks_for_no_coordinator_clings() -> None:
     ],
     ids=["asks", "commits", "adds", "waits-for-a-broker", "stands-still", "is-not-connected"],
 )
-def test_no_other_state_is_taken_for_it(after: Said) -> None:
+def test_no_other_state_is_taken_for_clinging(after: Said) -> None:
     assert not clings(BEFORE, after)
 
 
 @pytest.mark.parametrize("source", ["learned", "logical"])
-def test_who_looks_in_vain_for_a_broker_that_we_named_does_not_cling(source: str) -> None:
+def test_a_client_that_cannot_reach_a_named_broker_does_not_cling(source: str) -> None:
     """We have named the coordinator's address: if no broker is there, the client waits for us."""
 
     def beside(state: str, connects: int, **sent: int) -> Said:
@@ -63,7 +63,7 @@ def test_who_looks_in_vain_for_a_broker_that_we_named_does_not_cling(source: str
     assert not clings(beside("UP", 7, Metadata=4), beside("DOWN", 8, Metadata=6))
 
 
-def test_an_answer_that_was_awaited_before_may_be_what_it_waits_for() -> None:
+def test_a_client_may_wait_for_an_earlier_answer() -> None:
     assert not clings(BEFORE._replace(awaited=1), told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2))
 
 

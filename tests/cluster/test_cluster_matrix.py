@@ -33,7 +33,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, chroots: Callable[[], str]) 
     ],
     ids=str,
 )
-def test_nothing_is_wrong_whoever_dies(stage: Stage, cell: Cell) -> None:
+def test_no_result_is_wrong_whichever_broker_dies(stage: Stage, cell: Cell) -> None:
     outcome = run_cell(stage, cell)
     assert not outcome.problems
     assert outcome.committed + outcome.aborted == 3
@@ -73,7 +73,7 @@ def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.
     assert problem.startswith("the point was not reached")
 
 
-def test_every_point_is_struck_at_one_who_dies_if_such_a_one_comes_there() -> None:
+def test_every_point_strikes_a_dying_process_if_one_reaches_it() -> None:
     assert CLIENT not in BROKERS
     for cell in all_cells():
         asked, killed = set(CAST.asked(cell, BROKERS)), set(CAST.killed(cell))

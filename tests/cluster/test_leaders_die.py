@@ -34,7 +34,7 @@ def test_c1_the_leader_is_killed_under_waiting_batches(
     settle_and_check(cluster, history, topic)
 
 
-def test_how_long_producers_wait_for_the_next_leader(
+def test_producers_wait_briefly_for_the_next_leader(
     cluster: ReplicatedCluster, history: History, topic: str, record_property: Callable[[str, object], None]
 ) -> None:
     """The time from the kill of a leader to the next record that is acknowledged by all: on a quiet machine at most the

@@ -24,7 +24,7 @@ FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
 
 @LIBRARIES
 @pytest.mark.parametrize("pauses", [2, pytest.param(250, marks=[pytest.mark.soak, pytest.mark.timeout(7200)])])
-def test_c6_a_leader_of_the_past_answers_nothing_as_a_leader(
+def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
     """It is stopped until another broker leads, finds a record with acks=1 in its socket when it continues, and must
@@ -62,7 +62,7 @@ def test_c6_a_leader_of_the_past_answers_nothing_as_a_leader(
     settle_and_check(cluster, history, topic)
 
 
-def test_c12_a_controller_of_the_past_changes_nothing(cluster: ReplicatedCluster, topic: str) -> None:
+def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, topic: str) -> None:
     """It is stopped, another one takes over, and when it continues it finds a request to create a topic in its
     socket."""
     cluster.create_topic(f"{topic}-before", (1, 2, 3))

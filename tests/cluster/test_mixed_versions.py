@@ -40,7 +40,7 @@ asks as a broker does."""
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
 
-def test_releases_agree_on_what_all_know(
+def test_releases_agree_on_common_feature_levels(
     chroots: Callable[[], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

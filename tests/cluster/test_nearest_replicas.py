@@ -154,7 +154,7 @@ def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter
 
 
 @pytest.mark.parametrize("dies", ["leader", "nearest"])
-def test_read_committed_from_a_follower_while_a_broker_dies(
+def test_read_committed_from_a_follower_survives_a_dying_broker(
     racks: ReplicatedCluster, history: History, topic: str, fetched: Counter[int], dies: str
 ) -> None:
     """The same records, in the same order, as the leader gives: none of an aborted transaction, each once."""

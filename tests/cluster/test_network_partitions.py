@@ -148,7 +148,7 @@ def test_c15_a_leader_is_cut_off_from_its_followers(
 
 
 @LIBRARIES
-def test_c3_a_marker_that_only_the_leader_has(
+def test_c3_a_marker_held_only_by_the_leader_is_not_acknowledged(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
     """The coordinator does not consider it written, and sends it to the next leader: the following transaction is

@@ -219,7 +219,7 @@ def others(part: Part) -> list[int]:
     return [node_id for node_id in part.replicas if node_id != part.leader]
 
 
-def test_who_was_away_deletes_what_others_hold_now(
+def test_a_returning_broker_deletes_replicas_that_moved_away(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str
 ) -> None:
     """A broker that comes back has a log of a partition that was moved meanwhile."""
@@ -278,7 +278,9 @@ def replicas(cluster: ReplicatedCluster, topic: str) -> dict[int, tuple[int, ...
     return {index: part.replicas for index, part in cluster.parts(topic).items()}
 
 
-def test_there_and_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: str, tmp_path: Path) -> None:
+def test_a_partition_moves_there_and_back(
+    cluster: ReplicatedCluster, reassign: Oncelog, topic: str, tmp_path: Path
+) -> None:
     before = {0: (1, 2), 1: (2, 1), 2: (1, 2)}
     cluster.create_topic(topic, *before.values())
     way_back, plan = str(tmp_path / "back.json"), str(tmp_path / "plan.json")
@@ -299,7 +301,7 @@ def test_there_and_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: st
     assert reassign("list").stdout == ""
 
 
-def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
+def test_a_throttle_takes_effect_and_is_removed(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
     """One byte per second, beyond the first response, which does not have everything: the move takes until it is
     cancelled."""
     cluster.create_topic(topic, (1, 2))

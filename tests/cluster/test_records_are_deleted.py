@@ -61,7 +61,7 @@ def checkpointed(cluster: ReplicatedCluster, topic: str, node_id: int) -> bool:
     return checkpoint.exists() and any(line.startswith(f"{topic} 0 ") for line in checkpoint.read_text().splitlines())
 
 
-def test_what_was_deleted_stays_so_when_all_are_killed(cluster: ReplicatedCluster, topic: str) -> None:
+def test_deleted_records_stay_deleted_when_all_brokers_are_killed(cluster: ReplicatedCluster, topic: str) -> None:
     """The next leader had the deletion on its disk before the response."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
@@ -90,9 +90,7 @@ def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: Re
     cluster.until_whole(topic)
 
 
-def test_all_records_are_deleted_and_the_next_leader_goes_on_behind_them(
-    cluster: ReplicatedCluster, topic: str
-) -> None:
+def test_the_next_leader_continues_behind_deleted_records(cluster: ReplicatedCluster, topic: str) -> None:
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     leader = cluster.until_led(topic).leader

@@ -54,7 +54,9 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-def test_s39_partitions_on_all_brokers(three_brokers: BrokerCluster, topic: str, is_v2: bool, commits: bool) -> None:
+def test_s39_a_transaction_spans_partitions_on_all_brokers(
+    three_brokers: BrokerCluster, topic: str, is_v2: bool, commits: bool
+) -> None:
     stage = Stage(three_brokers, topic, is_v2)
     assert set(stage.leaders.values()) == {1, 2, 3}
     stage.txn.take_over()
@@ -69,7 +71,7 @@ def test_s39_partitions_on_all_brokers(three_brokers: BrokerCluster, topic: str,
 
 
 @BOTH
-def test_s37_offsets_of_a_group_that_another_broker_coordinates(
+def test_s37_offsets_are_committed_to_a_group_on_another_broker(
     three_brokers: BrokerCluster, topic: str, is_v2: bool
 ) -> None:
     stage = Stage(three_brokers, topic, is_v2)
@@ -102,7 +104,7 @@ def test_s37_offsets_of_a_group_that_another_broker_coordinates(
     stage.until_stable()
 
 
-def test_e2_a_record_that_comes_when_its_transaction_has_ended(three_brokers: BrokerCluster, topic: str) -> None:
+def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers: BrokerCluster, topic: str) -> None:
     """The leader asks the coordinator, on another broker, and learns that the partition is in no transaction."""
     stage = Stage(three_brokers, topic, is_v2=False)
     txn, where = stage.txn, stage.elsewhere
@@ -116,7 +118,9 @@ def test_e2_a_record_that_comes_when_its_transaction_has_ended(three_brokers: Br
 
 
 @BOTH
-def test_e3_a_marker_between_question_and_append(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
+def test_e3_a_marker_between_verification_and_append_is_respected(
+    three_brokers: BrokerCluster, topic: str, is_v2: bool
+) -> None:
     """The coordinator is stopped while it is asked, and a client ends the transaction at the leader."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, where = stage.txn, stage.elsewhere
@@ -148,7 +152,7 @@ def test_e3_a_marker_between_question_and_append(three_brokers: BrokerCluster, t
 
 
 @BOTH
-def test_e7_a_leader_dies_before_its_markers(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
+def test_e7_markers_reach_the_successor_of_a_dead_leader(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
     stage = Stage(three_brokers, topic, is_v2)
     txn, victim = stage.txn, stage.leaders[stage.elsewhere]
     producer = txn.take_over()
@@ -163,7 +167,9 @@ def test_e7_a_leader_dies_before_its_markers(three_brokers: BrokerCluster, topic
 
 
 @BOTH
-def test_e20_the_coordinator_dies_when_it_has_decided(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
+def test_e20_a_decision_survives_the_death_of_its_coordinator(
+    three_brokers: BrokerCluster, topic: str, is_v2: bool
+) -> None:
     """It finds the decision in its log, and sends the missing markers."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, away = stage.txn, stage.leaders[stage.elsewhere]

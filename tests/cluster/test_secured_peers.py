@@ -55,7 +55,7 @@ def secured(secured_zookeeper: SecuredZooKeeper, tmp_path: Path) -> Iterator[Rep
     cluster.check_logs()
 
 
-def test_what_brokers_do_together_goes_on(
+def test_secured_brokers_keep_working_together(
     secured: ReplicatedCluster, history: History, topic: str, tmp_path: Path
 ) -> None:
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
@@ -149,7 +149,7 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
         asyncio.run(ask())
 
 
-def test_what_the_cluster_knows_strangers_cannot_change(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
+def test_strangers_cannot_change_cluster_metadata(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
     """A stranger who reaches ZooKeeper through another port."""
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic)

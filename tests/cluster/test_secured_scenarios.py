@@ -12,12 +12,12 @@ from replicated_cluster import ReplicatedCluster
 from secured_cluster import known
 from test_leaders_die import test_c1_the_leader_is_killed_under_waiting_batches
 from test_sessions_end import test_c27_sessions_are_ended_from_outside
-from test_transactions_survive import test_c5_what_coordinators_know_survives_all_of_them
+from test_transactions_survive import test_c5_coordinator_state_survives_the_death_of_all_coordinators
 from tests.support.zookeeper.fixtures import SecuredZooKeeper
 
 __all__ = [
     "test_c1_the_leader_is_killed_under_waiting_batches",
-    "test_c5_what_coordinators_know_survives_all_of_them",
+    "test_c5_coordinator_state_survives_the_death_of_all_coordinators",
     "test_c27_sessions_are_ended_from_outside",
 ]
 

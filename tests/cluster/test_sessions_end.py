@@ -46,7 +46,7 @@ def test_c27_sessions_are_ended_from_outside(
 
 
 @LIBRARIES
-def test_c9_the_ensemble_is_away(
+def test_c9_the_cluster_survives_an_outage_of_the_ensemble(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
     """For half of a session: the gate shuts perhaps, and opens again in the same epochs. With three brokers: all

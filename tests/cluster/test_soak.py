@@ -44,7 +44,7 @@ def test_a_seed_repeats_its_faults() -> None:
     assert plan(7, 600) == [strike for strike in plan(7, 1800) if strike.at < 600]
 
 
-def test_every_fault_comes_again_and_again() -> None:
+def test_every_fault_is_repeated() -> None:
     strikes = plan(7, 1800)
     count = len(Fault)
     assert {strike.fault for strike in strikes[:count]} == {strike.fault for strike in strikes[count : 2 * count]}
@@ -64,7 +64,7 @@ def test_a_stall_is_put_down_to_the_fault_that_came_first_in_it() -> None:
     assert cause(Stall("any", 2.0, 2.0), done) is None
 
 
-def test_what_brokers_must_not_log_is_found() -> None:
+def test_forbidden_log_lines_are_found() -> None:
     full = ["Traceback (most recent call last):", "  File x", "OSError: [Errno 28] No space left on device"]
     other = ["Traceback (most recent call last):", "  File x", "ValueError: 7"]
     assert unexpected([*full, "a line", *other]) == ["ValueError: 7"]

@@ -86,7 +86,7 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
     assert sum(map(len, history.final.values())) == (9 if commits else 0)
 
 
-def test_c5_what_coordinators_know_survives_all_of_them(
+def test_c5_coordinator_state_survives_the_death_of_all_coordinators(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
     """All are killed before any high watermark was checkpointed: the new leaders begin with one of 0, and load

@@ -25,7 +25,7 @@ def advertised(port: int) -> dict[int, tuple[int, int]]:
     return {found.api_key: (found.min_version, found.max_version) for found in answer.api_keys}
 
 
-def test_our_ranges_and_theirs(apache_kafka: ApacheKafka, address: str) -> None:
+def test_our_version_ranges_lie_within_kafkas(apache_kafka: ApacheKafka, address: str) -> None:
     theirs, ours = advertised(apache_kafka.port), advertised(int(address.rpartition(":")[2]))
     assert set(ours) == {key for key, served in SERVED.items() if not served.is_for_brokers}
     wrong = []

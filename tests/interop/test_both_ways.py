@@ -29,13 +29,15 @@ def write_and_read(writer: ForeignClient, reader: ForeignClient, topic: str, com
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_java_and_librdkafka(java: LineClient, librdkafka: Librdkafka, topic: str, compression: str | None) -> None:
+def test_java_and_librdkafka_read_each_other(
+    java: LineClient, librdkafka: Librdkafka, topic: str, compression: str | None
+) -> None:
     write_and_read(java, librdkafka, topic, compression)
     write_and_read(librdkafka, java, f"{topic}-back", compression)
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_kafkajs_and_librdkafka(
+def test_kafkajs_and_librdkafka_read_each_other(
     kafkajs: LineClient, librdkafka: Librdkafka, topic: str, compression: str | None
 ) -> None:
     need(kafkajs, compression)

@@ -53,7 +53,7 @@ async def created(address: str, *topics: str, partitions: int = 1) -> None:
         await admin.describe_topics(topics)
 
 
-async def test_brokers_and_topics(browser: Browser, kafka: ApacheKafka, topic: str) -> None:
+async def test_the_console_shows_brokers_and_topics(browser: Browser, kafka: ApacheKafka, topic: str) -> None:
     await created(kafka.address, topic, partitions=3)
     text = await browser.text("/")
     assert f"{NODE_ID} controller {kafka.address}" in text
@@ -66,7 +66,9 @@ async def test_brokers_and_topics(browser: Browser, kafka: ApacheKafka, topic: s
     assert "Not found" in await browser.text("/topic", 404, name=f"{topic}-not")
 
 
-async def test_records_and_their_fates(browser: Browser, kafka: ApacheKafka, raw: RawClient, topic: str) -> None:
+async def test_the_console_shows_records_and_their_fates(
+    browser: Browser, kafka: ApacheKafka, raw: RawClient, topic: str
+) -> None:
     await created(kafka.address, topic)
     await write(kafka.address, topic, b"plain", key=b"rare")
     txn = RawTransactions(raw, topic)
@@ -107,7 +109,7 @@ async def test_groups_are_shown_and_moved(browser: Browser, kafka: ApacheKafka, 
     assert "Not found" in await browser.text("/group", 404, id=f"{group}-not")
 
 
-async def test_what_hangs_is_found_explained_and_aborted(
+async def test_a_hanging_transaction_is_found_explained_and_aborted(
     browser: Browser, raw: RawClient, kafka: ApacheKafka, topic: str, group: str
 ) -> None:
     hung(raw, topic)
@@ -126,7 +128,7 @@ async def test_what_hangs_is_found_explained_and_aborted(
     assert last_stable_offset(raw, topic) == 4
 
 
-async def test_what_its_coordinator_holds_is_fenced(browser: Browser, raw: RawClient, topic: str) -> None:
+async def test_a_coordinated_transaction_is_fenced(browser: Browser, raw: RawClient, topic: str) -> None:
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()

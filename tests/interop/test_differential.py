@@ -90,7 +90,7 @@ def test_settings_take_differences_away(
 
 
 @of_one_release
-def test_nothing_took_our_brokers_by_surprise(
+def test_our_brokers_logged_no_unexpected_error(
     apache_kafka: ApacheKafka, our_broker: BrokerProcess, obliging_broker: BrokerProcess, outcomes: dict[str, Outcome]
 ) -> None:
     if not outcomes:

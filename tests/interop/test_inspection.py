@@ -57,7 +57,7 @@ def oncelog(address: str, *arguments: str) -> Any:
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def test_e32_kafkas_tool_finds_and_ends_what_hangs_at_our_broker(
+def test_e32_kafkas_tool_finds_and_ends_hanging_transactions_of_our_broker(
     tools: ApacheKafka, broker_factory: BrokerFactory, topic: str
 ) -> None:
     broker = broker_factory(UNGUARDED).start()
@@ -83,7 +83,9 @@ def test_e32_kafkas_tool_finds_and_ends_what_hangs_at_our_broker(
         assert last_stable_offset(client, topic) == 1, "the live one is next"
 
 
-def test_e32_what_hangs_at_apache_kafka_is_found_explained_and_ended(unguarded_kafka: ApacheKafka, topic: str) -> None:
+def test_e32_hanging_transactions_of_apache_kafka_are_found_explained_and_ended(
+    unguarded_kafka: ApacheKafka, topic: str
+) -> None:
     address = unguarded_kafka.address
     with RawClient(unguarded_kafka.port) as client:
         hanging = hung(client, topic)

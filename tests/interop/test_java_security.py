@@ -122,7 +122,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_who_gets_in_and_what_the_others_are_told(release: str, secured: SecuredBroker, tmp_path: Path) -> None:
+def test_logins_succeed_or_fail_as_in_kafka(release: str, secured: SecuredBroker, tmp_path: Path) -> None:
     """One virtual machine for all."""
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "security-pom.xml", release, "java-security"))

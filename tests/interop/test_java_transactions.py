@@ -32,7 +32,9 @@ def describe(address: str, transactional_id: str) -> Any:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_s60_t7_consume_process_produce_and_fencing(release: str, address: str, topic: str) -> None:
+def test_s60_t7_a_java_application_consumes_processes_produces_and_is_fenced(
+    release: str, address: str, topic: str
+) -> None:
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", release, "java"))
     source, target = f"{topic}-in", f"{topic}-out"

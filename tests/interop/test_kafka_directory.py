@@ -84,7 +84,7 @@ def first_not_before(records: list[Received], timestamp_ms: int) -> tuple[int, i
     return next(((r.offset, r.timestamp_ms) for r in records if r.timestamp_ms >= timestamp_ms), (-1, -1))
 
 
-def test_all_that_kafka_served_is_served(broker: BrokerProcess, written: Written) -> None:
+def test_all_records_of_kafka_are_served(broker: BrokerProcess, written: Written) -> None:
     ours = history.served(broker.address, written.partitions)
     assert_served_alike(ours, written.served)
     # Kafka takes a segment that compaction has emptied for as new as its file, looks there, and says that nothing is
@@ -103,7 +103,7 @@ def test_the_cluster_keeps_its_id_and_its_topics(broker: BrokerProcess, written:
     client.close()
 
 
-def test_producing_goes_on(broker: BrokerProcess, written: Written) -> None:
+def test_producing_continues_on_a_kafka_directory(broker: BrokerProcess, written: Written) -> None:
     client = Librdkafka(broker.address)
     for (topic, partition), before in written.served.items():
         for idempotent in (False, True):

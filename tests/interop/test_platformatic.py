@@ -48,7 +48,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicat
     started.check_logs()
 
 
-def test_s97_e58_its_transactions_work_where_brokers_have_a_listener_of_their_own(
+def test_s97_e58_platformatic_transactions_work_with_an_inter_broker_listener(
     library: Path, cluster: ReplicatedCluster
 ) -> None:
     address = cluster.brokers[2].address  # it need not be the controller

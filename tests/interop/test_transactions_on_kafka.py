@@ -9,17 +9,17 @@ from test_oncelog_transactions import (  # noqa: F401
     producing,
     test_e1_a_commit_whose_answer_is_lost,
     test_s27_s38_a_failed_send_aborts_all,
-    test_s35_many_transactions,
+    test_s35_many_transactions_are_committed,
     test_s46_a_consumer_that_is_behind_commits_nothing,
 )
 from test_transactional_clients import (  # noqa: F401
     producer,
     reader,
     test_s37_s60_offsets_are_committed_with_the_records,
-    test_s41_two_producers_with_one_transactional_id,
+    test_s41_the_second_producer_with_a_transactional_id_fences_the_first,
     test_s53_s54_each_library_reads_exactly_what_was_committed,
-    test_s60_consume_process_produce,
-    test_transactions_over_many_partitions,
+    test_s60_records_are_consumed_processed_and_produced_once,
+    test_transactions_span_many_partitions,
 )
 from transactional_clients import PRODUCERS, TransactionalProducer
 

@@ -1,4 +1,4 @@
-"""Whatever succeeds, fails, is split or late: no record is lost, duplicated or reordered."""
+"""No record is lost, duplicated or reordered, whichever requests succeed, fail, are split or late."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class Waiter:
-    """Counts how often its record was acknowledged."""
+    """Counts the acknowledgements of its record."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,7 +42,7 @@ class Waiter:
 
 
 class Model:
-    """The broker's side: logs, and requests in flight. One connection: what is in flight is answered in order."""
+    """The broker's side: logs, and requests in flight on one connection, which are answered in order."""
 
     def __init__(self, max_in_flight: int) -> None:
         config = ProducerConfig(
@@ -119,7 +119,7 @@ def play(model: Model, steps: list[tuple[str, int, int]]) -> None:
 
 
 @given(STEPS)
-def test_no_record_is_lost_doubled_or_out_of_order_one_request_at_a_time(steps: list[tuple[str, int, int]]) -> None:
+def test_sequential_requests_neither_lose_duplicate_nor_reorder_records(steps: list[tuple[str, int, int]]) -> None:
     model = Model(max_in_flight=1)
     play(model, steps)
     assert model.logs == model.sent

@@ -130,7 +130,7 @@ def test_no_assignment_is_more_even(partitions: Counts, wanted: list[set[str]], 
 
 
 @given(partitions=counts, before=st.integers(1, 5), after=st.integers(1, 5), leaves=st.sets(st.integers(0, 4)))
-def test_where_all_read_the_same_no_move_is_in_vain(
+def test_no_move_is_unnecessary_with_equal_subscriptions(
     partitions: Counts, before: int, after: int, leaves: set[int]
 ) -> None:
     topics = topics_of(partitions)
@@ -151,7 +151,7 @@ def test_where_all_read_the_same_no_move_is_in_vain(
 
 
 @given(partitions=counts, wanted=subscriptions, claims=claims_of)
-def test_what_is_even_stays_as_it_is(partitions: Counts, wanted: list[set[str]], claims: Claims) -> None:
+def test_a_balanced_assignment_stays(partitions: Counts, wanted: list[set[str]], claims: Claims) -> None:
     topics, members = topics_of(partitions), members_of(wanted)
     first = balanced(topics, members, claims_from(claims))
     again = balanced(topics, members, [Claim(member_id, 3, owned) for member_id, owned in first.items()])

@@ -31,7 +31,10 @@ TYPES = 4
 
 
 class Writer:
-    """A producer in one partition. `kind`: 0 numbers nothing, 1 idempotent, 2 transactional V1, 3 transactional V2."""
+    """A producer in one partition.
+
+    `kind`: 0 has no sequences, 1 is idempotent, 2 transactional V1, 3 transactional V2.
+    """
 
     def __init__(self, producer_id: int, kind: int, rng: Random) -> None:
         self.producer_id = producer_id
@@ -59,7 +62,7 @@ class Writer:
 
 
 def log(rng: Random, *, least_kind: int = 0) -> list[Header]:
-    """A partition's log of several producers, each with something to lose."""
+    """A partition's log with several producers, each with batches that can be lost."""
     writers = [Writer(index + 1, rng.randrange(least_kind, TYPES), rng) for index in range(rng.randint(1, 4))]
     for writer in writers:
         if writer.kind in (1, 2) and rng.random() < 0.2:
@@ -107,7 +110,7 @@ def some_cuts(rng: Random, headers: list[Header]) -> list[int]:
 
 
 def as_if_written_so(headers: list[Header]) -> list[Header]:
-    """With offsets that follow one another: the fault alone is to be seen."""
+    """Renumber the offsets consecutively, so that only the seeded fault is visible."""
     offset, found = 0, []
     for header in headers:
         found.append(header._replace(first_offset=offset, last_offset=offset + header.size - 1))
@@ -123,7 +126,7 @@ def counted(found: list[Finding]) -> Counter[Kind]:
 
 
 def data_of(headers: list[Header], producer_id: int) -> list[int]:
-    """Where its records are."""
+    """The positions of a producer's data batches."""
     return [at for at, header in enumerate(headers) if header.producer_id == producer_id and not header.is_control]
 
 
@@ -138,14 +141,14 @@ def test_a_right_log_is_right_however_it_is_cut(seed: int) -> None:
 
 
 @given(SEED)
-def test_where_all_is_right_little_is_kept(seed: int) -> None:
+def test_a_correct_log_needs_little_memory(seed: int) -> None:
     headers = log(Random(seed))
     producers = {header.producer_id for header in headers} | {NO_PRODUCER}
     assert len(chains_of(headers, [])) == len(producers)
 
 
 @given(SEED)
-def test_a_lost_batch_is_found_and_a_hole(seed: int) -> None:
+def test_lost_batches_and_holes_are_found(seed: int) -> None:
     rng = Random(seed)
     headers = log(rng, least_kind=1)
     mine = data_of(headers, rng.choice(headers).producer_id)
@@ -212,7 +215,7 @@ def test_numbers_begin_again_at_zero() -> None:
     assert counted(findings([near_the_end, early], [1], is_whole=False)) == {Kind.TWICE: 2}
 
 
-def test_what_numbers_nothing_is_counted() -> None:
+def test_records_without_sequence_are_counted() -> None:
     headers = [Header(0, 4, NO_PRODUCER, -1, -1, False), Header(5, 5, 1, 0, 0, False), Header(6, 6, 1, 0, -1, True)]
     of_log = next(chain for chain in chains_of(headers, []) if chain.producer_id == NO_PRODUCER)
     assert (of_log.records, of_log.numbered) == (6, 1)

@@ -1,4 +1,4 @@
-"""The authorizer decides as Kafka's StandardAuthorizer: held against a model that looks at every ACL."""
+"""The authorizer decides as Kafka's StandardAuthorizer: compared with a model that reads every ACL."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def may(
     kind: ResourceType,
     name: str | None,
 ) -> bool:
-    """As a request asks: what is remembered first."""
+    """The decision for a request, which uses the cache first."""
     asked, rights = rule(operation, kind), authorizer.rights_of(parse_principal(principal), host)
     return (asked.kind, name) in rights.allowed or authorizer.may(rights, asked, name)
 
@@ -98,7 +98,7 @@ def model(
     name: str,
     allows_without: bool,
 ) -> bool:
-    """Look at each ACL, as the documentation says."""
+    """The decision by reading each ACL, as documented."""
     if principal == ADMIN:
         return True
     of_resource = [acl for acl in acls if acl.pattern.type is kind and holds_for(acl.pattern, name)]
@@ -122,7 +122,7 @@ def holds_for(pattern: ResourcePattern, name: str) -> bool:
 
 
 @given(before=bindings, acls=bindings, asked=questions, allows_without=st.booleans())
-def test_decides_as_if_it_looked_at_every_acl(
+def test_the_authorizer_decides_as_if_it_read_every_acl(
     before: list[AclBinding],
     acls: list[AclBinding],
     asked: list[tuple[str, str, AclOperation, ResourceType, str]],
@@ -138,7 +138,7 @@ def test_decides_as_if_it_looked_at_every_acl(
 
 
 @given(acls=bindings, allows_without=st.booleans(), principal=st.sampled_from([ALICE, BOB, ADMIN]))
-def test_may_write_any_topic_only_if_there_may_be_one(
+def test_the_right_to_write_any_topic_needs_one_writable_topic(
     acls: list[AclBinding], allows_without: bool, principal: str
 ) -> None:
     """A write to any topic may only be allowed if writing some topic is allowed (KIP-679)."""

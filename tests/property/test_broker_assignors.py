@@ -1,4 +1,4 @@
-"""The assignors that the broker runs (KIP-848), with any members, topics, subscriptions and assignments before."""
+"""The broker's assignors (KIP-848) with arbitrary members, topics, subscriptions and previous assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPICS = [letter.encode() * 16 for letter in "abcd"]
 
 @st.composite
 def specs(draw: st.DrawFn, *, is_homogeneous: bool | None = None) -> GroupSpec:
-    """What members had may be anything, also the same partition at two of them."""
+    """Arbitrary members; their previous assignments may even share a partition."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1))
     homogeneous = draw(st.booleans()) if is_homogeneous is None else is_homogeneous
     names = draw(st.lists(st.text("mnop", min_size=1, max_size=3), min_size=1, max_size=6, unique=True))
@@ -58,14 +58,14 @@ def test_each_partition_that_somebody_reads_has_one_reader(spec: GroupSpec, name
 
 @given(spec=specs(is_homogeneous=True))
 @examples(300)
-def test_uniform_is_balanced(spec: GroupSpec) -> None:
+def test_uniform_assignments_are_balanced(spec: GroupSpec) -> None:
     sizes = [size(target) for target in assign("uniform", spec).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(spec=specs(), name=st.sampled_from(sorted(ASSIGNORS)))
 @examples(300)
-def test_what_has_not_changed_does_not_move(spec: GroupSpec, name: str) -> None:
+def test_partitions_do_not_move_without_a_change(spec: GroupSpec, name: str) -> None:
     targets = assign(name, spec)
     again = spec._replace(members=[member._replace(target=targets[member.member_id]) for member in spec.members])
     assert assign(name, again) == targets
@@ -73,7 +73,7 @@ def test_what_has_not_changed_does_not_move(spec: GroupSpec, name: str) -> None:
 
 @given(spec=specs(is_homogeneous=True), leaver=st.integers(0, 5))
 @examples(200)
-def test_uniform_moves_nothing_of_who_stays_when_somebody_leaves(spec: GroupSpec, leaver: int) -> None:
+def test_uniform_moves_no_partition_of_remaining_members(spec: GroupSpec, leaver: int) -> None:
     targets = assign("uniform", spec)
     left = [
         member._replace(target=targets[member.member_id])

@@ -1,4 +1,4 @@
-"""The two ways through a batch's bytes, field by field and run by run, give the same records."""
+"""Both decoders of a batch, field by field and run by run, give the same records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def same(data: bytearray) -> None:
 
 
 @given(RUNS)
-def test_runs_are_what_their_records_are(runs: list[tuple[int, int | None, int | None, int, bool]]) -> None:
+def test_runs_equal_their_records(runs: list[tuple[int, int | None, int | None, int, bool]]) -> None:
     same(batch_bytes(runs))
 
 

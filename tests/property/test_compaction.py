@@ -1,4 +1,4 @@
-"""Compaction of random logs against a model: the records that must remain, must go, and must not be touched."""
+"""Compaction of random logs against a model: the records that must remain, must be removed, and must not be touched."""
 
 import tempfile
 from pathlib import Path
@@ -96,7 +96,7 @@ def assert_every_offset_reads_on(log: PartitionLog, found: list[Entry]) -> None:
 
 @settings(examples(30, of=60), suppress_health_check=[HealthCheck.too_slow])
 @given(histories, histories, st.data())
-def test_exactly_the_last_of_each_key_stays(below, above, data):
+def test_exactly_the_last_record_of_each_key_stays(below, above, data):
     with tempfile.TemporaryDirectory() as directory:
         history = History(directory, below)
         log, end = history.log, history.log.log_end_offset

@@ -37,7 +37,7 @@ class SlowClient(Client848):
         return super().join()
 
     def beat(self, **said: Any) -> Answer:
-        """Or join, where it is no member as far as it knows."""
+        """Send a heartbeat; join if the client is no member as far as it knows."""
         if self.epoch <= 0:
             return self.join()
         if self.has_failed:
@@ -99,7 +99,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def restart_client(self, number: int) -> None:
-        """A new process, which does not know of the one before."""
+        """Start a new process that does not know its predecessor."""
         self.lives += 1
         client = self.clients[number]
         client.member_id, client.reads, client.owns = f"c{number}.{self.lives}", frozenset(), frozenset()
@@ -115,7 +115,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def lose_an_answer(self, number: int) -> None:
-        """The heartbeat arrives, its answer does not."""
+        """Deliver a heartbeat and lose its answer."""
         client = self.clients[number]
         if client.epoch <= 0:
             return
@@ -154,7 +154,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["t", "u", "v"]), partitions=st.integers(1, 6))
     def topics_change(self, name: str, partitions: int) -> None:
-        """A topic gets more partitions; or, where it would have fewer, it is deleted and made again."""
+        """Add partitions to a topic; or delete and re-create it, if it would have fewer."""
         topic_id = self.driver.view.id_of(name)
         if topic_id is not None and partitions < self.driver.view.partitions_of(topic_id):
             self.incarnations[name] += 1
@@ -233,7 +233,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert state_of(self.driver.replayed()) == state_of(self.driver.machine)
 
     def teardown(self) -> None:
-        """When only heartbeats are sent any more, all members reach their targets."""
+        """Check that all members reach their targets when only heartbeats are sent."""
         self.driver.fail_appends = False
         if self.group is None:
             return

@@ -1,5 +1,5 @@
-"""The controller under arbitrary events: brokers die, come back and bounce, controllers are deposed and continue as
-zombies, responses are lost, leaders propose from old knowledge, partitions are reassigned and back.
+"""The controller under arbitrary events: brokers die, return and restart, controllers are deposed and continue as
+zombies, responses are lost, leaders propose from outdated state, partitions are reassigned and back.
 
 The real classes run on a tree in memory with several sessions; each write of a partition's state is judged as it lands.
 """
@@ -48,7 +48,7 @@ delays = st.integers(0, 2)
 
 
 class Judge:
-    """Looks at every write of a state when it has landed."""
+    """Checks every write of a state when it has landed."""
 
     def __init__(self, shared: SharedTree) -> None:
         self._shared = shared
@@ -99,7 +99,7 @@ class Judge:
         self.unsure -= {(path, broker) for broker in before.isr if broker not in state.isr}
 
     def _look_at_replicas(self, path: str, before: PartitionState | None, state: PartitionState) -> None:
-        """Assignments are written with states, so that both agree whenever either is read."""
+        """Check the assignments, which are written with the states and always agree with them."""
         topic, _, partition, _ = path.removeprefix(f"{paths.TOPICS}/").split("/")
         node = self._shared.tree.node(paths.topic(topic))
         assert node is not None
@@ -119,13 +119,15 @@ class Judge:
 
 
 def is_led(image: ClusterImage, state: StateInImage) -> bool:
-    """Whether the leader has been there since the state was written; one that has come back since waits for another."""
+    """Whether the leader has been present since the state was written; a leader that has returned since waits for
+    another election.
+    """
     leader = image.brokers.get(state.leader)
     return leader is not None and leader.epoch <= state.written
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Up to four brokers; at most one of the controllers is not deposed."""
+    """Up to four brokers; at most one of the controllers is current."""
 
     @initialize()
     def found(self) -> None:
@@ -160,7 +162,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(broker=broker_ids, is_log_tail_kept=st.booleans())
     def start(self, broker: int, is_log_tail_kept: bool) -> None:
-        """A broker starts; if it was there, this is a bounce: its old session is closed first."""
+        """Start a broker; if it was running, this is a restart: its old session is closed first."""
         self.stop(broker)
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
@@ -178,7 +180,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule()
     def new_controller(self) -> None:
-        """The one before does not know yet."""
+        """Make another broker controller; the former one does not know it yet."""
         for session, _ in self.terms[-1:]:
             self.do(_expire(session))
             session.notice = lambda: None  # type: ignore[method-assign]
@@ -220,7 +222,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), broker=broker_ids, lost=losses, late=delays)
     @precondition(lambda self: self.images)
     def shut_down(self, which: int, broker: int, lost: str, late: int) -> None:
-        """A broker says that it is about to stop; it may be on for long."""
+        """Announce the shutdown of a broker, which may still run for long."""
         known = self.images[-1].brokers.get(broker)
         if known is None:
             return
@@ -240,7 +242,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), image=st.integers(0, 3), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images)
     def propose(self, which: int, image: int, data: st.DataObject, lost: str, late: int) -> None:
-        """A leader, by one of the last images, proposes an ISR."""
+        """Let a leader propose an ISR from one of the last images."""
         known = self.images[-1 - image % len(self.images)]
         led = [
             (topic, index, state)
@@ -270,7 +272,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images and any(image.topics for image in self.images))
     def reassign(self, which: int, data: st.DataObject, lost: str, late: int) -> None:
-        """Somebody sends partitions elsewhere, or wants them back."""
+        """Reassign partitions, or cancel a reassignment."""
         known = next(image for image in reversed(self.images) if image.topics)
         name = data.draw(st.sampled_from(sorted(known.topics)))
         targets = st.none() | st.lists(broker_ids, unique=True, min_size=1, max_size=3)
@@ -286,7 +288,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.images = [*self.images[-3:], self.do(reader.read_image(self.observer))]
 
     def at_work(self, which: int, lost: str, work: Any, late: int = 0) -> None:
-        """The `which`th youngest controller does something."""
+        """Let the `which`th youngest controller do some work."""
         session, term = self.terms[-1 - which % len(self.terms)]
         is_current = term is self.terms[-1][1]
         session.lose_replies, session.lose_requests = int(lost == "reply"), int(lost == "request")
@@ -307,7 +309,9 @@ class ControllerMachine(RuleBasedStateMachine):
         assert not asyncio.all_tasks(self.loop) if hasattr(self, "loop") else True
 
     def current_controller_settles_everything(self) -> None:
-        """However much was missed: once the controller has looked, every partition that can have a leader has one."""
+        """However much was missed, once the controller has read everything, every partition that can have a leader has
+        one.
+        """
         session, term = self.terms[-1]
         self.do(_land(session))
         term.distrust()  # as after each loss of the connection
@@ -339,7 +343,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.everything_comes_to_its_target()
 
     def everything_comes_to_its_target(self) -> None:
-        """Once all brokers live, and all replicas have caught up."""
+        """Reassignments complete once all brokers live and all replicas have caught up."""
         _, term = self.terms[-1]
         for broker in BROKERS:
             if broker not in self.sessions or term.view.broker(broker).is_stopping:

@@ -1,4 +1,4 @@
-"""Deletions of records under replication: records reported as deleted are gone on every replica that may lead, also
+"""Deletions of records under replication: records reported as deleted are gone on every replica that may lead, even
 after a kill.
 
 The machine of `replication_machine` with DeleteRecords, and with log starts that are on the disk later than they move.
@@ -27,7 +27,7 @@ from oncelog_protocol.records.batch import batches
 
 
 class Deletion(NamedTuple):
-    """A DeleteRecords that is not answered."""
+    """An unanswered DeleteRecords."""
 
     broker: int
     incarnation: int
@@ -46,7 +46,9 @@ class DeletingMachine(ReplicationMachine):
 
     @rule(broker=BROKER, kept=st.integers(0, 2))
     def delete_records(self, broker: int, kept: int) -> None:
-        """All but some of those that are replicated; the leader's log start is on its disk before it waits."""
+        """Delete all but some of the replicated records; the leader's log start is on its disk before the request
+        waits.
+        """
         led = self.alive(broker)
         if led is None or not led.leads:
             return
@@ -64,7 +66,7 @@ class DeletingMachine(ReplicationMachine):
 
     @rule(broker=BROKER)
     def kill_and_start(self, broker: int) -> None:
-        """Its log begins where that was noted."""
+        """Kill and restart a broker; its log begins at the log start on its disk."""
         if self.alive(broker) is not None:
             self.die(broker, noticed=False)
             log = self.logs[broker]
@@ -116,7 +118,7 @@ class DeletingMachine(ReplicationMachine):
                     assert self._between(one, start, end) == self._between(other, start, end), (one, other, end)
 
     def _between(self, member: int, start: int, end: int) -> bytes:
-        """All batches of a replica from `start` on and below `end`; of an offline log, those that its files hold."""
+        """All batches of a replica from `start` on and below `end`; for an offline log, those in its files."""
         log = self.logs[member]
         if not log.is_offline:
             return content(log, start, end)
@@ -125,7 +127,7 @@ class DeletingMachine(ReplicationMachine):
 
 
 def content(log: PartitionLog, start: int, end: int) -> bytes:
-    """All batches from `start` on and below `end`; each has one record."""
+    """All batches from `start` on and below `end`, with one record each."""
     found, offset = b"", start
     while offset < min(end, log.log_end_offset):
         batch = bytes(log.reader.read(offset, 1, upper_bound=end, min_one_batch=True))
@@ -144,7 +146,7 @@ TestDeletions.settings = settings(examples(30, of=60), stateful_step_count=40, d
 
 
 def a_follower_that_is_killed_leads(machine: DeletingMachine) -> None:
-    """It has taken the leader's log start, and not noted it."""
+    """It has taken the leader's log start and not written it to disk."""
     machine.delete_records(0, 0)
     for follower in (1, 2):
         machine.catch_up(follower, 2)
@@ -154,7 +156,7 @@ def a_follower_that_is_killed_leads(machine: DeletingMachine) -> None:
 
 
 def one_joins_that_was_away(machine: DeletingMachine) -> None:
-    """It has all records, and does not know that they were deleted."""
+    """A returning replica has all records, and does not know that they were deleted."""
     machine.now += LAG_SECONDS + 1
     machine.produce(0)
     machine.catch_up(1, 2)
@@ -192,7 +194,7 @@ def log_starts_do_not_matter() -> tuple[object, str, object]:
     ("broken", "steps"),
     [(told_before_it_is_noted, a_follower_that_is_killed_leads), (log_starts_do_not_matter, one_joins_that_was_away)],
 )
-def test_both_rules_are_needed(
+def test_both_rules_of_deletions_are_needed(
     broken: Callable[[], tuple[object, str, object]],
     steps: Callable[[DeletingMachine], None],
     monkeypatch: pytest.MonkeyPatch,

@@ -1,5 +1,5 @@
-"""The idempotent producer's own sender against a real log, over a network that loses, delays and refuses: each record
-is in the log at most once, an acknowledged one exactly once, and acknowledged ones in order (S20-S28, E15).
+"""The idempotent producer's own sender against a real log, over a network that loses, delays and refuses requests: each
+record is in the log at most once, an acknowledged one exactly once, and acknowledged ones in order (S20-S28, E15).
 
 The network behaves like TCP and brokers: a connection ends with responses in flight, and with requests that the broker
 still reads from it afterwards, when the producer has already sent them again on the next one.
@@ -59,7 +59,7 @@ class Connection:
 
 
 class World:
-    """Broker, wire and producer; also what the sender takes for the pool and the metadata."""
+    """Broker, wire and producer; also replaces the sender's connection pool and metadata."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -117,7 +117,7 @@ class World:
         self.sender.wake()
 
     def serve(self, code=None, is_appended=False):
-        """The broker reads the next request; with a `code` it answers that, and appends all the same or does not."""
+        """Let the broker read the next request; with a `code` it answers that, whether or not it appends the batch."""
         if self.wire.unread:
             request, future = self.wire.unread.popleft()
             self.wire.answered.append((self.handle(request, code, is_appended), future))
@@ -156,7 +156,7 @@ class World:
             future.set_exception(ConnectionFailed("cut"))
 
     def read_late(self, count):
-        """The broker goes on with a connection that the producer has given up."""
+        """Let the broker read on from a connection that the producer has dropped."""
         for _ in range(count):
             while self.left_behind and not self.left_behind[0]:
                 self.left_behind.popleft()
@@ -177,7 +177,7 @@ class World:
             await asyncio.sleep(0)
 
     async def finish(self):
-        """From now on nothing goes wrong, but what was left behind may still come."""
+        """End all faults; requests left behind may still arrive."""
         self.connect()
         for _ in range(MAX_ROUNDS):
             self.sender.wake()
@@ -254,6 +254,6 @@ PIECES_OF_A_COPY = [
 @example(PIECES_OF_A_COPY)
 @examples(200, of=400)
 @given(st.lists(STEP, min_size=20, max_size=80))
-def test_s8_s22_s27_each_record_once_whatever_the_wire_does(steps):
+def test_s8_s22_s27_each_record_is_written_once_whatever_the_wire_does(steps):
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         asyncio.run(run(pathlib.Path(directory) / "topic-0", steps))

@@ -1,5 +1,5 @@
-"""The lane of Fetch, and Produce that waits for replicas, against the usual way: the same requests to two brokers, one
-without lanes, in any state of theirs.
+"""The lane of Fetch, and Produce that waits for replicas, against the usual way: two brokers, one without lanes, get
+the same requests.
 
 Both must give the same bytes, leave the same files, count the same, and keep the same of sessions, followers and
 waiting requests. Three readers fetch: two consumers, by the two isolation levels, and a follower.
@@ -25,19 +25,22 @@ from tests.support.producers import COMMIT, sequenced
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Coordinator, Served, produce
 from tests.support.storage import FaultyDisk, make_batch, open_log
 
-from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.config.broker_keys import BROKER_KEYS, FETCH_MAX_BYTES
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.control import EndTransactionMarker
 
 WHO: Final = ("uncommitted", "committed", "follower")
+CONFIG: Final[Any] = {key: key.default for key in BROKER_KEYS.values()}
 PARTITIONS: Final = 2
 BOTH: Final = (LEADER, FOLLOWER)
 TRANSACTIONAL_ID: Final = "txn"
@@ -46,14 +49,14 @@ TURNS: Final = 50
 
 
 class NoLanes(dict[int, Any]):
-    """In the place of a connection's lanes: none is ever kept."""
+    """Replaces a connection's lanes and never keeps one."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
 
 
 class Reader:
-    """Fetches over a connection of its own, from where the answers before have brought it."""
+    """Fetches over a connection of its own, continuing from earlier answers."""
 
     def __init__(self, world: World, name: str, version: int) -> None:
         self.client = Client(world.served)
@@ -64,7 +67,7 @@ class Reader:
         self.offsets = [0] * PARTITIONS
 
     def take(self) -> None:
-        """Go on from the answers that came."""
+        """Continue from the received answers."""
         for _, response in self.client.answers()[self.asked :]:
             self.asked += 1
             if response.session_id and not response.error_code:
@@ -129,6 +132,7 @@ class World:
         self.times = RequestTimes()
         served.dispatcher = Dispatcher(served.services, self.times)
         self.authorizer = StandardAuthorizer()
+        self.throttling = Throttling(CONFIG, served.clock)
         self.sequence = 0
         self.gone: list[Client] = []
         self.producer = self.connected()
@@ -147,7 +151,7 @@ class World:
     # --- steps of readers
 
     def reconnect(self, who: str, version: int) -> None:
-        """A new connection, which begins a session, if it does at all, of its own."""
+        """Open a new connection, which begins a session of its own, if it begins any."""
         if who in self.readers:
             reader = self.readers[who]
             self.gone.append(reader.client)
@@ -166,7 +170,7 @@ class World:
         )
 
     def next(self, who: str, indexes: tuple[int, ...], fields: dict[str, Any]) -> None:
-        """The next request of the session."""
+        """Send the next request of the session."""
         reader = self.reader(who)
         request = reader.request(
             indexes, self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch, **fields
@@ -181,12 +185,12 @@ class World:
             reader.send(reader.request([index], self.epochs(), **fields))
 
     def confused(self, who: str) -> None:
-        """A session epoch that is not the next."""
+        """Send a session epoch that is not the next one."""
         reader = self.reader(who)
         reader.send(reader.request([0], self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch + 7))
 
     def encoded_otherwise(self, who: str, tail: int) -> None:
-        """More bytes behind the message, or fewer than it needs."""
+        """Send more bytes behind the message, or fewer than it needs."""
         reader = self.reader(who)
         request = reader.request([0], self.epochs())
         frame = reader.client._frame(request, ApiKey.FETCH, reader.version)
@@ -247,7 +251,7 @@ class World:
         self.disks[index].append_fault = errno.EIO
 
     def authorize(self, mode: str) -> None:
-        """`deny` and `allow` everything; `forget` what was decided, and deny from now on what was allowed."""
+        """`deny` and `allow` everything; `forget` the decisions, and deny from now on what was allowed."""
         if mode == "forget":
             self.authorizer._super_users = frozenset()
             self.authorizer.use({})
@@ -256,14 +260,19 @@ class World:
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
     def register(self, epoch: int) -> None:
-        """The follower's broker has another epoch."""
+        """Register the follower's broker with another epoch."""
         self.served.services.image = ClusterImage("", {each: Broker(each, epoch, ()) for each in BOTH})
+
+    def quota(self, rate: float | None, key: QuotaKey, client: str) -> None:
+        quotas = {} if rate is None else {QuotaEntity(None, client): {key: rate}}
+        image = ClusterImage("c").with_quotas(quotas)  # type: ignore[arg-type]
+        self.served.dispatcher.throttling = self.throttling.on_image(image)
 
     def advance(self, seconds: float) -> None:
         self.served.clock.advance_ms(int(seconds * 1000))
 
     def fire(self) -> None:
-        """All deadlines."""
+        """Fire all deadlines."""
         self.served.deadlines.fire()
 
     # --- what came of it
@@ -273,6 +282,7 @@ class World:
         clients = [self.producer, *(reader.client for reader in self.readers.values()), *self.gone]
         return {
             "answers": [client.wire.bytes for client in clients],
+            "throttled": [client.connection._unthrottle is not None for client in clients],
             "aborted": [client.wire.aborted for client in clients],
             "offsets": [(p.high_watermark, p.last_stable_offset, p.log.log_end_offset) for p in served.partitions],
             "followers": [
@@ -368,6 +378,12 @@ changes = st.one_of(
     st.tuples(st.just("authorize"), st.sampled_from(["deny", "allow", "allow", "forget", "off"])),
     st.tuples(st.just("register"), st.sampled_from([EPOCH, EPOCH + 1])),
     st.tuples(st.just("advance"), st.sampled_from([0.5, 200.0])),
+    st.tuples(
+        st.just("quota"),
+        st.sampled_from([None, 10.0, 5000.0]),
+        st.sampled_from(list(QuotaKey)),
+        st.sampled_from(["test", "other"]),
+    ),
 )
 scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=3, max_size=10)), min_size=2, max_size=5)
 IN_SESSION: Final = [("next", "follower", (), {"wait_ms": 500}), ("fire",)]
@@ -379,13 +395,12 @@ CONSUMED: Final = [("next", "uncommitted", (0,), {"wait_ms": 500}), ("write", 0,
 @example([(("fire",), [*IN_SESSION * 3, ("write", 0, -1, 10), ("next", "follower", (0,), {}), ("fire",)])])
 @example([(("fire",), CONSUMED * 4), (("lead_anew", (LEADER,), (LEADER,)), CONSUMED * 3)])
 @example([(("lead_anew", (LEADER,), (LEADER,)), [("write", 0, 1, 10), ("alone", "uncommitted", 0, {"times": 9})])])
-def test_the_lane_of_fetch_does_what_the_usual_way_does(script: list[tuple[Any, list[Any]]]) -> None:
+def test_the_fetch_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(_steps(script)))
 
 
 def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
-    """All readers fetch in sessions, then what `script` says; a reader that returns with another version does so,
-    too."""
+    """Let all readers fetch in sessions, then run `script`; a reader that returns with another version does so, too."""
     for name in WHO:
         yield from _begun(name)
     for change, following in script:
@@ -402,14 +417,14 @@ def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
 
 
 def _followed(name: str, index: int, acks: int) -> Iterable[tuple[Any, ...]]:
-    """A reader waits at the end of a partition, and a record comes."""
+    """A reader waits at the end of a partition, and a record arrives."""
     yield "next", name, (index,), {"wait_ms": 500}
     yield "write", index, acks, 10
     yield "next", name, (index,), {"wait_ms": 500}
 
 
 def _begun(name: str) -> Iterable[tuple[Any, ...]]:
-    """A session, from where on the lane knows what comes."""
+    """Begin a session; from then on the lane knows the next request."""
     yield "full", name, 0
     for indexes in ((), (), (0,), (1,)):
         yield "next", name, indexes, {"wait_ms": 500}

@@ -48,7 +48,7 @@ class Walk:
         self.asked.append((self.driver.seconds, what, answer))
 
     def take_in(self) -> None:
-        """What was answered, others may send from now on."""
+        """Make answered values available to later requests of other clients."""
         for _, what, answer in self.asked:
             if what == "join" and answer.response is not None:
                 if answer.response.member_id and answer.response.member_id not in self.ids:
@@ -57,7 +57,7 @@ class Walk:
                     self.generations.append(answer.response)
 
     def member_id(self) -> str:
-        """One of the last few, mostly: of members that there are still."""
+        """Usually one of the last existing member ids."""
         return self.rng.choice(self.ids[-6:] if self.rng.random() < 0.8 else self.ids)
 
     # --- what may happen
@@ -97,7 +97,7 @@ class Walk:
         self.driver.heartbeat(self.member_id(), generation)
 
     def leave(self) -> None:
-        """One, some or all, ids that were given out and not used among them, some of them twice."""
+        """Let one, some or all members leave, including reserved ids, some of them twice."""
         group = self.driver.machine.groups.get("g")
         known = [] if group is None else [*group.members, *group.pending_members]
         everybody = self.rng.random() < 0.4
@@ -120,7 +120,7 @@ class Walk:
         self.run_quietly(lambda _: self.driver.machine.expire("g"))
 
     def run_quietly(self, operation: Any) -> None:
-        """A step that answers nobody by itself."""
+        """Run a step that answers no request by itself."""
         self.driver.run(operation)
 
     def time_passes(self) -> None:
@@ -163,7 +163,7 @@ class Walk:
 @pytest.mark.parametrize(
     "first", [*range(0, 160, 40), *(pytest.param(n, marks=pytest.mark.soak) for n in range(160, 4000, 40))]
 )
-def test_s85_everybody_who_asks_is_answered_whatever_cannot_be_logged(first: int) -> None:
+def test_s85_every_request_is_answered_whatever_cannot_be_logged(first: int) -> None:
     for seed in range(first, first + 40):
         try:
             Walk(seed).run()

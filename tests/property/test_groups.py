@@ -34,7 +34,7 @@ class Client:
         self.forget()
 
     def forget(self) -> None:
-        """A new process, or one that was told that it is no member."""
+        """Become a new process, or one that was told that it is no member."""
         self.member_id = ""
         self.generation = -1
         self.leader_of: list[str] | None = None
@@ -56,7 +56,7 @@ class Groups(RuleBasedStateMachine):
     # --- what clients do
 
     def _believe(self, client: Client) -> None:
-        """Take in the answers that came."""
+        """Apply the received answers."""
         joining, syncing = client.joining, client.syncing
         if joining is not None and joining.is_there:
             client.joining = None
@@ -163,7 +163,7 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: not self.driver.fail_appends)
     @rule()
     def everybody_comes_to_rest(self) -> None:
-        """When all who are alive do as they are told, the group becomes stable: they are in it, each with its share."""
+        """The group becomes stable when all live clients do as they are told: each is a member with its share."""
         alive = [number for number, client in enumerate(self.clients) if client.member_id]
         for _ in range(60):  # more than the 300 s for which a new member that died may be waited for
             if self._is_at_rest(alive):
@@ -187,7 +187,7 @@ class Groups(RuleBasedStateMachine):
         )
 
     def _do_as_told(self, number: int) -> bool:
-        """One turn of a client; False if the group has no room for it."""
+        """Run one turn of a client. Returns False if the group has no room for it."""
         client = self.clients[number]
         if client.joining is not None or client.syncing is not None:
             return True
@@ -253,7 +253,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
-        """Or a dead member would stay for ever."""
+        """Otherwise a dead member would stay for ever."""
         group = self.driver.machine.groups.get("g")
         for member_id in group.members if group is not None else ():
             watched = ("session", "g", member_id) in self.driver.timers

@@ -1,5 +1,4 @@
-"""The checker of histories: silent on good ones, whichever responses their clients lost, and it finds the spoilt
-ones."""
+"""The checker of histories accepts good histories, whichever responses were lost, and finds seeded violations."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ several = settings(examples(20, of=40), suppress_health_check=[HealthCheck.filte
 
 
 @given(randoms)
-def test_nothing_is_wrong_with_a_good_history(rng: random.Random) -> None:
+def test_a_good_history_has_no_violation(rng: random.Random) -> None:
     assert violations(GoodCluster(rng, STEPS).history) == []
 
 
 def visible(history: History) -> list[tuple[Place, int, int, Send]]:
-    """Place, index in what it finally holds, offset, send."""
+    """The visible records: place, index in the final content, offset, send."""
     sends = history.sends_by_value()
     return [
         (place, index, offset, sends[value])
@@ -125,12 +124,12 @@ def forget_offset(history: History, rng: random.Random) -> None:
 
 
 def forget_resets(history: History, place: Place) -> None:
-    """They would explain what is to be found."""
+    """Remove the resets, which would explain the seeded violation."""
     history.commits = [commit for commit in history.commits if commit.place != place or not commit.is_reset]
 
 
 def one_with_an_offset(history: History, rng: random.Random) -> tuple[Commit, list[Send]]:
-    """The offset of a transaction that was committed, and its records."""
+    """The offset of a committed transaction, and its records."""
     shown = {send.transaction for *_, send in visible(history)} - {None}
     commit = choose(rng, [each for each in history.commits if each.transaction in shown])
     forget_resets(history, commit.place)
@@ -198,14 +197,14 @@ FAULTS: list[tuple[Kind, Callable[[History, random.Random], None]]] = [
 ]
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_of_violation_is_tried() -> None:
     assert {kind for kind, _ in FAULTS} == set(Kind)
 
 
 @pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 @several
 @given(rng=randoms)
-def test_what_is_spoilt_is_found(
+def test_an_injected_violation_is_found(
     kind: Kind, fault: Callable[[History, random.Random], None], rng: random.Random
 ) -> None:
     history = GoodCluster(rng, STEPS).history

@@ -1,4 +1,4 @@
-"""The fast lanes against the usual way: the same requests to two brokers, one without lanes, in any state of theirs.
+"""The fast lanes against the usual way: two brokers, one without lanes, get the same requests, in any state of theirs.
 
 Both must give the same bytes, leave the same files, and count the same. Each rule that makes a lane decline, or that it
 keeps to, is something that a step here does: see `World`.
@@ -49,7 +49,7 @@ CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
 
 
 class NoLanes(dict[int, Any]):
-    """In the place of a connection's lanes: none is ever kept."""
+    """Replaces a connection's lanes and never keeps one."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
@@ -100,7 +100,7 @@ class World:
         self._send(index, version, acks, None, _of_kind(kind))
 
     def idempotent(self, index: int, version: int, acks: int, step: int) -> None:
-        """`step` 0: the next batch; below, one that was sent before; above, one too many."""
+        """Send an idempotent batch. `step` 0: the next one; below 0: an earlier one; above 0: one with a gap."""
         sequence = max(0, self.sequences[0] + step)
         self._send(index, version, acks, None, bytes(sequenced(5, sequence, 2, epoch=self.epochs[0])))
         if step == 0:
@@ -113,12 +113,12 @@ class World:
             self.sequences[1] += 1
 
     def mismatched(self, index: int, version: int) -> None:
-        """A transactional batch without an id, and one that is none with an id."""
+        """Send a transactional batch without an id, or a non-transactional one with an id."""
         self._send(index, version, 1, None, bytes(sequenced(7, self.sequences[1], transactional=True)))
         self._send(index, version, 1, TRANSACTIONAL_ID, _of_kind("one"))
 
     def encoded_otherwise(self, index: int, version: int, tail: int) -> None:
-        """More bytes behind the message, or fewer than it needs; the same connection goes on if it may."""
+        """Send more bytes behind the message, or fewer than it needs; the connection continues if it may."""
         frame = self.client._frame(_request(index, 1, None, _of_kind("one")), ApiKey.PRODUCE, version)
         body = frame[4:] + bytes(tail) if tail > 0 else frame[4 : len(frame) + tail]
         self.client._receive(pack(">i", len(body)) + body)
@@ -143,7 +143,7 @@ class World:
         self.served.partitions[index].follow(FOLLOWER, self.leader_epoch)
 
     def gain_follower(self, index: int, is_in_sync: bool) -> None:
-        """From now on acks=all waits; the follower never comes."""
+        """Add a follower that never fetches: from now on acks=all waits."""
         self.leader_epoch += 1
         isr = (1, FOLLOWER) if is_in_sync else (1,)
         self.served.partitions[index].lead(self.leader_epoch, isr, (1, FOLLOWER))
@@ -157,7 +157,7 @@ class World:
         partition.update_config(replace(partition.log.config, **change))
 
     def delete(self, index: int) -> None:
-        """All records so far, so that the log begins later."""
+        """Delete all records so far, so that the log begins later."""
         partition = self.served.partitions[index]
         with suppress(KafkaError):
             partition.log.trimmer.delete_records_before(partition.high_watermark)
@@ -166,7 +166,7 @@ class World:
         self.disks[index].append_fault = fault
 
     def authorize(self, mode: str) -> None:
-        """`deny` and `allow` everything; `forget` what was decided, and deny from now on what was allowed."""
+        """`deny` and `allow` everything; `forget` the decisions, and deny from now on what was allowed."""
         if mode == "forget":
             self.authorizer._super_users = frozenset()
             self.authorizer.use({})
@@ -174,13 +174,13 @@ class World:
             self.authorizer = StandardAuthorizer([ANONYMOUS] if mode == "allow" else [])
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
-    def quota(self, rate: float | None) -> None:
-        quotas = {} if rate is None else {CLIENT: {QuotaKey.PRODUCER_BYTE_RATE: rate}}
+    def quota(self, rate: float | None, key: QuotaKey = QuotaKey.PRODUCER_BYTE_RATE, client: str = "test") -> None:
+        quotas = {} if rate is None else {QuotaEntity(None, client): {key: rate}}
         image = ClusterImage("c").with_quotas(quotas)  # type: ignore[arg-type]
         self.served.dispatcher.throttling = self.throttling.on_image(image)
 
     def refuse_first(self, index: int) -> None:
-        """A batch of the producer was refused for a passing reason (`refused_batches`)."""
+        """Remember a batch of the producer that was refused for a transient reason (`refused_batches`)."""
         self.served.may_lead = False
         self.idempotent(index, 9, 1, 0)
         self.served.may_lead = True
@@ -212,8 +212,9 @@ class World:
             "traffic": [{name: getattr(p.traffic, name) for name in p.traffic.__slots__} for p in served.partitions],
             "requests": sorted(served.dispatcher.requests()),
             "timed": {api: (len(times.total), times.waited) for api, times in self.times.apis.items()},
-            "refused": list(served.services.refused_batches._first.items()),
+            "refused": list(served.services.refused_batches.lowest.items()),
             "usage": self.throttling.wait(QuotaKey.PRODUCER_BYTE_RATE, _limit()),
+            "is throttled": self.client.connection._unthrottle is not None,
         }
 
     def files(self) -> dict[str, bytes]:
@@ -287,7 +288,8 @@ changes = st.one_of(
     st.tuples(st.just("delete"), hosted),
     st.tuples(st.just("break_disk"), hosted, st.sampled_from([errno.ENOSPC, errno.EIO, None])),
     st.tuples(st.just("authorize"), st.sampled_from(["deny", "allow", "forget", "off"])),
-    st.tuples(st.just("quota"), st.sampled_from([None, 10.0, 1e9])),
+    st.tuples(st.just("quota"), st.sampled_from([None, 10.0, 5000.0, 1e9])),
+    st.tuples(st.just("quota"), st.just(10.0), st.sampled_from(list(QuotaKey)), st.sampled_from(["test", "other"])),
     st.tuples(st.just("refuse_first"), hosted),
     st.tuples(st.just("doubt"), st.sampled_from([ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])),
     st.tuples(st.just("advance"), st.sampled_from([0.5, 11.0])),
@@ -305,8 +307,9 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 @example([(("gain_follower", 0, True), [("plain", 0, 9, -1, "one"), ("plain", 0, 9, 1, "one")])])
 @example([(("advance", 0.5), [("plain", 0, 9, 1, "short"), *[("plain", 0, 9, 1, "one")] * 8])])
 @example([(("quota", 10.0), [("plain", 0, 9, 1, "one")] * 4), (("quota", None), [("plain", 0, 9, 1, "one")])])
+@example([(("quota", 3000.0), [("plain", 0, 9, 1, "one"), ("idempotent", 0, 9, 1, 2)] * 8)])
 @example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
-def test_a_lane_does_what_the_usual_way_does(script: list[tuple[Any, list[Any]]]) -> None:
+def test_a_produce_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))
 
 

@@ -100,7 +100,7 @@ class Walk:
         self.start()
 
     def start(self) -> None:
-        """Open what is on the disk. Raises Killed."""
+        """Open the log on the disk. Raises Killed."""
         self.manager = LogManager.open(
             ["/data"],
             node_id=1,
@@ -142,7 +142,7 @@ class Walk:
         )
 
     def append(self, side: Side, batch: Written, version: int = 0) -> None:
-        """Append it, and know that it may be there if that is the end."""
+        """Append a batch, and note that it may be in the log if the append is interrupted."""
         side.uncertain = batch
         assert self.send(side, batch, version) == batch.base
         side.history.append(batch)
@@ -172,7 +172,7 @@ class Walk:
         self.append(side, batch, 2 if pid in V2 else 0)
 
     def retry(self, side: Side) -> None:
-        """One of the last five batches again: it gets the offset that it has, unless its transaction has ended."""
+        """Send one of the last five batches again: it gets its old offset, unless its transaction has ended."""
         sent = [(batch, known.first_offset) for known in side.producers.values() for batch in known.window]
         if sent:
             batch, first_offset = self.random.choice(sent)
@@ -184,7 +184,7 @@ class Walk:
             assert side.log.log_end_offset == side.end
 
     def skip(self, side: Side) -> None:
-        """A batch of a known producer that has one missing before it."""
+        """Send a batch of a known producer whose predecessor is missing."""
         known = {pid: producer for pid, producer in side.producers.items() if producer.window}
         if known:
             pid = self.random.choice(sorted(known))
@@ -253,7 +253,7 @@ class Walk:
         self.manager.checkpoint_log_start_offsets()
 
     def compact(self, side: Side) -> None:
-        """As the cleaner does it; other steps may come in between."""
+        """Compact like the cleaner; other steps may come in between."""
         log, now_ms = side.log, self.clock.now_ms()
         if not log.config.is_compacted:
             return
@@ -308,7 +308,7 @@ class Walk:
     # --- coming back -------------------------------------------------------------------------------------------------
 
     def come_back(self) -> None:
-        """Start again, however often that is interrupted, and see what is left."""
+        """Start again, however often that is interrupted, and compare the content."""
         lost_power = False
         while True:
             if self.random.random() < 0.5:
@@ -331,7 +331,7 @@ class Walk:
             self.check(side)
 
     def find_out(self, side: Side, *, lost_power: bool) -> None:
-        """Which batches the start found."""
+        """Find out which batches the start found."""
         before, end = side.history, side.log.log_end_offset
         if side.uncertain is not None and end >= side.uncertain.end:
             before = [*before, side.uncertain]
@@ -373,8 +373,9 @@ class Walk:
             assert shown == wanted
 
     def damage(self) -> None:
-        """Stop, damage files beside the records, start: what is known is what the records and the files that are left
-        say, and never wrong."""
+        """Stop, damage files beside the records, and start: the known state is that of the records and remaining files,
+        and never wrong.
+        """
         if self.random.random() < 0.5:
             self.manager.close()
         kinds = [(".snapshot",), (".window",), (".txnindex",), (".index",), (".timeindex",)]
@@ -397,7 +398,7 @@ class Walk:
             self.check_shown(side, min(log.reader.last_stable_offset(side.end), log.log_end_offset))
 
     def snapshots(self, side: Side) -> list[int]:
-        """The offsets of the good ones."""
+        """The offsets of the intact snapshots."""
         found = []
         for path in self.disk.paths(".snapshot"):
             if path.startswith(f"/data/{side.name}-0/"):
@@ -412,7 +413,9 @@ class Walk:
 def compare_after_damage(
     known: dict[int, tuple[object, ...]], wanted: dict[int, tuple[object, ...]], *, is_compacted: bool
 ) -> None:
-    """The last batch of each producer is known, and nothing wrong of those before, nor of transactions."""
+    """Check that the last batch of each producer is known, and that no wrong fact about earlier ones or transactions
+    is.
+    """
     for pid, (epoch, _, first_offset, window) in wanted.items():
         if pid not in known:
             assert is_compacted, pid
@@ -461,7 +464,7 @@ MEANWHILE: list[Step] = [
 
 
 @pytest.mark.parametrize("seeds", [*WALKS, *(pytest.param(seeds, marks=pytest.mark.soak) for seeds in SOAK)], ids=str)
-def test_e16_e25_what_the_log_survives_its_producers_and_transactions_survive(seeds: range) -> None:
+def test_e16_e25_producers_and_transactions_survive_whatever_the_log_survives(seeds: range) -> None:
     for seed in seeds:
         walk = Walk(seed)
         try:

@@ -69,7 +69,7 @@ PRIMITIVES = {
 
 @cache
 def messages(cls: type, version: int) -> st.SearchStrategy:
-    """Messages in which a field that the version does not carry may hold anything too: it must not be sent."""
+    """Messages in which fields that the version does not carry may have any value: they must not be sent."""
     return st.builds(cls, **{field.name: values(field, version) for field in fields_of(cls)})
 
 
@@ -89,7 +89,7 @@ def values(field: FieldSchema, version: int) -> st.SearchStrategy:
 
 
 def as_received(message, version: int):
-    """What is left of a message at `version`: the fields that it does not carry have their defaults."""
+    """A message as received at `version`: fields that it does not carry have their defaults."""
     if isinstance(message, list):
         return [as_received(item, version) for item in message]
     if not dataclasses.is_dataclass(message):
@@ -105,7 +105,7 @@ def as_received(message, version: int):
 
 
 def outcome(decoder, data: bytes):
-    """The message and where it ends, or MalformedMessage; anything else that is raised fails the test."""
+    """The message and its end position, or MalformedMessage; any other exception fails the test."""
     try:
         decoded, end = decoder.decode_from(data)
     except MalformedMessage:
@@ -115,12 +115,12 @@ def outcome(decoder, data: bytes):
 
 
 def assert_alike(one, other):
-    """A changed byte may make a number NaN, which equals nothing, but reads the same."""
+    """Check equality; a changed byte may make a number NaN, which equals nothing, but prints the same."""
     assert one == other or repr(one) == repr(other)
 
 
 def elements(value) -> int:
-    """Array elements of a message, over all its arrays, and tagged fields, which are counted alike."""
+    """The number of array elements in a message, over all its arrays, and of tagged fields."""
     if isinstance(value, list):
         return len(value) + sum(map(elements, value))
     if not dataclasses.is_dataclass(value):
@@ -138,7 +138,7 @@ def assert_elements_are_counted(decoder, data, count):
 
 
 def stepped(steps):
-    """What a generator returns, which pauses now and then."""
+    """The return value of a generator that pauses now and then."""
     while True:
         try:
             next(steps)
@@ -147,8 +147,8 @@ def stepped(steps):
 
 
 @every_version
-def test_what_is_sent_arrives_and_nothing_else_does(cls, version):
-    """All that is asked of a message is asked of the same few: to begin with a message costs more than to try it."""
+def test_decoding_an_encoded_message_gives_the_same_message(cls, version):
+    """All properties are checked with the same few messages, as generating a message costs more than checking it."""
     codecs = codec(cls, version), interpreted_codec(cls, version)
 
     @examples(EXAMPLES_PER_VERSION)

@@ -33,7 +33,7 @@ GAP = 7
 
 
 class Topic:
-    """One that the cluster knows, with a single partition, and what of it must not be lost."""
+    """A topic of the cluster with a single partition, and its records that must not be lost."""
 
     def __init__(self, name: str, number: int) -> None:
         self.wanted = WantedLog(name, 0, bytes([number % 256]) * 16, SMALL)
@@ -86,7 +86,7 @@ class Walk:
         self.open_all()
 
     def open_all(self) -> None:
-        """Open the partitions without a log, all at once."""
+        """Open all partitions without a log at once."""
         topics = [topic for topic in self.topics.values() if topic.log is None]
         opening = self.manager.begin_opening([topic.wanted for topic in topics])
         opening.run()
@@ -99,7 +99,7 @@ class Walk:
             self.manager.delete(name, 0)
 
     def make_anew(self, name: str) -> None:
-        """While high watermarks are written that were looked up before."""
+        """Re-create a topic while high watermarks that were looked up earlier are written."""
         write = self.manager.begin_high_watermarks(self.high_watermarks())
         self.delete(name)
         self.make(name)
@@ -136,7 +136,7 @@ class Walk:
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
 
     def empty(self, name: str) -> None:
-        """As a follower whose leader begins behind its end."""
+        """Empty a log, like a follower whose leader begins behind its end."""
         if found := self.with_log(name):
             topic, log = found
             topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
@@ -144,7 +144,9 @@ class Walk:
             topic.end, topic.is_being_emptied = topic.end + GAP, False
 
     def cut(self, name: str) -> None:
-        """As a follower whose leader ends before it, perhaps before its start: that leader was not in sync."""
+        """Truncate a log, like a follower whose leader ends before it, perhaps before its start: that leader was not in
+        sync.
+        """
         if found := self.with_log(name):
             topic, log = found
             offset = self.random.randint(0, topic.end)
@@ -189,7 +191,7 @@ class Walk:
     # --- coming back -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """As a broker starts. Raises Killed."""
+        """Start like a broker. Raises Killed."""
         for topic in self.topics.values():
             topic.log = topic.flushing = None
         self.manager = LogManager.open(
@@ -207,7 +209,7 @@ class Walk:
         self.open_all()
 
     def come_back(self) -> None:
-        """Start again, however often that is interrupted, and see what is left."""
+        """Start again, however often that is interrupted, and compare the content."""
         lost_power = False
         while True:
             if self.random.random() < 0.3:

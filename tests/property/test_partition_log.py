@@ -118,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def reopen(self, clean):
-        """After a clean shutdown, or a kill: everything written is there."""
+        """Reopen the log after a clean shutdown or a kill: all written records are there."""
         if clean:
             self.log.close()
             self.flushed = self.end
@@ -128,7 +128,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 400), zeros=st.booleans(), indexes=st.booleans())
     def power_cut(self, lost, zeros, indexes):
-        """The end of what was not flushed is gone or zeroed, and perhaps the indexes."""
+        """Lose or zero the end of the unflushed records, and perhaps the indexes."""
         self.log.abandon()
         # Before the first record there is none.
         name = max((name for name in os.listdir(self.directory) if name.endswith(".log")), default=f"{0:020d}.log")

@@ -80,7 +80,7 @@ def test_keys_and_headers_of_records_steer_no_terminal(key: bytes, name: str) ->
 
 
 @given(NAMES)
-def test_what_can_be_seen_is_as_it_is(name: str) -> None:
+def test_visible_characters_are_printed_unchanged(name: str) -> None:
     assert visible(visible(name)) == visible(name)
     if name.isprintable():
         assert visible(name) == name

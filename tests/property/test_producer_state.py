@@ -23,7 +23,7 @@ SPACE = 2**31
 
 @dataclasses.dataclass
 class Naive:
-    """One producer in plain words: all the batches of its epoch, each a list of sequences."""
+    """A model of one producer: all batches of its epoch, each a list of sequences."""
 
     is_strict: bool
     epoch: int = -1
@@ -37,7 +37,7 @@ class Naive:
     """Nothing is known of this epoch but a marker: its batches may have been here before."""
 
     def append(self, epoch, first, count, transactional, offset):
-        """The offset where the batch is, or an error code."""
+        """The offset of the batch, or an error code."""
         sequences = [(first + n) % SPACE for n in range(count)]
         if self.epoch >= 0:
             if epoch < self.epoch:
@@ -69,11 +69,11 @@ class Naive:
         return offset
 
     def _written(self, offset):
-        """From there on."""
+        """The written batches from an offset on."""
         return {sequence for sequences, base in self.batches if base >= offset for sequence in sequences}
 
     def mark(self, epoch, coordinator_epoch):
-        """The first offset of the transaction that ends, None, or an error code."""
+        """The first offset of the ended transaction, None, or an error code."""
         if epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if coordinator_epoch < self.coordinator_epoch:
@@ -97,7 +97,7 @@ STEP = st.one_of(
 
 
 class Run:
-    """Both, side by side, with what a test needs to make up the next step."""
+    """The model and the real state, and the values needed to choose the next step."""
 
     def __init__(self, is_strict, start):
         self.config = LogConfig(idempotence_duplicate_classification=STRICT if is_strict else KAFKA)
@@ -128,13 +128,13 @@ class Run:
             self.next[pid] = first + count
 
     def mark(self, pid, epoch, coordinator_epoch):
-        marker = EndTransactionMarker(COMMIT, coordinator_epoch)
+        marker = EndTransactionMarker(ABORT, coordinator_epoch)
         try:
             entry = self.state.prepare_marker(pid, epoch, marker, 0)
         except KafkaError as error:
             assert error.code == self.naive[pid].mark(epoch, coordinator_epoch)
             return
-        completed = self.state.complete(pid, entry, self.end)
+        completed = self.state.complete(pid, entry, marker, self.end)
         assert self.follower.follow_marker(pid, epoch, marker, 0, self.end) == completed
         first = self.naive[pid].mark(epoch, coordinator_epoch)
         assert (None if completed is None else completed.first_offset) == first
@@ -149,7 +149,7 @@ class Run:
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),
     steps=st.lists(STEP, max_size=40),
 )
-def test_s7_to_s13_as_a_model_that_keeps_every_batch(is_strict, start, steps):
+def test_s7_to_s13_hold_as_in_a_model_that_keeps_every_batch(is_strict, start, steps):
     run = Run(is_strict, start)
     for step in steps:
         naive = run.naive[step[1]] if len(step) > 1 else None
@@ -244,12 +244,12 @@ def test_s55_a_restart_at_any_point_is_a_full_replay(steps):
 
 
 def normal(state, window_lost):
-    """Where a window was damaged, what only it knew cannot be compared."""
+    """The comparable state: facts known only from a damaged window are left out."""
     return ([entry[:46] for entry in state[0]], *state[1:]) if window_lost else state
 
 
 def damage(log, directory, which, suffix):
-    """Cut a byte off a file that the running log does not need any more."""
+    """Cut a byte off a file that the running log no longer needs."""
     paths = sorted(pathlib.Path(directory).glob(f"*.{suffix}"))
     if paths:
         path = paths[which % len(paths)]

@@ -1,5 +1,4 @@
-"""Records decoded many batches at a time are those that each batch has, decoded by itself; and where that cannot be
-decoded, they are none."""
+"""Decoding many batches at once gives the records of each batch decoded alone; undecodable batches have none."""
 
 from __future__ import annotations
 
@@ -100,7 +99,7 @@ def parts_of(described: Sequence[dict[str, Any]]) -> list[UndecodedBatch]:
 
 
 def together(parts: Sequence[UndecodedBatch]) -> list[UndecodedBatch]:
-    """The same as of one answer, which is how they come: a view of its bytes, with something before them."""
+    """Decode batches as one answer brings them: a view of its bytes, with other bytes before them."""
     answer = memoryview(bytearray(b"an answer" + b"".join(part.batch.view for part in parts)))[9:]
     found, position = [], 0
     for part in parts:
@@ -154,7 +153,7 @@ def test_the_rows_are_those_of_each_batch(described: list[dict[str, Any]], data:
 @settings(examples(400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SMALL_BATCH, min_size=1, max_size=2), st.data())
 def test_damaged_records_are_no_rows(described: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Whatever the bytes, the rows are those of the decoder of single batches, and its errors."""
+    """For any bytes, rows and errors are those of the decoder of single batches."""
     parts = parts_of(described)
     which = data.draw(st.integers(0, len(parts) - 1), "batch")
     content = bytearray(parts[which].data)

@@ -1,4 +1,4 @@
-"""Any records survive a batch; any bytes give records or CorruptBatch, nothing else."""
+"""Any records survive a batch; any bytes give records or CorruptBatch."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,19 +22,19 @@ LIMIT = 1 << 16
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_varint_round_trip(value):
+def test_a_varint_is_read_back(value):
     encoded = encode_varint(value)
     assert read_varint(encoded, 0) == (value, len(encoded))
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varlong_round_trip(value):
+def test_a_varlong_is_read_back(value):
     encoded = encode_varlong(value)
     assert read_varlong(encoded, 0) == (value, len(encoded))
 
 
 @given(record_lists, st.sampled_from(Compression), st.integers(0, 2**62))
-def test_batch_round_trip(records, codec, base_offset):
+def test_a_batch_is_read_back(records, codec, base_offset):
     batch = RecordBatch(build_batch(records, compression=codec, base_offset=base_offset))
     assert batch.crc_is_valid()
     expected = [Record(base_offset + delta, r.timestamp, r.key, r.value, r.headers) for delta, r in enumerate(records)]
@@ -50,7 +50,7 @@ def test_batch_round_trip(records, codec, base_offset):
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=300))
-def test_decompress_of_any_bytes(codec, data):
+def test_decompressing_any_bytes_fails_cleanly(codec, data):
     try:
         assert len(decompress(codec, data, max_bytes=LIMIT)) <= LIMIT
     except CorruptBatch:
@@ -58,7 +58,7 @@ def test_decompress_of_any_bytes(codec, data):
 
 
 @given(st.binary(max_size=120), st.integers(0, 30), st.integers(0, 30), st.integers(0, 0x7F))
-def test_any_bytes_as_records(payload, count, last_offset_delta, attributes):
+def test_any_bytes_as_records_fail_cleanly(payload, count, last_offset_delta, attributes):
     header = HEADER.pack(
         0, HEADER_SIZE - LOG_OVERHEAD + len(payload), 0, 2, 0, attributes, last_offset_delta, 0, 0, -1, -1, -1, count
     )
@@ -67,7 +67,7 @@ def test_any_bytes_as_records(payload, count, last_offset_delta, attributes):
 
 @settings(deadline=None)  # a mutated batch may be tried at each size up to the limit
 @given(record_lists, st.sampled_from(Compression), st.data())
-def test_mutated_batches(records, codec, data):
+def test_mutated_batches_fail_cleanly(records, codec, data):
     raw = build_batch(records, compression=codec)
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(HEADER_SIZE - 40, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -75,7 +75,7 @@ def test_mutated_batches(records, codec, data):
 
 
 @given(record_lists, st.data())
-def test_truncated_records(records, data):
+def test_truncated_records_fail_cleanly(records, data):
     raw = build_batch(records)
     cut = data.draw(st.integers(1, len(raw) - HEADER_SIZE))
     raw = raw[:-cut]
@@ -88,7 +88,7 @@ def test_truncated_records(records, data):
 
 
 @given(nullable_bytes, nullable_bytes)
-def test_any_bytes_as_marker(key, value):
+def test_any_bytes_as_a_marker_fail_cleanly(key, value):
     try:
         marker = parse_marker(Record(0, 0, key, value, []))
     except CorruptBatch:

@@ -93,7 +93,7 @@ def whoever_fetches_may_join() -> Breaks:
 
 
 def one_that_is_behind_asks_to_join(machine: ReplicationMachine) -> Iterator[None]:
-    """It was up to date a moment ago: it does not lag."""
+    """The replica was up to date a moment ago, so it does not lag."""
     machine.produce(0)
     drop(machine)
     machine.catch_up(2, 2)
@@ -132,7 +132,7 @@ def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -
 
 
 def positions_outlive_their_epoch() -> Breaks:
-    """What was fetched in an earlier leader epoch counts in this one."""
+    """Positions fetched in an earlier leader epoch count in this one."""
     lead = Partition.lead
 
     def keeping(self: Partition, *args: Any, **options: Any) -> None:
@@ -243,7 +243,7 @@ def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iter
 
 
 def too_few_are_enough() -> Breaks:
-    """KIP-966"""
+    """The high watermark advances with too few in-sync replicas (KIP-966)."""
     return [(Partition, "has_enough_in_sync", True)]
 
 
@@ -262,7 +262,7 @@ def a_log_begins_again_at_once() -> Breaks:
 
 
 def fail_and_give_up_all(machine: ReplicationMachine, broker: int) -> None:
-    """By the rule it takes a new leader epoch; without it, none is asked for."""
+    """By the rule this takes a new leader epoch; without the rule, none is requested."""
     machine.disk_fails(broker)
     machine.begin_again(broker, kept=0.0)
     if machine.renewals:
@@ -345,7 +345,7 @@ def a_log_begins_again_by_the_image_alone() -> Breaks:
 
 
 def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """The session of the dead leader is not over, and its disk is exchanged."""
+    """The session of the dead leader is still open, and its disk is exchanged."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)
@@ -367,7 +367,7 @@ def dead_brokers_are_elected_without_questions() -> Breaks:
 
 
 def the_log_of_a_leader_fails_while_the_next_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """Its session is not over."""
+    """The session of the dead broker is still open."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)

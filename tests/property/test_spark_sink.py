@@ -31,7 +31,7 @@ MANY_DRIVERS = Chaos(repeat_stage=0, second_driver=20, wake=60)
 
 
 def played(seed: int, *, has_two_phase_commit: bool = False, **options: Any) -> Spark:
-    """A whole life of a query."""
+    """Play a whole run of a query."""
     rng = Random(seed)
     is_v2 = has_two_phase_commit or rng.random() < 0.5
     spark = Spark(rng, SimulatedCluster(rng, is_v2=is_v2, has_two_phase_commit=has_two_phase_commit), **options)
@@ -48,7 +48,7 @@ def assert_right(spark: Spark) -> None:
 @given(seed=SEED)
 @examples(60)
 def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
-    """Replays bring other rows than before, even in other partitions: all that is seen is one try's."""
+    """Replays bring different rows, even in other partitions: all visible rows come from one attempt."""
     spark = played(seed, are_rows_the_same=False, chaos=Chaos(repeat_stage=0))
     assert_right(spark)
     assert not spark.cluster.was_lost, "nothing that is decided is aborted, but by its timeout"
@@ -56,14 +56,14 @@ def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
 
 @given(seed=SEED)
 @examples(60)
-def test_what_is_decided_and_then_timed_out_is_written_again(seed: int) -> None:
+def test_a_decided_timed_out_batch_is_written_again(seed: int) -> None:
     assert_right(played(seed, chaos=WITH_TIMEOUTS))
 
 
 @given(seed=SEED)
 @examples(60)
-def test_s123_where_brokers_have_two_phase_commit_no_timeout_aborts_what_is_decided(seed: int) -> None:
-    """Replays may then bring other rows than before, as nothing is ever repaired."""
+def test_s123_no_timeout_aborts_a_decided_batch_under_two_phase_commit(seed: int) -> None:
+    """Replays may then bring different rows, as no batch is ever repaired."""
     chaos = Chaos(time_out=4, repeat_stage=0)
     spark = played(seed, has_two_phase_commit=True, are_rows_the_same=False, chaos=chaos)
     assert_right(spark)
@@ -108,8 +108,8 @@ def test_at_least_once_duplicates_under_the_same_kills() -> None:
     assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.AT_LEAST_ONCE)
 
 
-def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decided, then aborted by the timeout: without `lost` rows are missing for good."""
+def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is decided and then aborted by the timeout: without `lost`, rows are missing for good."""
 
     async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
         await commit_all(*arguments)
@@ -120,8 +120,8 @@ def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyP
     assert found_wrong(has_violations, chaos=WITH_TIMEOUTS)
 
 
-def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Committed, and the id in use again since: who takes that for aborted has the rows written twice."""
+def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction was committed and the id reused: a driver that takes it for aborted writes the rows twice."""
 
     async def none(_: Any, places: Any) -> list[bool]:
         return [False for _ in places]
@@ -130,8 +130,8 @@ def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyP
     assert found_wrong(has_violations, chaos=Chaos(repeat_stage=20))
 
 
-def test_what_a_later_batch_has_decided_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint that was set back takes over a decision whose driver died before it had ended all."""
+def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older checkpoint takes over a decision whose driver died before it had ended all transactions."""
     finish = exactly_once._finish
 
     async def finish_this_one(cluster: Any, found: Any, batch: Any) -> Any:
@@ -141,11 +141,13 @@ def test_what_a_later_batch_has_decided_must_be_ended_too(monkeypatch: pytest.Mo
     assert found_wrong(has_violations, chaos=OLDER_CHECKPOINTS)
 
 
-def test_it_is_needed_to_look_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that decides on what it read before it became owner decides what a newer run has begun to write anew."""
+def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that decides on a state read before it became owner decides on transactions that a newer run writes
+    again.
+    """
 
     class Agreeing:
-        """What was read before is what is read again."""
+        """A state whose repeated reads agree."""
 
         def __init__(self, cluster: Any, seen: Any) -> None:
             self._cluster, self._seen = cluster, seen
@@ -166,7 +168,7 @@ def test_it_is_needed_to_look_again_after_the_fence(monkeypatch: pytest.MonkeyPa
 
 
 def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that wakes up after its ends would abort what a newer one has just decided."""
+    """A driver that resumes after its ends would abort a newer driver's decision."""
 
     async def sweep_all(cluster: Any, batch: Any, _: Any) -> None:
         if left := await cluster.ongoing(batch.query):
@@ -177,7 +179,7 @@ def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then an older one can decide on what is being swept."""
+    """Before that, an older run can decide on transactions that are being swept."""
     finish = exactly_once._finish
 
     async def finish_and_sweep(cluster: Any, found: Any, batch: Any) -> Any:

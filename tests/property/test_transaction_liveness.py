@@ -53,7 +53,7 @@ class Walk:
             self.producers.append(answer)
 
     def complete(self) -> None:
-        """The markers of some decisions are written, in any order; what cannot be logged comes again."""
+        """Write the markers of some decisions in any order; a completion that cannot be logged is repeated."""
         ends, self.driver.ends = self.driver.ends, []
         self.rng.shuffle(ends)
         for number, end in enumerate(ends):

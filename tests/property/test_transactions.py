@@ -59,7 +59,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, two_phase=st.booleans())
     def keep(self, client: int, two_phase: bool) -> None:
-        """An open transaction is taken over as it is (S120)."""
+        """Take over an open transaction unchanged (S120)."""
         before = self.driver.machine.transactions.get(TXN)
         granted = self.driver.init_two_phase(two_phase=two_phase)
         if not isinstance(granted, Granted):
@@ -84,7 +84,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, commits=st.booleans(), noise=EPOCH_NOISE, is_lost=st.booleans())
     def end(self, client: int, commits: bool, noise: int, is_lost: bool) -> None:
-        """`is_lost`: the client never sees the answer, and may ask again."""
+        """End the transaction. `is_lost`: the client never sees the answer, and may repeat the request."""
         producer = self.clients[client]
         if producer is None:
             return
@@ -161,7 +161,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def epochs_end_with_the_producer_id(self) -> None:
-        """Where the last epoch fences, it is known already as whom the producer goes on."""
+        """Where the last epoch fences, the next producer id is already known."""
         for metadata in self.driver.machine.transactions.values():
             if metadata.producer_epoch == FENCING_EPOCH and len(self.driver.log) > 1:
                 assert metadata.state.is_prepared

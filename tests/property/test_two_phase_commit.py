@@ -42,7 +42,7 @@ class Prepared(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, is_lost=st.booleans())
     def start(self, process: int, is_lost: bool) -> None:
-        """A process starts, or a paused one starts again; `is_lost`: it never sees the answer."""
+        """Start a process, or restart a paused one; `is_lost`: it never sees the answer."""
         granted = self.driver.init_two_phase()
         if not isinstance(granted, Granted):
             assert granted is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -61,7 +61,7 @@ class Prepared(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, commits=st.booleans(), is_lost=st.booleans())
     def end(self, process: int, commits: bool, is_lost: bool) -> None:
-        """The process says with every pair that it ever had how the transaction ends."""
+        """Let the process state the end of the transaction with every pair that it ever had."""
         for pair in list(self.pairs[process]):
             before, was_open = self.wrote, self.driver.machine.transactions[TXN].state is TransactionState.ONGOING
             answer = self.driver.end(pair, commits, V2)

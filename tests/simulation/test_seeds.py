@@ -10,7 +10,7 @@ import pytest
 SEEDS, SEEDS_AT_ONCE = 200, 25
 TWICE = 8
 """How many are run twice."""
-LOST = (40011, 40013, 40074, 40132, 40140)
+LOST = (40010, 40011, 40048, 40074, 40132)
 DISKS = ("emptied disk", "EIO on read", "EIO on write", "EIO on fsync")
 AT_WORK = ("writer-1", "payer-1", "pipeline-1", "reader-committed")
 

@@ -51,7 +51,9 @@ def by_partition(address: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("by_date", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_there_and_back(spark: Any, address: str, topic: str, tmp_path: Path, by_date: bool) -> None:
+def test_an_archive_is_written_and_restored(
+    spark: Any, address: str, topic: str, tmp_path: Path, by_date: bool
+) -> None:
     create(address, topic, partitions=PARTITIONS)
     asyncio.run(fill(address, topic))
     path, copy = str(tmp_path / "archive"), f"{topic}-again"
@@ -64,7 +66,7 @@ def test_there_and_back(spark: Any, address: str, topic: str, tmp_path: Path, by
     assert by_partition(address, copy) == original
 
 
-def test_what_cannot_be_restored_whole_is_refused(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
+def test_an_incomplete_archive_is_not_restored(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
     """Lost files, a topic that is in use, a retention that would delete it all: each before anything is written."""
     create(address, topic, partitions=PARTITIONS)
     asyncio.run(fill(address, topic))

@@ -41,7 +41,7 @@ class Whole(Extent):
         return True
 
 
-def test_by_producer(spark: Any, address: str, topic: str) -> None:
+def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str) -> None:
     """A part that nobody reads is as good as one that is not there; what nobody numbers is not called right."""
     empty, unnumbered = f"{topic}-empty", f"{topic}-unnumbered"
     create(address, topic, empty, unnumbered)
@@ -64,7 +64,7 @@ def test_by_producer(spark: Any, address: str, topic: str) -> None:
     assert {fault.who.partition(" ")[0] for fault in verdict.examples} == {"-", "producer"}
 
 
-def test_by_key(spark: Any, address: str, topic: str) -> None:
+def test_an_audit_by_key_finds_losses(spark: Any, address: str, topic: str) -> None:
     """Right; then a gap of two, one twice, one out of order, one that is no number; and no key begins with 0."""
     create(address, topic)
     numbers = [(b"k%d" % (index % 5), 1 + index // 5) for index in range(50)]

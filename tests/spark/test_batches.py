@@ -92,7 +92,7 @@ def test_a_batch_with_a_write_id_is_written_once(spark: Any, address: str, topic
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once-per-task"])
-def test_other_deliveries(spark: Any, address: str, topic: str, delivery: str) -> None:
+def test_the_other_delivery_modes_write_batches(spark: Any, address: str, topic: str, delivery: str) -> None:
     create(address, topic)
     table = spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value", "cast(id % 5 as string) as key")
     write(table, address, topic=topic, delivery=delivery, writeId=f"job-{topic}")
@@ -101,7 +101,7 @@ def test_other_deliveries(spark: Any, address: str, topic: str, delivery: str) -
     assert len({(record.key, record.partition) for record in records}) == 5
 
 
-def test_what_is_wrong_is_refused_with_what_is_right(spark: Any, address: str, topic: str) -> None:
+def test_wrong_options_are_refused_with_the_right_ones(spark: Any, address: str, topic: str) -> None:
     create(address, topic)
     with pytest.raises(Exception, match=r"unknown option 'subscrib': did you mean 'subscribe'"):
         reads(spark, address, topic, subscrib="x")

@@ -68,7 +68,7 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
-def test_the_last_entry_is_gone_and_more_has_come(query: Query, delivery: str) -> None:
+def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
     """S1: batch 1 was decided, a power cut has taken its entries, and 100 more records come."""
     query.stream = replace(query.stream, writes={"delivery": delivery})
     query.batches(2)
@@ -82,7 +82,7 @@ def test_the_last_entry_is_gone_and_more_has_come(query: Query, delivery: str) -
 
 
 @pytest.mark.soak
-def test_the_last_commit_alone_is_gone(query: Query) -> None:
+def test_a_checkpoint_without_its_last_commit_loses_nothing(query: Query) -> None:
     query.batches(2)
     query.lose("commits", 1)
     query.fill()
@@ -90,7 +90,7 @@ def test_the_last_commit_alone_is_gone(query: Query) -> None:
     assert query.is_right
 
 
-def test_the_offsets_of_the_last_batch_alone_are_gone(query: Query) -> None:
+def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> None:
     """Spark runs the batch before it again, and finds that it is committed; without these entries the query goes on."""
     query.batches(3)
     query.lose("offsets", 2)
@@ -102,7 +102,7 @@ def test_the_offsets_of_the_last_batch_alone_are_gone(query: Query) -> None:
     assert query.is_right
 
 
-def test_the_last_entry_is_torn(query: Query) -> None:
+def test_a_torn_last_entry_loses_nothing(query: Query) -> None:
     """Spark refuses the file; without it the query goes on."""
     query.batches(2)
     query.lose("commits", 1)
@@ -117,7 +117,7 @@ def test_the_last_entry_is_torn(query: Query) -> None:
 
 
 @pytest.mark.parametrize("back", [2, pytest.param(10, marks=pytest.mark.soak)])
-def test_the_checkpoint_is_one_of_some_batches_ago(query: Query, tmp_path: Path, back: int) -> None:
+def test_an_older_checkpoint_loses_nothing(query: Query, tmp_path: Path, back: int) -> None:
     query.batches(1)
     backup = tmp_path / "backup"
     shutil.copytree(query.stream.checkpoint, backup)
@@ -131,7 +131,7 @@ def test_the_checkpoint_is_one_of_some_batches_ago(query: Query, tmp_path: Path,
     assert query.is_right
 
 
-def test_the_first_entry_of_all_is_gone(query: Query) -> None:
+def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
     """With it the id of the stream: nobody can tell what was decided from what is new."""
     query.batches(1)
     query.lose("offsets", 0)
@@ -151,7 +151,7 @@ def delete_topic(address: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
-def test_the_state_topic_is_deleted(query: Query, delivery: str) -> None:
+def test_a_deleted_state_topic_is_noticed(query: Query, delivery: str) -> None:
     states = f"{query.stream.source}-state"
     query.stream = replace(query.stream, writes={"stateTopic": states, "delivery": delivery})
     query.batches(2)
@@ -161,7 +161,7 @@ def test_the_state_topic_is_deleted(query: Query, delivery: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["exactly-once", "exactly-once-per-task"])
-def test_the_delivery_is_changed_between_decision_and_replay(query: Query, first: str) -> None:
+def test_a_delivery_changed_before_the_replay_is_refused(query: Query, first: str) -> None:
     then = {"exactly-once": "exactly-once-per-task", "exactly-once-per-task": "exactly-once"}[first]
     query.stream = replace(query.stream, writes={"delivery": first})
     query.batches(1)
@@ -177,7 +177,7 @@ def test_the_delivery_is_changed_between_decision_and_replay(query: Query, first
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
-def test_the_state_topic_is_another(query: Query, delivery: str) -> None:
+def test_another_state_topic_is_noticed(query: Query, delivery: str) -> None:
     query.stream = replace(query.stream, writes={"stateTopic": f"{query.stream.source}-state", "delivery": delivery})
     query.batches(1)
     query.lose("commits", 0)

@@ -64,7 +64,7 @@ def check(stream: Stream) -> None:
         pytest.param("all ended", BATCH, id="K13"),
     ],
 )
-def test_the_driver_is_killed(stream: Stream, died: Path, point: str, seen: int) -> None:
+def test_a_killed_driver_loses_nothing(stream: Stream, died: Path, point: str, seen: int) -> None:
     """Before the decision the batch is replayed; after it whoever starts again finishes it, and no task writes."""
     part = {"diePart": "0"} if point == "rows flushed" else {}
     dies(Application(dying(stream, died, dieAt=point, dieHow="driver", **part)))
@@ -73,14 +73,14 @@ def test_the_driver_is_killed(stream: Stream, died: Path, point: str, seen: int)
     check(stream)
 
 
-def test_k12_the_driver_is_killed_between_two_ends(stream: Stream, died: Path) -> None:
+def test_k12_a_driver_killed_between_two_ends_loses_nothing(stream: Stream, died: Path) -> None:
     dies(Application(dying(stream, died, dieAt="one ended", dieHow="driver")))
     assert has_died(died) == 1
     succeeds(Application(stream))
     check(stream)
 
 
-def test_k14_what_was_decided_has_timed_out(stream: Stream, died: Path) -> None:
+def test_k14_a_decided_timed_out_batch_is_written_again(stream: Stream, died: Path) -> None:
     """The coordinator has aborted all of it: found, and written again by the replay."""
     timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
     dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
@@ -91,7 +91,7 @@ def test_k14_what_was_decided_has_timed_out(stream: Stream, died: Path) -> None:
     check(stream)
 
 
-def test_s123_k27_away_for_longer_than_the_timeout(
+def test_s123_k27_a_driver_away_longer_than_the_timeout_loses_nothing(
     broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path
 ) -> None:
     """The broker has two-phase commit: what was decided is still open, and the next driver commits it."""
@@ -112,7 +112,7 @@ def test_s123_k27_away_for_longer_than_the_timeout(
     check(stream)
 
 
-def test_k24_a_batch_inside_foreach_batch(stream: Stream, tmp_path: Path) -> None:
+def test_k24_a_batch_inside_foreach_batch_is_written_once(stream: Stream, tmp_path: Path) -> None:
     application = Application(stream, foreach_batch=str(tmp_path / "foreach"))
     dies(application)
     assert sum(committed_values(stream.address, stream.target).values()) == BATCH
@@ -137,7 +137,7 @@ def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: P
     check(stream)
 
 
-def test_k16_an_executor_is_killed(stream: Stream, died: Path) -> None:
+def test_k16_a_killed_executor_loses_nothing(stream: Stream, died: Path) -> None:
     """Executors of their own, each a JVM."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
@@ -146,14 +146,14 @@ def test_k16_an_executor_is_killed(stream: Stream, died: Path) -> None:
     check(stream)
 
 
-def test_workers_that_are_not_used_again(stream: Stream, died: Path) -> None:
+def test_single_use_workers_write_once(stream: Stream, died: Path) -> None:
     told = dying(stream, died, dieAt="rows flushed", diePart="0")
     succeeds(Application(told, settings={"spark.python.worker.reuse": "false"}))
     assert has_died(died) == 1
     check(stream)
 
 
-def test_k19_a_query_is_stopped_in_mid_batch(spark: Any, stream: Stream, died: Path) -> None:
+def test_k19_a_query_stopped_in_mid_batch_loses_nothing(spark: Any, stream: Stream, died: Path) -> None:
     query = dying(stream, died, dieAt="rows flushed", dieHow="stand", diePart="0").start(spark)
     eventually(lambda: has_died(died), "the task stands")
     query.stop()
@@ -162,7 +162,7 @@ def test_k19_a_query_is_stopped_in_mid_batch(spark: Any, stream: Stream, died: P
 
 
 @pytest.mark.parametrize("point", ["rows flushed", "decided", "one ended"])
-def test_k20_the_broker_is_killed(
+def test_k20_a_killed_broker_loses_nothing(
     spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
 ) -> None:
     """And started: the commit goes on, or fails and is done by the next start."""
@@ -180,7 +180,7 @@ def test_k20_the_broker_is_killed(
 
 
 @pytest.mark.parametrize("point", ["rows flushed", "decided"])
-def test_k20_a_broker_of_three_is_killed(
+def test_k20_a_killed_broker_of_three_loses_nothing(
     spark: Any,
     chroots: Callable[[], str],
     tmp_path_factory: pytest.TempPathFactory,
@@ -205,7 +205,7 @@ def test_k20_a_broker_of_three_is_killed(
         check(stream)
 
 
-def test_k18_two_hosts_and_speculation(stream: Stream, died: Path, two_hosts: str) -> None:
+def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, two_hosts: str) -> None:
     """An attempt stands still with all its rows written; the one on the other host wins, and what the first has
     written is aborted."""
     settings = {

@@ -19,7 +19,7 @@ RECORDS = 6_000
 
 
 @pytest.mark.soak
-def test_the_stream_of_the_example(spark: Any, address: str, topic: str, checkpoint: str) -> None:
+def test_the_stream_of_the_example_runs(spark: Any, address: str, topic: str, checkpoint: str) -> None:
     names = {"source": topic, "target": f"{topic}-out"}
     asyncio.run(example.fill(address, RECORDS, **names))
     again_if_late(lambda: example.squares(spark, address, checkpoint, **names).awaitTermination())
@@ -29,7 +29,7 @@ def test_the_stream_of_the_example(spark: Any, address: str, topic: str, checkpo
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_kill_9_of_its_driver(address: str, tmp_path: Path) -> None:
+def test_the_example_survives_kill_9_of_its_driver(address: str, tmp_path: Path) -> None:
     """As a reader of the page would: kill it when the first batch is told, and start it again."""
 
     def command(step: str) -> list[str]:

@@ -33,7 +33,7 @@ def clean_environment() -> dict[str, str]:
 
 
 @pytest.mark.timeout(400)
-def test_the_first_program(address: str, topic: str, tmp_path: Path) -> None:
+def test_the_first_program_of_the_guide_runs(address: str, topic: str, tmp_path: Path) -> None:
     """Only the address, the topics and the directory of the checkpoint are others."""
     create(address, topic, f"{topic}-out")
     produce(address, topic, [b"hello", b"world"])

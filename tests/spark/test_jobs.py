@@ -96,7 +96,7 @@ def orders(count: int, first: int = 0) -> list[bytes]:
     return [b'{"customer": "c%d", "amount": %d}' % (number, number) for number in range(first, first + count)]
 
 
-def test_json_to_json_and_on(
+def test_a_json_job_runs_and_continues(
     spark: Any, address: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each row once, a line for each batch; started again, the job reads what has come since, and nothing else."""
@@ -122,7 +122,7 @@ def test_json_to_json_and_on(
     assert all(key in expected for key, _ in written)
 
 
-def test_avro_to_parquet_through_a_function(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
+def test_an_avro_job_writes_parquet_through_a_function(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
     create(address, topic)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "rate.avsc").write_text(json.dumps(RATE))
@@ -147,7 +147,7 @@ def test_avro_to_parquet_through_a_function(spark: Any, address: str, topic: str
     assert {path.name for path in (tmp_path / "lake").glob("currency=*")} == {"currency=CHF", "currency=EUR"}
 
 
-def test_avro_columns_there_and_back(spark: Any) -> None:
+def test_avro_columns_are_written_and_read_back(spark: Any) -> None:
     """As values of records, and from them; a tombstone is null."""
     form = ValueFormat("avro", json.dumps(RATE))
     rows = [("EUR", 1.5, datetime(2026, 1, 1, tzinfo=UTC)), ("CHF", 0.9, datetime(2026, 2, 1, tzinfo=UTC))]
@@ -161,7 +161,7 @@ def test_avro_columns_there_and_back(spark: Any) -> None:
 
 
 @pytest.mark.soak
-def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
+def test_common_failures_are_explained(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
     """Said as it is told on the command line: whatever Spark has wrapped it in."""
     create(address, topic, f"{topic}-out")
     send(address, topic, [b"no JSON"])

@@ -54,7 +54,7 @@ def settled(stream: Stream) -> Counter[bytes]:
     return committed_values(stream.address, stream.target)
 
 
-def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """Another attempt writes its rows; what the dead one has written is aborted."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -62,7 +62,7 @@ def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["decision", "decided", "one ended"])
-def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
     """The batch is seen as a whole or not at all; the query goes on when it is started again."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
@@ -72,7 +72,7 @@ def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point
     assert settled(stream) == Counter(values(ROWS))
 
 
-def test_what_was_decided_has_timed_out(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """Nobody ends what was decided, neither the one who commits nor who aborts, until Kafka has aborted it: the replay
     writes it again."""
     told = {"kafka.transaction.timeout.ms": "60000"}
@@ -86,7 +86,7 @@ def test_what_was_decided_has_timed_out(spark: Any, stream: Stream, tmp_path: Pa
     assert settled(stream) == Counter(values(ROWS))
 
 
-def test_at_least_once_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """The same kill, where nothing decides: so these tests can fail."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
     seen = settled(stream)

@@ -69,7 +69,7 @@ def own_session(spark: Any) -> Iterator[Any]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", [JSON, pytest.param(AVRO, marks=pytest.mark.soak)])
-def test_a_task_and_a_commit_are_killed(
+def test_a_killed_task_and_a_killed_commit_lose_nothing(
     own_session: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """The task that writes dead letters is killed with its rows flushed, and tried again; the process that commits
@@ -114,7 +114,7 @@ POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided",
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
-def test_the_driver_is_killed_at_every_step(address: str, tmp_path: Path, topic: str) -> None:
+def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path, topic: str) -> None:
     """The same pipeline dies at one step after another. What is there is right each time; in the end it is all."""
     asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
@@ -130,7 +130,7 @@ def test_the_driver_is_killed_at_every_step(address: str, tmp_path: Path, topic:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_the_broker_is_killed(own_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path) -> None:
     """While tasks write, and while a batch that is decided is committed; it comes back at once. Whether the program
     survives that or ends, everything is once in the end."""
     address = own_broker.address
@@ -148,7 +148,7 @@ def test_the_broker_is_killed(own_broker: BrokerProcess, tmp_path: Path) -> None
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_a_cluster_of_two_machines(address: str, tmp_path: Path) -> None:
+def test_the_pipeline_runs_on_two_machines(address: str, tmp_path: Path) -> None:
     """The same program with another master. Its driver dies when it has decided; started again, it goes on although an
     executor dies while it writes, and one of the two machines is lost after that."""
     asyncio.run(send(address, 0, 1000, LATE))

@@ -166,7 +166,7 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
-def test_the_tutorial_of_the_pipeline(follower: Follower) -> None:
+def test_the_tutorial_of_the_pipeline_works(follower: Follower) -> None:
     todo = blocks(PAGE.read_text())
     assert {block.title for block in todo} > {"broker", "the pipeline", "kill it", "cluster", "it shows"}
     for block in todo:

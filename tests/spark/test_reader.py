@@ -89,7 +89,7 @@ def test_a_batch_is_bounded_and_cut(address: str, filled: str) -> None:
     assert sum(batch.num_rows for batch in rows) == 6
 
 
-def test_available_now_reads_what_was_there(address: str, filled: str) -> None:
+def test_available_now_reads_existing_records(address: str, filled: str) -> None:
     reader = stream(address, subscribe=filled, startingOffsets="earliest", minOffsetsPerTrigger="1000")
     reader.prepareForTriggerAvailableNow()
     produce(address, filled, values(4))
@@ -138,7 +138,7 @@ def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) ->
     assert set(others) == {filled, "_ids", "_initial", "_stream"}
 
 
-def test_offsets_that_are_gone(address: str, filled: str) -> None:
+def test_deleted_offsets_fail_the_query_or_are_skipped(address: str, filled: str) -> None:
     reader = stream(address, subscribe=filled)
     with pytest.raises(DataLoss, match="failOnDataLoss"):
         reader.latestOffset({filled: {"0": 10, "1": 99}}, ReadAllAvailable())
@@ -312,7 +312,7 @@ def test_a_time_stands_for_an_offset(address: str, topic: str) -> None:
     assert [tuple(partition.value) for partition in partitions] == [(topic, 0, 1, 3), (topic, 1, 1, 3)]
 
 
-def test_what_is_not_there_is_told(address: str, filled: str) -> None:
+def test_missing_topics_are_reported(address: str, filled: str) -> None:
     with pytest.raises(NoSuchTopic, match=f"unknown topic {filled}-x: create it first"):
         stream(address, subscribe=f"{filled},{filled}-x").initialOffset()
     with pytest.raises(OptionError, match="for all partitions that are read"):

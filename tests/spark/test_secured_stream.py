@@ -145,7 +145,7 @@ def stream(spark: Any, secured: dict[str, str], topic: str, target: str, checkpo
 
 
 @pytest.mark.timeout(300)
-def test_a_stream_over_sasl_ssl(spark: Any, topic: str, checkpoint: str, tmp_path: Path) -> None:
+def test_a_stream_runs_over_sasl_ssl(spark: Any, topic: str, checkpoint: str, tmp_path: Path) -> None:
     target = f"{topic}-out"
     with SecuredBroker(tmp_path) as broker:
         asyncio.run(fill(broker, topic, target))
@@ -155,7 +155,7 @@ def test_a_stream_over_sasl_ssl(spark: Any, topic: str, checkpoint: str, tmp_pat
 
 
 @pytest.mark.timeout(300)
-def test_a_stream_with_tokens_of_an_endpoint(spark: Any, topic: str, checkpoint: str, tmp_path: Path) -> None:
+def test_a_stream_uses_tokens_of_an_endpoint(spark: Any, topic: str, checkpoint: str, tmp_path: Path) -> None:
     """OAUTHBEARER with client credentials, which tasks ask for as the driver does; a wrong secret is told."""
     target = f"{topic}-out"
     with SecuredBroker(tmp_path) as broker, TokenEndpoint(broker).serving() as endpoint:

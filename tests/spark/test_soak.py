@@ -33,7 +33,7 @@ def verdict(target: list[Window], source: list[Order] = SOURCE, aborted: frozens
     return judged([Order.from_value(each.value) for each in source], target, COMMITTED, aborted)
 
 
-def test_what_is_right_is_found_right() -> None:
+def test_a_correct_run_is_judged_correct() -> None:
     found = verdict(RIGHT)
     assert found.is_right
     in_windows = [order for order in SOURCE if not order.is_late and not order.is_closing]
@@ -66,13 +66,13 @@ def test_each_violation_is_counted(
     assert found.examples
 
 
-def test_a_source_that_is_wrong_is_told() -> None:
+def test_a_wrong_source_is_reported() -> None:
     assert verdict(RIGHT, SOURCE[1:]).source_lost == 1
     assert verdict(RIGHT, [*SOURCE, SOURCE[0]]).source_wrong == 1
     assert verdict(RIGHT, aborted=frozenset({SOURCE[0].number})).source_wrong == 1
 
 
-def test_a_seed_has_its_deaths() -> None:
+def test_a_seed_determines_its_deaths() -> None:
     deaths = dict.fromkeys(Kind, 10)
     assert plan(1, deaths) == plan(1, deaths)
     assert plan(1, deaths) != plan(2, deaths)
@@ -81,7 +81,7 @@ def test_a_seed_has_its_deaths() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_a_short_soak(tmp_path: Path) -> None:
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     result = Run(1, dict.fromkeys(Kind, 2), 20.0, tmp_path, print).play()
     assert result.problems == []
     assert result.deaths == dict.fromkeys(Kind, 2)

@@ -51,7 +51,7 @@ def test_a_stream_goes_on_where_it_was(spark: Any, stream: Stream) -> None:
 @pytest.mark.parametrize(
     "point", [pytest.param("rows sent", marks=pytest.mark.soak, id="K1"), pytest.param("rows flushed", id="K2")]
 )
-def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
+def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
     """Another attempt writes its rows; what the dead one has written is aborted."""
     dying(stream, tmp_path, dieAt=point, diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -59,14 +59,14 @@ def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str
 
 
 @pytest.mark.soak
-def test_k3_a_task_raises_once(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_k3_a_task_that_raises_once_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
     dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
 
 
 @pytest.mark.soak
-def test_k3_a_task_always_raises(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """The query fails, and nothing of its batch is seen; started again, it writes."""
     with pytest.raises(StreamingQueryException, match="rows flushed"):
         dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", dieTimes="99", diePart="0").run(spark)
@@ -87,7 +87,7 @@ def test_k3_a_task_always_raises(spark: Any, stream: Stream, tmp_path: Path) -> 
         pytest.param("decided", "raise", marks=pytest.mark.soak, id="K8-after"),
     ],
 )
-def test_who_commits_dies(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
+def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
     """The query fails, with its batch seen as a whole or not at all; started again, it goes on."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)
@@ -98,7 +98,7 @@ def test_who_commits_dies(spark: Any, stream: Stream, tmp_path: Path, point: str
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
 
 
-def test_k22_at_least_once_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """The same kill brings duplicates where nothing decides: so these tests can fail."""
     options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
     dying(stream, tmp_path, **options).run(spark)
@@ -108,7 +108,7 @@ def test_k22_at_least_once_duplicates(spark: Any, stream: Stream, tmp_path: Path
     assert sum(seen.values()) == ROWS + PIECE
 
 
-def test_k21_a_reader_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
     """What it had given to the sink is aborted with the sink's attempt, and read again."""
     reads = dict(stream.reads) | {"dieAt": "reading", "dieFile": str(tmp_path / "died")}
     Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads).run(spark)

@@ -107,7 +107,7 @@ def test_the_python_of_the_user_is_not_replaced(monkeypatch: pytest.MonkeyPatch)
     assert os.environ[WORKER_PYTHON] == "/another/python"
 
 
-def test_without_a_launcher_it_is_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_running_python_is_used_without_a_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     elsewhere = tmp_path / "python"
     elsewhere.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(elsewhere))
@@ -122,7 +122,7 @@ def test_a_forked_process_is_what_python_would_be(program: Path) -> None:
     assert (done.stderr, done.returncode) == ("an error\n", 7)
 
 
-def test_an_exception_ends_it_as_it_ends_python(program: Path) -> None:
+def test_an_exception_ends_a_forked_process_as_it_ends_python(program: Path) -> None:
     """An OSError, which the template process itself handles, too."""
     done = run(program, RAISES)
     assert done.returncode == 1
@@ -130,21 +130,21 @@ def test_an_exception_ends_it_as_it_ends_python(program: Path) -> None:
     assert run(program, SHOWS).stdout.startswith("True")
 
 
-def test_its_threads_and_exit_functions_are_run_at_its_end(program: Path) -> None:
+def test_a_forked_process_runs_threads_and_exit_functions_at_its_end(program: Path) -> None:
     done = run(program, ENDS)
     assert (done.stdout, done.stderr, done.returncode) == ("a thread\nat exit\n", "a reason\n", 1)
 
 
 @pytest.mark.parametrize(("code", "told"), [("", 0), ("None", 0), ("3", 3), ("-1", 255), ("True", 1)])
-def test_its_exit_code_is_what_it_says(program: Path, code: str, told: int) -> None:
+def test_a_forked_process_returns_its_exit_code(program: Path, code: str, told: int) -> None:
     assert run(program, f"import sys\nsys.exit({code})\n").returncode == told
 
 
-def test_the_signal_that_ends_it_is_told(program: Path) -> None:
+def test_a_signal_that_ends_a_forked_process_is_reported(program: Path) -> None:
     assert run(program, KILLED).returncode == 128 + signal.SIGKILL
 
 
-def test_all_are_forked_from_one_process(program: Path) -> None:
+def test_all_processes_are_forked_from_one_template(program: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: run(program, SHOWS), range(4)))
     assert {each.stdout.split()[0] for each in done} == {"True"}
@@ -190,7 +190,7 @@ def test_modules_of_the_environment_come_before_the_archive_of_pyspark(program: 
     assert "/of/the/user" in paths
 
 
-def test_whoever_ends_the_launcher_ends_its_process(program: Path) -> None:
+def test_ending_the_launcher_ends_its_process(program: Path) -> None:
     """Its output ends, which nobody else has."""
     program.write_text(WAITS)
     command = [worker_python(), "-m", "program"]
@@ -214,7 +214,7 @@ def test_where_the_template_process_is_killed_its_processes_end_with_their_launc
     assert run(program, SHOWS).stdout.startswith("True")
 
 
-def test_an_address_at_which_nobody_accepts_holds_nothing_up(program: Path) -> None:
+def test_an_address_without_server_causes_no_delay(program: Path) -> None:
     """Anybody on the machine may listen at it."""
     program.write_text(SHOWS)
     command = [sys.executable, "-c", HAS_THE_ADDRESS_TAKEN, worker_python()]
@@ -305,7 +305,7 @@ def test_the_template_process_ends_with_its_jvm(program: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_another_user_gets_nothing(program: Path) -> None:
+def test_another_user_is_refused(program: Path) -> None:
     assert run(program, SHOWS).stdout.startswith("True")
     started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
     address = f"\0{LAUNCHER}-{os.getuid()}-{os.getpid()}-{started}"
@@ -351,13 +351,13 @@ def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
     assert len([pid for pid, parent in parents.items() if parent not in parents]) == 1
 
 
-def test_what_is_no_module_is_run_by_python_itself() -> None:
+def test_a_program_that_is_no_module_is_run_by_python_itself() -> None:
     done = subprocess.run([worker_python(), "-c", "print(2 + 2)"], capture_output=True, timeout=SECONDS, check=True)
     assert done.stdout == b"4\n"
 
 
 @pytest.mark.parametrize("message", [b"", b"/", b"/\x00x", b"/\x001\x00-m", b"/\x002\x00-m\x00program\x00no variable"])
-def test_a_message_that_is_none_is_refused(message: bytes) -> None:
+def test_a_malformed_message_is_refused(message: bytes) -> None:
     assert template_process.read(message, [0, 1, 2]) is None
 
 

@@ -83,7 +83,7 @@ def test_a_query_goes_on_and_is_started_again(spark: Any, stream: Stream) -> Non
     assert {record.key for record in records} == {b"key %d" % number for number in range(17)}
 
 
-def test_what_there_is_is_read_now(spark: Any, stream: Stream) -> None:
+def test_available_now_reads_the_existing_records(spark: Any, stream: Stream) -> None:
     stream.run(spark)
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
     produce(stream.address, stream.source, values(10, ROWS))
@@ -91,14 +91,14 @@ def test_what_there_is_is_read_now(spark: Any, stream: Stream) -> None:
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS + 10))
 
 
-def test_a_task_is_killed(spark: Any, stream: Stream, tmp_path: Path) -> None:
+def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
 
 
 @pytest.mark.parametrize(("point", "seen"), [("decision", 0), ("decided", ROWS)])
-def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point: str, seen: int) -> None:
+def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, seen: int) -> None:
     """The query fails; started again, it goes on with the same batch, and then with what has come since."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
@@ -111,7 +111,7 @@ def test_who_commits_is_killed(spark: Any, stream: Stream, tmp_path: Path, point
 
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
-def test_the_driver_is_killed(stream: Stream, tmp_path: Path) -> None:
+def test_a_killed_driver_loses_nothing(stream: Stream, tmp_path: Path) -> None:
     dies(Application(dying(stream, tmp_path / "died", dieAt="decided", dieHow="driver")))
     assert has_died(tmp_path / "died") == 1
     succeeds(Application(stream))
@@ -156,7 +156,7 @@ def test_sql_reads_a_topic(spark: Any, stream: Stream) -> None:
     assert row.rows == ROWS // 2
 
 
-def test_inside_foreach_batch(spark: Any, stream: Stream) -> None:
+def test_foreach_batch_writes_once(spark: Any, stream: Stream) -> None:
     """Spark says which batch of which query it is, and describes the job as that of a stream."""
     described: list[str] = []
 
@@ -178,7 +178,7 @@ def test_inside_foreach_batch(spark: Any, stream: Stream) -> None:
     assert all(identity.OF_STREAM.search(each) for each in described)
 
 
-def test_windows_with_a_watermark(spark: Any, stream: Stream) -> None:
+def test_windows_with_a_watermark_are_written(spark: Any, stream: Stream) -> None:
     """Records are seconds of event time; each is counted in its minute once the watermark has passed that."""
     counted = replace(stream, sums=True)
     with going_on(spark, counted) as until:
@@ -203,7 +203,7 @@ def ranges(reader: OlderStreamReader, start: Any, end: Any) -> list[tuple[int, i
 
 
 @pytest.mark.parametrize("option", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"])
-def test_limits_need_4_2(address: str, topic: str, option: str) -> None:
+def test_limits_are_refused_before_4_2(address: str, topic: str, option: str) -> None:
     with pytest.raises(OptionError, match=rf"{option} needs PySpark 4\.2 or newer; this is "):
         older(address, topic, **{option: "100"})
 
@@ -224,7 +224,7 @@ def test_a_new_query_begins_where_its_options_say(
     assert ranges(reader, end, reader.latestOffset()) == [(0, 10, 20), (1, 10, 20)]
 
 
-def test_a_query_that_goes_on_is_told_its_position(address: str, topic: str) -> None:
+def test_a_continued_query_gets_its_position(address: str, topic: str) -> None:
     """Spark plans an empty batch first, at the end of its log."""
     create(address, topic)
     produce(address, topic, values(20))
@@ -248,7 +248,7 @@ def test_another_order_of_calls_is_refused_before_anything_is_read(address: str,
             reader.partitions(start, end)
 
 
-def test_a_position_that_is_gone(address: str, topic: str) -> None:
+def test_a_deleted_position_is_reported(address: str, topic: str) -> None:
     create(address, topic)
     produce(address, topic, values(20))
     position = older(address, topic).latestOffset()

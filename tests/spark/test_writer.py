@@ -97,7 +97,9 @@ def rows(*values: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["value"])
 
 
-def test_nothing_is_seen_before_the_commit_and_all_of_it_then(spark_of: Any, address: str, topic: str) -> None:
+def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
+    spark_of: Any, address: str, topic: str
+) -> None:
     create(address, topic)
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
@@ -169,7 +171,7 @@ def test_a_write_without_a_name_that_is_tried_again_is_there_once(
     assert not caplog.records
 
 
-def test_an_older_run_is_told_that_it_is_over(spark_of: Any, address: str, topic: str) -> None:
+def test_an_older_run_learns_that_it_was_replaced(spark_of: Any, address: str, topic: str) -> None:
     create(address, topic)
     spark = spark_of(topic)
     older, messages = spark.run, [spark.task(0, rows(b"old"))]
@@ -182,7 +184,7 @@ def test_an_older_run_is_told_that_it_is_over(spark_of: Any, address: str, topic
     assert older != spark.run
 
 
-def test_each_row_goes_where_it_says(spark_of: Any, address: str, topic: str) -> None:
+def test_each_row_goes_to_its_topic_and_partition(spark_of: Any, address: str, topic: str) -> None:
     """By the column of the topic, that of the partition, else the key; without either all of a batch together."""
     other = f"{topic}-b"
     create(address, topic, other)
@@ -214,7 +216,7 @@ def test_a_row_without_a_topic_fails_its_task(spark_of: Any, address: str, topic
     assert not committed_values(address, topic)
 
 
-def test_tables_that_are_none_of_records_are_refused() -> None:
+def test_tables_without_record_columns_are_refused() -> None:
     def refused(topic: str | None, *fields: StructField) -> str:
         options = {"kafka.bootstrap.servers": "localhost:1"} | ({"topic": topic} if topic else {})
         with pytest.raises(OptionError) as raised:

@@ -1,4 +1,4 @@
-"""Work that goes on in a thread of its own for as long as a `with` lasts, and what ended it before that."""
+"""Runs work in a thread of its own for the length of a `with` block, and passes on the exception that ended it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Self
 
 
 class Background(ABC):
-    """The end of the `with` raises what ended the work early, or AssertionError where it does not end."""
+    """A thread that works until the `with` block ends.
+
+    Leaving the block raises the exception of the work, or AssertionError if the thread does not end.
+    """
 
     def __init__(self, patience_seconds: float) -> None:
-        """How long whatever is waited for here may take."""
+        """`patience` limits every wait of this object, in seconds."""
         self._patience_seconds = patience_seconds
         self._is_over = threading.Event()
         self._progress = threading.Condition()
@@ -32,12 +35,12 @@ class Background(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether the work is to end."""
+        """Whether the work must end."""
         return self._is_over.is_set()
 
     @abstractmethod
     def _work(self) -> None:
-        """Until `is_over`."""
+        """Works until `is_over` is true."""
 
     def _run(self) -> None:
         try:
@@ -48,7 +51,10 @@ class Background(ABC):
                 self._progress.notify_all()
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until it is so, which the work says by notifying `_progress`. Raises what ended the work."""
+        """Wait until a condition is true; the work announces changes by notifying `_progress`.
+
+        Raises the exception that ended the work.
+        """
         with self._progress:
             is_done = self._progress.wait_for(lambda: is_so() or self._failure is not None, self._patience_seconds)
             if not is_so() and self._failure is not None:

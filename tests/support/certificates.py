@@ -24,7 +24,7 @@ WEEK = timedelta(weeks=1)
 
 
 class Certificate:
-    """A certificate with its key; `issue` makes others where it is an authority."""
+    """A certificate with its key; a certificate authority also issues further certificates by `issue`."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, chain: str = "") -> None:
         self.key = key
@@ -37,8 +37,11 @@ class Certificate:
         return cls(key, _signed(_name(name), _name(name), key, key, is_authority=True, valid=WEEK))
 
     def issue(self, *names: tuple[str, str], age: timedelta = timedelta(), valid: timedelta = HOUR) -> Certificate:
-        """For localhost. `names` are parts of the subject ("CN", "alice"), the most general first; `age`: how long ago
-        it began to be `valid` for that time."""
+        """Issue a certificate for localhost.
+
+        `names` are parts of the subject ("CN", "alice"), the most general first; `age` is the time since its validity
+        began.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(_OIDS[kind], value) for kind, value in names])
         certificate = _signed(
@@ -51,7 +54,7 @@ class Certificate:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
     def store(self, path: Path, password: str | None = None) -> str:
-        """Key and certificate in one PEM file."""
+        """The key and the certificate in one PEM file."""
         path.write_text(self.key_pem(password) + self.pem)
         return str(path)
 

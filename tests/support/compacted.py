@@ -1,4 +1,6 @@
-"""What the tests of compaction share: logs made of keyed batches and markers, and what must be left of them."""
+"""Shared by the tests of compaction: logs made of keyed batches and markers, and the records that a compaction must
+keep.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from oncelog_protocol.records.record import Record, read_records
 COMPACTED = LogConfig(
     segment_bytes=100_000, index_interval_bytes=200, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=10_000
 )
-"""Segments are as long as the test makes them: `roll`."""
+"""The settings of a compacted log whose segments end where a test rolls them."""
 PLENTY = 1 << 20
 DAY_MS = 86_400_000
 
@@ -30,7 +32,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class Entry(NamedTuple):
-    """A record of a log, and what its batch says."""
+    """A record of a log, with the facts of its batch."""
 
     offset: int
     key: bytes | None
@@ -78,7 +80,7 @@ def clean(
     producer_id_expiration_ms: int = DAY_MS,
     all_replicas_have_it: bool = True,
 ) -> int | None:
-    """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
+    """Compact all closed segments (those that end at or before `end`). Returns the first offset that is still dirty."""
     compaction = compaction_of(
         log,
         first_dirty=first_dirty,
@@ -103,7 +105,7 @@ def compaction_of(
     producer_id_expiration_ms: int = DAY_MS,
     all_replicas_have_it: bool = True,
 ) -> Compaction:
-    """What `clean` runs."""
+    """The compaction that `clean` runs."""
     return Compaction(
         log,
         disk=disk or RealDisk(),
@@ -117,7 +119,7 @@ def compaction_of(
 
 
 def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch]:
-    """From `start` on, read as a consumer would."""
+    """All batches from `start` on, read as a consumer would read them."""
     offset = log.log_start_offset if start is None else start
     found: list[RecordBatch] = []
     while view := log.reader.read(offset, 700, upper_bound=log.log_end_offset, min_one_batch=True):
@@ -130,7 +132,7 @@ def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch
 
 
 def entries(log: PartitionLog, start: int | None = None) -> list[Entry]:
-    """The records from `start` on."""
+    """All records from `start` on."""
     return [
         Entry(record.offset, record.key, record.value, record.timestamp, batch.is_control)
         for batch in all_batches(log, start)
@@ -140,7 +142,7 @@ def entries(log: PartitionLog, start: int | None = None) -> list[Entry]:
 
 
 def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
-    """What a table made of the log holds."""
+    """The table that the log describes: the last value of each key."""
     table: dict[bytes, bytes] = {}
     for entry in found:
         if entry.is_control or entry.key is None:
@@ -155,7 +157,10 @@ def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
 def compacted(
     before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()
 ) -> list[Entry]:
-    """What a first compaction must leave of `before`: the model. `aborted`: offsets of aborted records."""
+    """The model of a first compaction: the records of `before` that must remain.
+
+    `aborted` are the offsets of aborted records.
+    """
     before = list(before)
     last = {
         entry.key: entry.offset

@@ -1,5 +1,6 @@
-"""A GroupMachine and members of the consumer protocol that send it heartbeats, as clients do: `GroupDriver` with
-topics.
+"""A GroupMachine and members of the consumer protocol that send it heartbeats as clients do: `GroupDriver` with topics.
+
+Jobs (assignments of large groups, regular expressions) run when a test calls `run_jobs`.
 
 Jobs (assignments of large groups, regular expressions) are done when a test says so: `run_jobs`.
 """
@@ -33,7 +34,7 @@ Partitions = frozenset[tuple[str, int]]
 
 
 def topic(name: str, partitions: int, *, incarnation: int = 0, replicas: tuple[int, ...] = (1,)) -> Topic:
-    """A topic whose id follows from its name and incarnation: see `label_of`."""
+    """A topic whose id is derived from its name and incarnation; see `label_of`."""
     label = f"{name}.{incarnation}" if incarnation else name
     return Topic(name, id_of(label), {number: PartitionState(replicas) for number in range(partitions)})
 
@@ -43,14 +44,16 @@ def id_of(label: str) -> bytes:
 
 
 def label_of(topic_id: bytes) -> str:
-    """The name of a topic; for one that was made again, with its incarnation: "t.1"."""
+    """The name of a topic, with its incarnation if it was re-created: "t.1"."""
     return topic_id.rstrip(b"\0").decode()
 
 
 @dataclass
 class Client848:
-    """What a member of the consumer protocol believes. It gives partitions up when it is told, and says so in its next
-    heartbeat; `owns` is what it may read."""
+    """The beliefs of one member of the consumer protocol.
+
+    It revokes partitions when told, and reports that in its next heartbeat; `owns` are the partitions that it may read.
+    """
 
     driver: ConsumerDriver
     member_id: str
@@ -65,7 +68,7 @@ class Client848:
     last: Answer = field(default_factory=Answer)
 
     def join(self) -> Answer:
-        """Send the first heartbeat, with all that there is to say. What it owned is lost."""
+        """Send the first heartbeat with all fields. The member gives up the partitions that it owned."""
         self.epoch, self.owns = 0, frozenset()
         return self.send(
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
@@ -77,11 +80,11 @@ class Client848:
         )
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat that says what it owns, and these fields."""
+        """Send a heartbeat with the owned partitions and these fields."""
         return self.send(topic_partitions=self.driver.named_partitions(self.owns), **said)
 
     def idle(self) -> Answer:
-        """Send a heartbeat that says nothing."""
+        """Send a heartbeat without optional fields."""
         return self.send()
 
     def subscribe(self, *topics: str) -> Answer:
@@ -115,7 +118,7 @@ class Client848:
 
 
 class ConsumerDriver(GroupDriver):
-    """A machine with topics: "t" with four partitions, "u" with two, unless said otherwise."""
+    """A machine with the topics "t" (four partitions) and "u" (two partitions) by default."""
 
     def __init__(
         self, config: GroupConfig | None = None, topics: Iterable[Topic] | None = None, racks: Mapping[int, str] = {}
@@ -145,7 +148,7 @@ class ConsumerDriver(GroupDriver):
     # --- topics
 
     def set_topics(self, *topics: Topic, without: Iterable[str] = ()) -> None:
-        """A newer image of the cluster: these topics are new or changed, those are gone."""
+        """Publish a newer image of the cluster in which these topics are new or changed, and others deleted."""
         self.view = self.view.changed(self.view._image.with_topics(topics, without))
 
     def named_partitions(self, owned: Partitions) -> list[TopicPartitions]:
@@ -163,7 +166,7 @@ class ConsumerDriver(GroupDriver):
         return Client848(self, what.pop("member_id", None) or f"m{next(self.numbers)}", **what)
 
     def joined(self, **what: Any) -> Client848:
-        """A client that has joined."""
+        """A client that has joined the group."""
         client = self.client(**what)
         assert client.join().code is ErrorCode.NONE
         return client
@@ -185,7 +188,7 @@ class ConsumerDriver(GroupDriver):
         )
 
     def settle(self, *clients: Client848, rounds: int = 12) -> None:
-        """All heartbeat, second after second, until all have what they are to have."""
+        """Let all members send heartbeats, second by second, until each owns its target assignment."""
         for _ in range(rounds):
             self.advance(1.0)
             for client in clients:
@@ -195,5 +198,5 @@ class ConsumerDriver(GroupDriver):
 
 
 def owned(*clients: Client848) -> list[tuple[str, int]]:
-    """What these clients own, sorted; what two of them own is in it twice."""
+    """The partitions of these clients, sorted; a partition with two owners is listed twice."""
     return sorted(partition for client in clients for partition in client.owns)

@@ -1,4 +1,4 @@
-"""Brokers that are registered in a tree in memory and do nothing else, and the controllers that decide for them."""
+"""Brokers that are only registered in a metadata tree in memory, and the controllers that decide for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 class ControlledBrokers:
-    """One session for each broker, and one to look with."""
+    """One session for each broker, and one session for the observer."""
 
     def __init__(self) -> None:
         self.shared = SharedTree()
@@ -32,7 +32,7 @@ class ControlledBrokers:
         self.sessions.pop(broker).expire()
 
     async def control(self, broker: int, questions: CandidateQuestions | None = None) -> PartitionController:
-        """This broker is the controller, which nobody else is."""
+        """Make this broker the only controller."""
         claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
         assert claimed is not None
         term = PartitionController(self.sessions[broker], claimed, questions=questions)

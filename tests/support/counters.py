@@ -1,4 +1,4 @@
-"""A toy machine for CoordinatorRuntime, that counts: what is put under a name is logged, and added up."""
+"""A toy machine for CoordinatorRuntime that counts: each number put under a name is logged and added up."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class Counters:
             self.numbers.pop(name, None)
         else:
             self.numbers[name] = number
+
+    records_replace_older = True
 
     def replay_end_transaction(self, producer_id, committed):
         pending = self.pending.pop(producer_id, {})
@@ -102,7 +104,7 @@ def failed(error: KafkaError) -> ErrorCode:
 
 
 async def loaded(runtime) -> int:
-    """Let the loading tasks run to their end; how many turns of the loop that took."""
+    """Let the loading tasks run to their end. Returns the number of loop turns that it took."""
     turns = 0
     while runtime.is_loading:
         turns += 1

@@ -1,4 +1,5 @@
-"""A disk in memory that can be killed at any change, or lose its power, and then shows what a real one would have left.
+"""A disk in memory that can be killed at any change, or lose its power, and then has the content that a real disk would
+have.
 
 A kill leaves all that was written; of the write under way, any part. A power cut leaves what was synced, and of the
 rest what a journaling file system may leave:
@@ -21,11 +22,11 @@ from random import Random
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed
 
 Renaming = dict[str, "Inode | None"]
-"""What names stand for after one change; None: for nothing."""
+"""The files that names refer to after one change; None: the name is gone."""
 
 
 class Killed(BaseException):
-    """The process is dead. No code that runs in it can catch that."""
+    """The process is dead. No code that runs in it can catch this exception."""
 
 
 class Inode:
@@ -36,7 +37,7 @@ class Inode:
         self.synced = b""
 
     def after_power_cut(self, random: Random) -> bytes:
-        """What is left of it, drawn at random."""
+        """The bytes that remain after a power cut, drawn at random."""
         written, synced = bytes(self.data), self.synced
         if not written.startswith(synced) and random.random() < 0.5:
             return synced  # the cut did not reach the disk, nor what was written after it
@@ -110,15 +111,15 @@ class CrashingDisk:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.changes_left: int | None = None
-        """Until the kill; None: there will be none. Below 0: dead."""
+        """The number of changes until the kill; None: no kill is planned. Below 0: the process is dead."""
         self._directories: set[str] = {"/"}
         self._unsynced_directories: set[str] = set()
         self._unsynced_moves: list[tuple[str, str]] = []
-        """Directories that were renamed, in order: from, to."""
+        """Renamed directories in order: from, to."""
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._journal: dict[str, list[Renaming]] = defaultdict(list)
-        """By directory: the changes of names since it was synced."""
+        """By directory: the changes of names since the last sync."""
 
     # --- death ---------------------------------------------------------------------------------------------------
 
@@ -130,13 +131,13 @@ class CrashingDisk:
         return self.changes_left == 0
 
     def change(self) -> None:
-        """Something changes, or, if that was the last, nothing any more."""
+        """Count a change; the last permitted change kills the process."""
         if self.changes_left is not None:
             self.changes_left -= 1
             self.check_alive()
 
     def kill(self) -> None:
-        """Start again after a kill: nothing is lost but the process."""
+        """Start again after a kill: only the process is lost."""
         self.changes_left = None
 
     def cut_power(self) -> None:
@@ -161,7 +162,7 @@ class CrashingDisk:
             inode.data = bytearray(inode.synced)
 
     def _forget_directory(self, directory: str) -> None:
-        """With all that is in it."""
+        """Forget the directory with its whole content."""
         for directories in (self._directories, self._unsynced_directories):
             directories -= {path for path in directories if path == directory or path.startswith(directory + "/")}
         for names in (self._names, self._durable_names):
@@ -225,7 +226,7 @@ class CrashingDisk:
             self._rename({source: None, target: self._names[source]})
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """With all that is in it."""
+        """Rename the directory with its whole content."""
         for directories in (self._directories, self._unsynced_directories):
             if source in directories:
                 directories.remove(source)
@@ -244,7 +245,7 @@ class CrashingDisk:
             self._rename({path: None})
 
     def remove_tree(self, path: str) -> None:
-        """For good."""
+        """Remove the directory for good."""
         self.change()
         self._forget_directory(path)
         self._unsynced_moves = [move for move in self._unsynced_moves if path not in move]
@@ -296,11 +297,11 @@ class CrashingDisk:
     # --- for tests -------------------------------------------------------------------------------------------------
 
     def paths(self, *suffixes: str) -> list[str]:
-        """The files with such a name, in order."""
+        """The files whose names match, in order."""
         return sorted(path for path in self._names if path.endswith(suffixes))
 
     def damage(self, path: str, *, only_torn: bool = False) -> None:
-        """Cut it, change a bit of it, or lose it, for good; with `only_torn`, take its last byte away."""
+        """Cut the file, flip one of its bits, or remove it, for good; with `only_torn`, remove its last byte."""
         inode, how = self._names[path], self.random.randrange(3)
         if only_torn:
             del inode.data[-1:]

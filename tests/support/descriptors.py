@@ -12,7 +12,7 @@ from oncelog_broker.runtime.descriptors import SPARES
 
 @contextmanager
 def no_descriptors_left(but: int = 0) -> Iterator[None]:
-    """All descriptors are in use, but for so many, and those that the disk keeps in reserve."""
+    """Use up all descriptors, except for the given number and those that the disk keeps in reserve."""
     SPARES.refill()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []

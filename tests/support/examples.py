@@ -1,9 +1,9 @@
-"""How many examples a property test tries: few and the same in `make test`, many and new ones in `make soak`."""
+"""The number of examples of a property test: few and fixed ones in `make test`, many and new ones in `make soak`."""
 
 from hypothesis import settings
 
 USUAL_EXAMPLES = 100
-"""Hypothesis' own number, for a test that says nothing."""
+"""The default of Hypothesis, for tests that set no number."""
 SOAK_EXAMPLES = 2000
 
 

@@ -1,4 +1,4 @@
-"""A broker inside the test's own event loop: real sockets and codecs, answers as the test wants them."""
+"""A broker inside the test's own event loop: real sockets and codecs, with answers chosen by the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ ProduceAnswer = ProduceResponse.TopicProduceResponse
 
 
 class FakeBroker:
-    """One node that leads all partitions. `handlers[RequestType] = f` overrules; f(request) -> response, None: silence.
+    """One node that leads all partitions.
+
+    `handlers[RequestType] = f` replaces a handler; f(request) returns a response, or None for silence.
 
     `logs[topic][partition]` are the batches as bytes; `requests` all requests in order, `versions` those that each kind
     came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels,
@@ -68,7 +70,7 @@ class FakeBroker:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and hang up on everybody; `start` comes back on the same port."""
+        """Stop listening and close all connections; `start` listens on the same port again."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -86,7 +88,7 @@ class FakeBroker:
         return [request for request in self.requests if isinstance(request, kind)]
 
     async def received(self, kind: type, count: int = 1) -> Any:
-        """The last of the first `count` requests of a kind, as soon as it is there."""
+        """The last of the first `count` requests of a kind; waits until it has arrived."""
         async with asyncio.timeout(SURELY_SECONDS):
             while len(self.requests_of(kind)) < count:
                 self._arrived.clear()

@@ -1,4 +1,4 @@
-"""Several fake brokers that make one cluster: leaders that move, logs that lose their end, brokers that lag or hang.
+"""Several fake brokers that form one cluster: leaders move, logs lose their ends, brokers lag or hang.
 
 What the replicas of a partition hold is one log that all brokers share; who may use it is what a broker believes. A
 broker that `lags` believes what it did when it began to, as one does that is cut off from the others.
@@ -36,7 +36,7 @@ EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffse
 
 @dataclass
 class View:
-    """What a broker believes: leader and leader epoch of each partition, controller, coordinator of everything."""
+    """A broker's knowledge: leader and leader epoch of each partition, controller, coordinator of everything."""
 
     leaders: dict[Place, tuple[int, int]] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
@@ -81,18 +81,18 @@ class FakeCluster:
         await self.brokers[node_id].stop()
 
     def lead(self, node_id: int, topic: str = "topic", partition: int = 0) -> None:
-        """`node_id` leads the partition, in the next epoch."""
+        """Make `node_id` the leader of the partition in the next epoch."""
         _, epoch = self.view.leaders[topic, partition]
         self.view.leaders[topic, partition] = (node_id, epoch + 1)
 
     def truncate(self, end: int, topic: str = "topic", partition: int = 0) -> None:
-        """The log loses what lies behind `end`, the beginning of a batch: with the only replica that had it."""
+        """Cut the log at `end`, the beginning of a batch, together with the only replica that had the records."""
         place = (topic, partition)
         self.logs[place] = [batch for batch in self.logs[place] if RecordBatch(batch).base_offset < end]
         self.ends[place] = end
 
     def append(self, data: bytes, topic: str = "topic", partition: int = 0) -> int:
-        """As its leader does: the batch gets an offset and the leader epoch."""
+        """Append as the leader does: the batch gets an offset and the leader epoch."""
         _, epoch = self.view.leaders[topic, partition]
         stamped = bytearray(data)
         stamped[PARTITION_LEADER_EPOCH] = epoch.to_bytes(4, "big", signed=True)
@@ -102,7 +102,7 @@ class FakeCluster:
         return [record.value for record in self.brokers[1].records(topic, partition)]
 
     def end_of(self, place: Place, epoch: int) -> tuple[int, int]:
-        """The last epoch not above `epoch` that has a batch, or that is the leader's, and where it ends."""
+        """The last epoch not above `epoch` that has a batch or belongs to the leader, and its end offset."""
         if epoch == self.view.leaders[place][1]:
             return epoch, self.ends.get(place, 0)
         found, end = -1, -1
@@ -114,7 +114,7 @@ class FakeCluster:
         return found, end
 
     def coordinate(self, *, is_v2: bool) -> FakeCoordinator:
-        """Transactions, over one state that all brokers share; who is the coordinator is `view.coordinator`."""
+        """Serve transactions from one state that all brokers share; `view.coordinator` is the coordinator."""
         parts = [FakeCoordinator(broker, is_v2=is_v2) for broker in self.brokers.values()]
         for broker, part in zip(self.brokers.values(), parts, strict=True):
             part.transactions, part.logs = parts[0].transactions, self.checks
@@ -124,7 +124,7 @@ class FakeCluster:
 
 
 class ClusterBroker(FakeBroker):
-    """One broker. `requests` are those that came to it; while `pause` lasts it answers nothing."""
+    """One broker. `requests` are the requests that it received; it answers none while `pause` lasts."""
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class ClusterBroker(FakeBroker):
         self.logs, self.ends = cluster.logs, cluster.ends
         self.lagging: View | None = None
         self.tells: View | None = None
-        """What it says in Metadata, where that is not what it believes."""
+        """The broker's Metadata response, where it differs from its knowledge."""
         self.has_hints = True
         self._runs = asyncio.Event()
         self._runs.set()
@@ -145,7 +145,7 @@ class ClusterBroker(FakeBroker):
         return self.lagging or self.cluster.view
 
     def lag(self) -> None:
-        """From now on, hear of nothing any more."""
+        """From now on, learn of no change."""
         self.lagging = self.cluster.view.copy()
 
     def pause(self) -> None:
@@ -155,7 +155,9 @@ class ClusterBroker(FakeBroker):
         self._runs.set()
 
     def coordinates(self, coordinator: FakeCoordinator) -> None:
-        """Be a part of the coordinator: answer NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER while that is another one."""
+        """Act as one broker of the coordinator: answer NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER while another broker
+        has the role.
+        """
 
         async def ask(request: Any) -> Any:
             if self.view.coordinator != self.node_id and getattr(request, "transactional_id", "") is not None:
@@ -176,7 +178,7 @@ class ClusterBroker(FakeBroker):
         return await super()._answer(frame)
 
     def refusal(self, place: Place, leader_epoch: int = -1) -> ErrorCode:
-        """What a request that has that leader epoch is told, as far as this broker knows."""
+        """The error for a request with this leader epoch, by the knowledge of this broker."""
         if place not in self.view.leaders:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader, epoch = self.view.leaders[place]

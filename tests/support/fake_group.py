@@ -1,4 +1,4 @@
-"""The coordinator of a consumer group of one, next to the fake broker: every error as a test wants it."""
+"""The coordinator of a one-member consumer group, next to the fake broker, with errors chosen by the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
 
 class Coordinator:
-    """Answers for a group of one. `errors[RequestType]` are answered first, one after the other."""
+    """Answers for a group of one member. `errors[RequestType]` are answered first, one after the other."""
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
@@ -116,9 +116,11 @@ class Coordinator:
 
 
 class ConsumerCoordinator(Coordinator):
-    """Answers for a group of one of the consumer protocol (KIP-848). It follows `assigned`: what the member is to give
-    up it must have given up before its epoch rises. `heartbeats` are the requests, `reads` are what it was told that is
-    owned."""
+    """Answers for a one-member group of the consumer protocol (KIP-848).
+
+    It follows `assigned`: the epoch of the member rises only after the member has revoked partitions. `heartbeats` are
+    the requests, `reads` the partitions that the member reported as owned.
+    """
 
     def __init__(self, broker: Any) -> None:
         super().__init__(broker)

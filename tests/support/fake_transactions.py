@@ -1,4 +1,4 @@
-"""What a Kafka broker knows of producers and transactions, small enough to be checked by eye.
+"""The knowledge that a Kafka broker has of producers and transactions, small enough to be checked by eye.
 
 For tests of our client, next to the fake broker; written from Kafka's rules and shares no code with our own broker.
 """
@@ -40,7 +40,7 @@ Place = tuple[str, int]
 
 @contextlib.contextmanager
 def impatient(producer: Any) -> Iterator[None]:
-    """As long as this lasts, what a producer begins to wait for is waited for a moment only (max.block.ms)."""
+    """Limit the waits of a producer (max.block.ms) to a moment within this block."""
     config, before = producer.config, producer.config.max_block_ms
     object.__setattr__(config, "max_block_ms", 1)
     try:
@@ -50,11 +50,11 @@ def impatient(producer: Any) -> Iterator[None]:
 
 
 class HangUp(Exception):
-    """Raised by a handler: close the connection instead of answering."""
+    """Raised by a handler to close the connection instead of answering."""
 
 
 class Step(Enum):
-    """What may become of a request besides an answer."""
+    """The fate of a request, besides an answer."""
 
     PASS = auto()
     DROPPED = auto()  # the connection breaks before the broker has read it
@@ -68,13 +68,13 @@ class _ProducerState:
 
 
 class SequenceChecks:
-    """What the leader of one partition checks (S8, S9, E4, E5)."""
+    """The checks of the leader of one partition (S8, S9, E4, E5)."""
 
     def __init__(self) -> None:
         self.states: dict[int, _ProducerState] = {}
 
     def check(self, batch: RecordBatch, *, is_v2: bool = False) -> tuple[ErrorCode, int | None]:
-        """The error, and for a duplicate (which is none) the offset that it has already."""
+        """The error; for a duplicate, which is no error, its existing offset."""
         first, last = batch.base_sequence, (batch.base_sequence + batch.records_count - 1) % SEQUENCES
         state = self.states.get(batch.producer_id)
         if state is None:
@@ -97,7 +97,7 @@ class SequenceChecks:
         state.batches.append((batch.base_sequence, last, offset))
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """A marker: under V2 with the next epoch, whose sequences start at 0."""
+        """Append a marker: under V2 with the next epoch, whose sequences start at 0."""
         state = self.states.get(producer_id)
         if state is None or state.epoch != epoch:
             self.states[producer_id] = _ProducerState(epoch)
@@ -105,13 +105,13 @@ class SequenceChecks:
 
 @dataclass
 class Transaction:
-    """What a coordinator has of one transactional id. `values` and `offsets` count only once it commits."""
+    """The coordinator's state of one transactional id. `values` and `offsets` count only after the commit."""
 
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
     owner_epoch: int | None = None
-    """Epoch of the producer that has kept the open transaction, and alone may end it (KIP-939)."""
+    """Epoch of the producer that has kept the open transaction and alone may end it (KIP-939)."""
     has_timeout: bool = True
     state: str = "Empty"
     partitions: set[Place] = field(default_factory=set)
@@ -147,7 +147,7 @@ class FakeCoordinator:
         return self.transactions[transactional_id]
 
     def kinds(self) -> list[str]:
-        """The requests that are about transactions, by name, in the order in which they came."""
+        """The names of the received requests about transactions, in order."""
         names = [type(request).__name__.removesuffix("Request") for request in self.broker.requests]
         return [name for name in names if name not in ("Metadata", "ApiVersions", "FindCoordinator", "int")]
 
@@ -168,7 +168,7 @@ class FakeCoordinator:
 
     @singledispatchmethod
     def answer(self, request: Any, version: int, refusal: ErrorCode | None = None) -> Any:
-        """Also for the test that has a request come once more, late."""
+        """Answer a request; also used by tests that repeat a request late."""
         raise NotImplementedError(type(request).__name__)
 
     @answer.register
@@ -333,7 +333,7 @@ class FakeCoordinator:
     def append(
         self, data: Any, topic: str, partition: int, transactional_id: str | None = None, version: int = V2_PRODUCE
     ) -> tuple[int, int]:
-        """What the leader does with one batch: (error code, base offset)."""
+        """Append one batch as the leader does. Returns (error code, base offset)."""
         place, batch = (topic, partition), RecordBatch(bytes(data))
         is_v2 = self.is_v2 and version >= V2_PRODUCE
         checks = self.logs.setdefault(place, SequenceChecks())
@@ -358,7 +358,7 @@ class FakeCoordinator:
         return ErrorCode.NONE, offset
 
     def time_out(self, transactional_id: str = "t") -> None:
-        """transaction.timeout.ms has passed: the coordinator aborts by itself, under the next epoch (S42)."""
+        """Let transaction.timeout.ms pass: the coordinator aborts by itself, under the next epoch (S42)."""
         found = self.transactions[transactional_id]
         assert found.state == "Ongoing"
         found.last_epoch = found.epoch
@@ -366,7 +366,7 @@ class FakeCoordinator:
         self._end(found, commits=False, epoch=found.epoch)
 
     def take_over(self, transactional_id: str = "t") -> None:
-        """Another producer has started with this transactional id (S41)."""
+        """Let another producer start with this transactional id (S41)."""
         found = self.transactions[transactional_id]
         found.epoch += 1
         found.last_epoch = -1
@@ -374,7 +374,7 @@ class FakeCoordinator:
         found.state = "Empty"
 
     def forget(self, transactional_id: str = "t") -> None:
-        """transactional.id.expiration.ms has passed (S43)."""
+        """Let transactional.id.expiration.ms pass (S43)."""
         del self.transactions[transactional_id]
 
     def _check(

@@ -1,4 +1,4 @@
-"""Two brokers over one tree in memory, of which one is the controller, and nothing between them but function calls."""
+"""Two brokers over one tree in memory; one of them is the controller, and they are connected by function calls only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 class Authorizer:
-    """The authorizer of a user who has these rights, and no others."""
+    """The authorizer of a user who has exactly these rights."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()
@@ -61,7 +61,7 @@ class PassedOn(NamedTuple):
 
 
 class _Context(RequestContext):
-    """Notes which partitions are counted, where, and for which error they are not any more."""
+    """Notes the partitions that count against the limit, and the errors after which they no longer count."""
 
     noted: list[tuple[int, int, ErrorCode | None]]
 
@@ -76,7 +76,7 @@ class _Context(RequestContext):
 
 
 class Brokers:
-    """`ask` is a client; it is `sent` so many Envelopes, unless there is a `failure`."""
+    """`ask` sends a request as a client; `sent` counts the Envelopes that it caused, unless there is a `failure`."""
 
     @classmethod
     async def start(cls) -> Brokers:
@@ -118,7 +118,7 @@ class Brokers:
         return self._term[node_id]
 
     def depose(self) -> None:
-        """The controller is none any more, and takes the other broker for it; that one has not heard of it yet."""
+        """Resign as controller in favour of the other broker, which has not learned of it yet."""
         self._term.clear()
         self._controller[CONTROLLER] = OTHER
 
@@ -137,7 +137,7 @@ class Brokers:
         return made
 
     async def ask(self, node_id: int, api: ApiKey, version: int, request: Any) -> Any:
-        """As a client that comes by the listener for clients."""
+        """Ask as a client that uses the listener for clients."""
         context = self.context(node_id, api, version, "CLIENTS")
         return await settled(SERVED[api].load()(request, context))
 
@@ -147,7 +147,7 @@ class Brokers:
     async def send(
         self, broker_id: int, request: EnvelopeRequest, *, purpose: Purpose, timeout: float
     ) -> EnvelopeResponse:
-        """As `Peers`, from the other broker to the controller."""
+        """Send as `Peers` does, from the other broker to the controller."""
         assert (broker_id, purpose) == (CONTROLLER, Purpose.FORWARDING)
         self.sent += 1
         self.timeouts.append(timeout)

@@ -1,4 +1,4 @@
-"""Histories in which nothing is wrong, made by playing a cluster that never fails, with clients that lose answers."""
+"""Histories without violations, made by playing a cluster that never fails, with clients that lose answers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class GoodCluster:
         self._rng = rng
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._logs: dict[Place, list[Send | None]] = {place: [] for place in PLACES}
-        """By offset; None is a marker."""
+        """The values by offset; None is a marker."""
         self._epochs = dict.fromkeys(PLACES, 0)
         self._is_visible: dict[Send, bool] = {}
         self._committed: dict[Place, int] = {}
         self._committed_last: dict[Place, Commit] = {}
-        """The last one that was asked for, and done."""
+        """The last offset that was requested and committed."""
         self._undecided: list[tuple[list[Send], Commit | None, bool]] = []
-        """Transactions of which nobody has heard the end: it is yet to come."""
+        """Transactions whose end no client has learned; the end is still to come."""
         self._processed = 0
         self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
         moves = [
@@ -93,7 +93,7 @@ class GoodCluster:
         self._undecided.append((sends, commit, commits))
 
     def _decide(self) -> None:
-        """The end of one comes."""
+        """End one of the undecided transactions."""
         if self._undecided:
             self._end(*self._undecided.pop(self._rng.randrange(len(self._undecided))))
 
@@ -107,14 +107,16 @@ class GoodCluster:
                 self._done(commit)
 
     def _done(self, commit: Commit) -> None:
-        """An offset of a transaction counts from its end on, unless a later one was committed meanwhile."""
+        """Count an offset of a transaction from the end of the transaction on, unless a later offset was committed
+        meanwhile.
+        """
         last = self._committed_last.get(commit.place)
         if last is None or last.asked < commit.asked:
             self._committed_last[commit.place] = commit
             self._committed[commit.place] = commit.offset
 
     def _reset(self) -> None:
-        """Somebody sends the group elsewhere."""
+        """Reset the group to another offset, as an operator does."""
         place = self._place()
         commit = self.history.reset(GROUP, place, self._rng.randint(-1, self._committed.get(place, 0) + 2))
         if self._chance(0.8):

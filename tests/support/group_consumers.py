@@ -1,4 +1,4 @@
-"""What the tests of a member of a group share: a consumer that is quick, and a listener that notes its calls."""
+"""Shared by the tests of a group member: a consumer with short timeouts, and a listener that notes its calls."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 START_MS = 1_700_000_000_000
 PROTOCOLS = (("range", b""),)
-NOT_COMPARED = {"held", "checked_topics", "resolved_names", "asked_to_join"}
-"""What a machine knows beside its log, and what is of no use to compare."""
+NOT_COMPARED = {"held", "checked_topics", "resolved_names", "asked_to_join", "asked_at_ms"}
+"""Knowledge of a machine beside its log that is useless for a comparison."""
 Identity = LeaveGroupRequest.MemberIdentity
 
 
 class Answer:
-    """What one request is answered: nothing yet, a response, or an error."""
+    """The answer to one request: none yet, a response, or an error."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def code(self) -> ErrorCode:
-        """The error code, whichever way it came; fails while there is no answer."""
+        """The error code of the response or the error; fails while there is no answer."""
         assert self.is_there, "still waiting"
         return self.error if self.error is not None else ErrorCode(self.response.error_code)
 
@@ -80,7 +80,7 @@ def _copied(value: Any) -> Any:
 
 
 class GroupDriver:
-    """Requests in, answers out. `group` is "g" unless said otherwise."""
+    """Sends requests to the machine and keeps the answers. `group` is "g" by default."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = config or GroupConfig()
@@ -152,11 +152,11 @@ class GroupDriver:
             self._step(effects.afterwards)
 
     def run_jobs(self) -> None:
-        """Do the jobs that were asked for, one of each name for each group, and take in their results."""
+        """Run the requested jobs, one of each name for each group, and pass their results to the machine."""
         self.run_jobs_after(lambda: None)
 
     def run_jobs_after(self, happens: Callable[[], object]) -> None:
-        """As `run_jobs`, where something happens before the results are taken in."""
+        """Like `run_jobs`, but calls a function before the results are passed on."""
         jobs = {(job.key, job.name): job for job in self.jobs}
         self.jobs.clear()
         results = [(job.key, run_steps(job.steps())) for job in jobs.values()]
@@ -168,7 +168,7 @@ class GroupDriver:
                 continue
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and the timers fire on the way; one whose records cannot be appended fires again."""
+        """Let time pass and fire the timers on the way; a timer whose records cannot be appended fires again."""
         end = self.seconds + seconds
         while (due := self.timers.next_due()) is not None and due <= end:
             self.seconds = max(self.seconds, due)
@@ -180,7 +180,7 @@ class GroupDriver:
         self.seconds = end
 
     def replayed(self, held: HeldBytes | None = None) -> GroupMachine:
-        """A machine that knows nothing but the log."""
+        """A machine that knows only the log."""
         machine = self.new_machine(held or HeldBytes())
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
@@ -189,14 +189,14 @@ class GroupDriver:
         return machine
 
     def fail(self) -> None:
-        """A step about the group raised: the runtime answers who waits, and has the group fall back."""
+        """Handle an exception in a step about the group: answer waiting requests and roll the group back."""
         group = self.machine.groups.get("g")
         for answer in () if not isinstance(group, ClassicGroup) else (*group.joining.values(), *group.syncing.values()):
             answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
         self._carry_out(self.machine.on_failed("g"))
 
     def restart(self) -> None:
-        """Forget all but the log, and load it."""
+        """Forget everything but the log, and load the log."""
         unanswered = self.machine.on_unloaded(KafkaError(ErrorCode.NOT_COORDINATOR))
         self._carry_out(unanswered)
         assert self.held.bytes == 0
@@ -313,13 +313,13 @@ class GroupDriver:
     # --- several at once
 
     def join_new(self, **options: Any) -> tuple[str, Answer]:
-        """A dynamic member joins as clients do: it is given an id, and joins with that."""
+        """Join a dynamic member as clients do: it gets an id and joins with that id."""
         given = self.join(**options)
         assert given.code is ErrorCode.MEMBER_ID_REQUIRED
         return given.response.member_id, self.join(given.response.member_id, **options)
 
     def stable(self, members: int = 1) -> list[JoinGroupResponse]:
-        """A stable group of so many dynamic members; their last JoinGroup answers, the leader's first."""
+        """A stable group with this many dynamic members. Returns their last JoinGroup answers, the leader's first."""
         answers: dict[str, Answer] = {}
         for _ in range(members):
             rejoining = list(answers)

@@ -1,4 +1,4 @@
-"""A handler without connection, broker or disk: the context of its request, and coordinators that run in no loop.
+"""Calls a handler without connection, broker or disk: the context of its request, and coordinators that run in no loop.
 
 `asked` makes the context. A coordinator is one state machine (`MachineRuntime`) whose records are replayed at once.
 """
@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
 from oncelog_broker.coordinator.shard import Waiter
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.machine import TransactionMachine
@@ -35,7 +36,9 @@ START_MS = 1_700_000_000_000
 
 
 class AskedContext(RequestContext[Any]):
-    """Who asks may do everything but what `refused` has: a rule, or a rule with the name of a resource."""
+    """The context of a request whose client may do everything except for `refused`: rules, or rules with a resource
+    name.
+    """
 
     __slots__ = ("refused",)
 
@@ -48,7 +51,10 @@ class AskedContext(RequestContext[Any]):
 def asked(
     api: ApiKey, version: int, *, refused: Collection[Any] = (), gate: Any = None, **services: Any
 ) -> AskedContext:
-    """The context of a request of client "test". `services`: what the handler may reach, beside clock and slices."""
+    """The context of a request of client "test".
+
+    `services` are the parts that the handler may use, beside clock and slices.
+    """
     clock, tasks = ManualClock(), Tasks()
     parts: dict[str, Any] = {
         "authorizer": object() if refused else None,
@@ -67,13 +73,13 @@ def asked(
 
 
 async def answered(handle: Callable[..., Any], request: Any, context: AskedContext) -> Any:
-    """What the handler answers, at once or later."""
+    """The answer of the handler, given at once or later."""
     async with asyncio.timeout(10):
         return await settled(handle(request, context))
 
 
 def image_with(*topics: str, partitions: int = 2, leader: int = 1, **more: Any) -> ClusterImage:
-    """Brokers 1 and 2, and topics that `leader` leads; the id of a topic is made of its name."""
+    """An image with brokers 1 and 2 and these topics, led by `leader`; the id of a topic is derived from its name."""
     endpoints = {broker: Endpoint(LISTENER, f"host-{broker}", 9092) for broker in (1, 2)}
     brokers = {broker: Broker(broker, 1, (endpoint,)) for broker, endpoint in endpoints.items()}
     made = {
@@ -92,7 +98,7 @@ def topic_id(name: str) -> bytes:
 
 
 class MachineRuntime(Generic[M]):
-    """What handlers ask of a `CoordinatorRuntime` of one partition. With `refusal` it coordinates nothing."""
+    """The part of a `CoordinatorRuntime` of one partition that handlers use. With `refusal` it coordinates no key."""
 
     def __init__(self, machine: M) -> None:
         self.machine: Any = machine
@@ -135,7 +141,7 @@ class MachineRuntime(Generic[M]):
         self.ends += effects.ends
 
     def fire(self, timer: Any) -> None:
-        """A timer of the machine is due."""
+        """Fire a timer of the machine."""
         self._carry_out(self.machine.on_timer(timer))
 
     def machines(self) -> list[M]:
@@ -146,10 +152,11 @@ class MachineRuntime(Generic[M]):
 
 
 def group_coordinator(machine: GroupMachine | None = None) -> Any:
-    """`services.groups`: of `machine`, or of one without groups, whose members get the ids m-1, m-2 ..."""
+    """`services.groups` with `machine`, or with a new machine without groups whose members get the ids m-1, m-2 ..."""
     ids = iter(range(1, 1000))
     machine = machine or GroupMachine(GroupConfig(), lambda: START_MS, lambda: f"m-{next(ids)}")
-    return SimpleNamespace(runtime=MachineRuntime(machine))
+    share = SimpleNamespace(is_share_group=lambda group_id: isinstance(machine.groups.get(group_id), ShareGroup))
+    return SimpleNamespace(runtime=MachineRuntime(machine), share=share)
 
 
 def transaction_machine() -> MachineRuntime[TransactionMachine]:

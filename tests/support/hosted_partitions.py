@@ -1,4 +1,4 @@
-"""What a broker hosts, for tests: images of topics, and a disk that is watched and may have it wait."""
+"""The partitions that a broker hosts, for tests: images of topics, and a disk that is watched and can block threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMPTY = ClusterImage("")
 
 
 class WatchedDisk(RealDisk):
-    """Tells which threads wait for it, and waits itself until it may go on."""
+    """Records which threads wait for the disk, and blocks them until it is released."""
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()
@@ -60,7 +60,7 @@ def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
 
 
 async def show(replicas: Replicas, *states: Topic) -> Partition:
-    """One image after another."""
+    """Apply images one after another."""
     image = EMPTY
     for state in states:
         replicas.on_image(image, newer := EMPTY.with_topic(state))
@@ -71,7 +71,7 @@ async def show(replicas: Replicas, *states: Topic) -> Partition:
 
 
 class NobodyFetches:
-    """In the place of the fetchers of a broker: what it follows stays as it is."""
+    """Replaces the fetchers of a broker: followed partitions stay as they are."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -84,5 +84,5 @@ class NobodyFetches:
 
 
 def nobody_fetches(on_truncated: object) -> NobodyFetches:
-    """For `Replicas`, to make its fetching by."""
+    """The argument for `Replicas` that creates `NobodyFetches`."""
     return NobodyFetches()

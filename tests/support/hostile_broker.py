@@ -1,4 +1,4 @@
-"""A broker that answers anything: mutated, bent, late, twice, cut, or not at all. What it does follows from a seed.
+"""A broker that gives any answer: mutated, bent, late, repeated, cut, or none at all. A seed determines its behaviour.
 
 *Mutated* are the bytes of an answer. *Bent* is an answer in good form that is beside the point: numbers at their ends,
 lists emptied or doubled, other names, other error codes.
@@ -20,7 +20,7 @@ from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.errors import ErrorCode
 
 SPARED: Final = 0.3
-"""Share of the answers that stay intact, so that a client reaches the code behind them."""
+"""The share of answers that stay intact, so that a client reaches the code behind them."""
 LATEST_S: Final = 12.0
 HEADER_BYTES: Final = 8
 """Size and correlation id."""
@@ -43,12 +43,12 @@ FORMAL: Final = (
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 )
-"""What administration asks for, and the fake broker does not have."""
+"""Admin requests that the fake broker does not handle itself."""
 CODES: Final = tuple(int(code) for code in ErrorCode)
 
 
 class HostileBroker(FakeBroker):
-    """Hostile as long as `is_hostile`."""
+    """Hostile as long as `is_hostile` is true."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class HostileBroker(FakeBroker):
             self.handlers[request_type(key)] = partial(_formal, response_type(key))
 
     def heal(self) -> None:
-        """From now on as it should be, on new connections: what was said on the old ones (ApiVersions) is void."""
+        """From now on give right answers, on new connections: earlier ApiVersions answers on old ones are void."""
         self.is_hostile = False
         self.hang_up()
 
@@ -95,7 +95,7 @@ class HostileBroker(FakeBroker):
 
 
 def _formal(cls: Any, _: Any = None) -> Any:
-    """An answer that says no more than it must: one element in each list, no error, the names that tests use."""
+    """A minimal valid answer: one element in each list, no error, the names that tests use."""
     hints = get_type_hints(cls, localns=vars(cls))
     return cls(**{field.name: _value(field.name, hints[field.name]) for field in fields(cls)})
 
@@ -116,7 +116,7 @@ def _value(name: str, kind: Any) -> Any:
 
 
 def mutated(rng: random.Random, frame: bytes) -> bytes:
-    """Some bytes changed, left out or put in; the size in front fits, most of the time."""
+    """The bytes with some of them changed, removed or added; the size in front is usually right."""
     data = bytearray(frame)
     for _ in range(rng.choice((1, 1, 2, 4))):
         if len(data) <= HEADER_BYTES:
@@ -139,7 +139,7 @@ def mutated(rng: random.Random, frame: bytes) -> bytes:
 
 
 def bent(rng: random.Random, response: Any) -> Any:
-    """A copy of which one to three fields are something else, of the same type."""
+    """A copy in which one to three fields have another value of the same type."""
     bent_one = _copy(response)
     places = list(_places(bent_one))
     for _ in range(rng.randint(1, 3)):

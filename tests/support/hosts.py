@@ -1,4 +1,4 @@
-"""The `Host` of a part that is tested alone: a clock that stands still unless the test has another one."""
+"""The `Host` of a part that is tested alone: by default, a clock that stands still."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 def host_of(clock: Clock | None = None, tasks: Tasks | None = None, **parts: Any) -> Host:
-    """With these parts (`disk`, `network`, `slices`, `deadlines`); slices are by the clock, and run as these tasks."""
+    """A host with these parts (`disk`, `network`, `slices`, `deadlines`); slices use its clock and tasks."""
     clock, tasks = clock or ManualClock(), tasks or Tasks()
     return replace(Host.of(clock), **{"tasks": tasks, "slices": Slices(clock, tasks), **parts})
 
 
 @dataclass
 class Shown:
-    """An `ImageView` that shows one image."""
+    """An `ImageView` of one image."""
 
     image: ClusterImage

@@ -59,7 +59,7 @@ class Fact(NamedTuple):
 
 
 class Facts:
-    """What the table says of one message."""
+    """The facts of one message."""
 
     def __init__(self, rows: list[Fact]) -> None:
         self.message, *self.fields = rows
@@ -75,7 +75,7 @@ class Facts:
 
 
 def facts_in(text: str) -> dict[str, Facts]:
-    """What a table says, by the name of the message. Raises ValueError for what is no such table."""
+    """The facts of a table by message name. Raises ValueError for a malformed table."""
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     if not lines or lines[0].split("\t") != list(Fact._fields):
         raise ValueError(f"no table of facts: its columns are not {', '.join(Fact._fields)}")
@@ -87,7 +87,7 @@ def facts_in(text: str) -> dict[str, Facts]:
 
 
 def table_of(directory: Path) -> str:
-    """The table that these definitions make."""
+    """The table made from these definitions."""
     definitions = sorted(map(_definition, directory.glob("*/*.json")), key=lambda definition: definition["name"])
     rows = [fact for definition in definitions for fact in _facts_of(definition)]
     return HEADER + "".join("\t".join(cell or NOTHING for cell in row) + "\n" for row in (Fact._fields, *rows))

@@ -1,4 +1,4 @@
-"""A log in plain words: the list of all batches that were ever written to it, and what follows (S7, S50, S53).
+"""A model of a log: the list of all batches that were ever written to it, and the facts that follow (S7, S50, S53).
 
 Nothing is ever taken out of the list: what retention, DeleteRecords and compaction do to the files must not change what
 is known of producers, nor whose records are committed.
@@ -22,7 +22,7 @@ NO_SEQUENCE = -1
 
 
 class Written(NamedTuple):
-    """A batch in a log; with an `outcome`, a marker."""
+    """A batch in a log; a marker if it has an `outcome`."""
 
     base: int
     pairs: tuple[tuple[bytes, bytes | None], ...]
@@ -39,7 +39,7 @@ class Written(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A record that a read_committed consumer is shown."""
+    """A record that a read_committed consumer gets."""
 
     offset: int
     key: bytes | None
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of one producer."""
+    """The known state of one producer."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -79,7 +79,7 @@ class Known:
 
 
 def producers_after(history: Iterable[Written]) -> dict[int, Known]:
-    """What is known of each producer after these batches."""
+    """The known state of each producer after these batches."""
     known: dict[int, Known] = {}
     for batch in history:
         if batch.pid >= 0:
@@ -94,7 +94,7 @@ def facts_of(known: dict[int, Known]) -> dict[int, tuple[object, ...]]:
 
 
 def facts_of_log(log: PartitionLog) -> dict[int, tuple[object, ...]]:
-    """As `facts_of`, by what the log says."""
+    """Like `facts_of`, by the state of the log itself."""
     found: dict[int, tuple[object, ...]] = {}
     for entry in log.producers.state.image():
         state = describe(entry)
@@ -104,13 +104,13 @@ def facts_of_log(log: PartitionLog) -> dict[int, tuple[object, ...]]:
 
 
 def last_stable_offset(history: Iterable[Written], start: int, end: int) -> int:
-    """Up to where a read_committed consumer may read."""
+    """The offset up to which a read_committed consumer may read."""
     opened = [known.first_offset for known in producers_after(history).values() if known.first_offset is not None]
     return max(min(opened, default=end), start)
 
 
 def committed_records(history: Iterable[Written], start: int, end: int) -> list[Shown]:
-    """What a read_committed consumer of `start` to before `end` is to be shown."""
+    """The records from `start` to before `end` that a read_committed consumer must get."""
     found: list[Shown] = []
     undecided: dict[int, list[Shown]] = {}
     for batch in history:
@@ -127,7 +127,7 @@ def committed_records(history: Iterable[Written], start: int, end: int) -> list[
 
 
 def consumed(log: PartitionLog, end: int, max_bytes: int) -> list[Shown]:
-    """What a read_committed consumer of the log is shown, from its start to before `end` (S53)."""
+    """The records of the log before `end` that a read_committed consumer gets (S53)."""
     offset, found = log.log_start_offset, list[Shown]()
     while offset < end:
         view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=end, min_one_batch=True)
@@ -150,7 +150,7 @@ def consumed(log: PartitionLog, end: int, max_bytes: int) -> list[Shown]:
 
 
 def table_of(records: Iterable[Shown]) -> dict[bytes | None, bytes]:
-    """The last value of each key; a record without a value deletes."""
+    """The last value of each key; a record without a value deletes the key."""
     table: dict[bytes | None, bytes] = {}
     for _, key, value in records:
         if value is None:

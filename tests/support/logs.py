@@ -1,4 +1,4 @@
-"""What the tests of many logs share."""
+"""Shared by the tests of many logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_protocol.errors import KafkaError
 
 
 def make_log(logs: LogManager, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-    """The log, made if there is none. Raises what is the result of `LogManager.finish_opening`."""
+    """Return the log; make it if it does not exist. Raises the error that `LogManager.finish_opening` returns."""
     opening = logs.begin_opening([WantedLog(topic, partition, topic_id, config)])
     opening.run()
     (result,) = logs.finish_opening(opening)

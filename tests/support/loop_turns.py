@@ -1,4 +1,4 @@
-"""What happens in turns of the loop, which no clock is needed to wait for."""
+"""Runs turns of the event loop without waiting for a clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONNECTION_TURNS: Final = 10
 
 
 async def turns(count: int = TURNS) -> None:
-    """What can happen without waiting happens."""
+    """Run loop turns until no callback is ready."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -23,7 +23,7 @@ async def settle() -> None:
 
 
 class Turns:
-    """How long the event loop's thread computes in one turn, without the time in which it had no processor."""
+    """Measures how long the event loop's thread computes in one turn, without the time in which it had no processor."""
 
     def __init__(self) -> None:
         self.longest = 0.0

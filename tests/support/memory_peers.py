@@ -1,4 +1,4 @@
-"""Other brokers without a network: requests are calls, which may be lost, held, done twice or never answered."""
+"""Other brokers without a network: requests are calls that may be lost, held, repeated or never answered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SURELY_SECONDS = 20
 
 
 class Fate(Enum):
-    """What happens to one request."""
+    """The fate of one request."""
 
     LOST = "the request does not arrive"
     ANSWER_LOST = "it is handled, and nobody hears of it"
@@ -23,7 +23,10 @@ class Fate(Enum):
 
 
 class MemoryPeers:
-    """See `Peers`. `handlers[broker_id]` is called with each request to a broker: it answers at once, or is awaited."""
+    """Replaces `Peers`.
+
+    `handlers[broker_id]` is called with each request to a broker and answers at once or is awaited.
+    """
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[[Any], Any]] = {}
@@ -50,11 +53,11 @@ class MemoryPeers:
         return answer
 
     def let_go(self) -> None:
-        """What was held arrives."""
+        """Deliver the held requests."""
         self._held.set()
 
     async def sent_to(self, broker_id: int, count: int) -> list[Any]:
-        """The requests to a broker, as soon as there were so many."""
+        """The requests to a broker; waits until there are `count` of them."""
         async with asyncio.timeout(SURELY_SECONDS):
             while len(found := [request for to, request in self.sent if to == broker_id]) < count:
                 self._news.clear()

@@ -1,4 +1,4 @@
-"""The blocks of code of a page, for tests that do what a page says."""
+"""The code blocks of a page, for tests that follow the page's instructions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]*)")?\n(.*?)^```$', re.MULTILINE 
 class Block(NamedTuple):
     language: str
     title: str
-    """What stands above it in the site; code hosts leave it out."""
+    """The title above the block on the site; code hosts omit it."""
     text: str
 
 
 def blocks(page: str) -> list[Block]:
-    """In their order. Raises ValueError for a block that is not as these are written."""
+    """The blocks in order. Raises ValueError for a malformed block."""
     found = [Block(*match.groups(default="")) for match in _BLOCK.finditer(page)]
     if 2 * len(found) != len(re.findall("^```", page, re.MULTILINE)):
         raise ValueError("the page has blocks that nobody understands")

@@ -1,4 +1,4 @@
-"""What the tests of producers and transactions share: batches with sequences, markers, and logs that have both."""
+"""Shared by the tests of producers and transactions: batches with sequences, markers, and logs that have both."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[
 
 
 def producer_state(log: PartitionLog) -> tuple[Any, ...]:
-    """All that a restart must bring back."""
+    """The whole state that a restart must restore."""
     state = log.producers.state
     return sorted(state.image()), open_transactions(state), all_aborted(log)
 

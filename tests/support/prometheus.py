@@ -33,7 +33,7 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]
 
 
 def program(name: str) -> str | None:
-    """The path of `promtool` or `prometheus` on this machine, if it is there."""
+    """The path of `promtool` or `prometheus` on this machine; None if it is not installed."""
     cached = CACHE / "usr" / "bin" / name
     return shutil.which(name) or (str(cached) if cached.exists() else None)
 
@@ -138,7 +138,7 @@ def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[
 
 
 def main() -> int:
-    """Say where promtool is, after fetching it where it is missing. Always 0: the tests are skipped without it."""
+    """Print where promtool is, after fetching it if it is missing. Returns 0, as the tests are skipped without it."""
     problem = None if program("promtool") else fetch()
     found = program("promtool")
     print(found or f"no promtool, so the alerts are not evaluated: {problem}", file=sys.stdout if found else sys.stderr)

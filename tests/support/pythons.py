@@ -49,7 +49,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By the loop that ONCELOG_TEST_LOOP names."""
 UNUSABLE: Final = 4
-"""Seconds in which a program must answer which Python it is."""
+"""The time limit, in seconds, for a program to report its Python version."""
 
 
 class Interpreter(NamedTuple):
@@ -80,7 +80,9 @@ def candidates(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
 
 
 def interpreter_at(path: Path) -> Interpreter | None:
-    """None for a pre-release, another implementation, or what does not run, as pyenv's for inactive versions."""
+    """The interpreter at this path; None for a pre-release, another implementation, or a program that does not run,
+    such as pyenv's inactive versions.
+    """
     try:
         said = subprocess.run([path, "-I", "-c", ASKED], capture_output=True, text=True, timeout=UNUSABLE, check=True)
         major, minor, micro, level, implementation, makes_environments = said.stdout.split()
@@ -127,7 +129,7 @@ def environment_for(interpreter: Interpreter) -> Path:
 
 
 def tested(interpreter: Interpreter, loops: Iterable[str], arguments: list[str]) -> Iterator[tuple[str, str]]:
-    """The result on each loop: (loop, "passed" or what went wrong)."""
+    """The result on each loop: (loop, "passed" or the error)."""
     try:
         python = environment_for(interpreter)
     except subprocess.CalledProcessError as error:

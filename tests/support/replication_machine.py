@@ -1,4 +1,4 @@
-"""Several replicas of one partition, under whatever may happen between them: nothing acknowledged is lost.
+"""Several replicas of one partition under arbitrary events between them: no acknowledged record is lost.
 
 The replicas are the real ones, over logs in memory. What is between them is a bag of messages, which may be delivered
 late, twice, or never; the controller is a model of its rules. Brokers die with and without losing the end of their
@@ -58,11 +58,11 @@ BROKER = st.sampled_from(BROKERS)
 
 
 NUMBER = st.integers(0, 7)
-"""Which of the messages under way, of those that there are."""
+"""The index of a message among those in flight."""
 
 
 class Fetch(NamedTuple):
-    """On its way to a leader."""
+    """A fetch on its way to a leader."""
 
     follower: int
     leader: int
@@ -71,7 +71,7 @@ class Fetch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """On its way back to one incarnation of a follower."""
+    """An answer on its way back to one incarnation of a follower."""
 
     fetch: Fetch
     content: PartitionAnswer
@@ -88,14 +88,14 @@ class Proposal(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """A replica whose log is to begin again asks for a new leader epoch, by the state that it knows."""
+    """The request of a replica whose log must begin again for a new leader epoch, by the state that it knows."""
 
     broker: int
     state: PartitionState
 
 
 class Pending(NamedTuple):
-    """An append whose acks=all is not answered."""
+    """An append with acks=all that is not answered yet."""
 
     broker: int
     incarnation: int
@@ -105,16 +105,16 @@ class Pending(NamedTuple):
 
 
 WRITTEN, SINCE = 100, 200
-"""Transaction ids of the store: of the last state, and of what came after it."""
+"""Transaction ids of the store: of the last state, and of later ones."""
 
 
 def log_end(log: PartitionLog) -> LogEnd:
-    """What a broker says of its log before an election."""
+    """The log end that a broker reports before an election."""
     return OFFLINE if log.is_offline else LogEnd(log.latest_epoch, log.log_end_offset)
 
 
 def confirms(leader: Partition | None, leader_epoch: int) -> bool:
-    """What a leader says when a follower asks it (`leader_check`); None: it is dead."""
+    """The leader's answer when a follower asks it (`leader_check`); None: the leader is dead."""
     return leader is not None and leader.leads and leader.leader_epoch == leader_epoch and not leader.log.is_offline
 
 
@@ -131,7 +131,7 @@ def content(log: PartitionLog, end: int) -> bytes:
 
 
 def _last(view: memoryview) -> memoryview:
-    """The last batch; all have one record here."""
+    """The last batch; every batch has one record here."""
     position = 0
     while True:
         size = 12 + int.from_bytes(view[position + 8 : position + 12], "big")
@@ -150,14 +150,14 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.disks = [CrashingDisk(Random(broker)) for broker in BROKERS]
         self.logs = [self._open_log(broker) for broker in BROKERS]
         self.held = [b""] * len(BROKERS)
-        """What was in a log, which cannot be read, when its disk failed."""
+        """The content of a log, now unreadable, at the failure of its disk."""
         self.replicas: list[Partition | None] = [None] * len(BROKERS)
         self.incarnations = [0] * len(BROKERS)
         """Broker epochs."""
         self.checkpoints = [0] * len(BROKERS)
         self.state = PartitionState(BROKERS, BROKERS, 0, 0, 0)
         self.seen = [self.state] * len(BROKERS)
-        """As each broker knows it."""
+        """The state as each broker knows it."""
         self.fetches: list[Fetch] = []
         self.answers: list[Answer] = []
         self.proposals: list[Proposal] = []
@@ -165,7 +165,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.pending: list[Pending] = []
         self.acknowledged: dict[int, bytes] = {}
         self.led: dict[tuple[int, int, int], int] = {}
-        """The high watermark as last seen, of each (broker, incarnation, leader epoch)."""
+        """The last high watermark of each (broker, incarnation, leader epoch)."""
         self.counter = 0
 
     @initialize()
@@ -191,7 +191,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         return self.replicas[broker]
 
     def _can_lead(self, broker: int) -> bool:
-        """Who cannot for its disk gives the lead away."""
+        """Whether the broker can lead; one with a failed disk gives its leadership up."""
         return self.alive(broker) is not None and not self.logs[broker].is_offline
 
     def _start(self, broker: int) -> Partition:
@@ -290,7 +290,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, turns=st.integers(1, 4))
     def catch_up(self, broker: int, turns: int) -> None:
-        """Some round trips without trouble."""
+        """Make some round trips without failures."""
         for _ in range(turns):
             before = len(self.fetches)
             self.ask(broker)
@@ -301,7 +301,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, others=st.booleans())
     def round_of_the_isr(self, broker: int, others: bool) -> None:
-        """The leader proposes what is due, and is answered; perhaps after one of its followers has lagged."""
+        """Let the leader propose its due ISR change and get the answer, perhaps after a follower has lagged."""
         if others:
             self.now += LAG_SECONDS + 1
             self.catch_up((broker + 1) % len(BROKERS), 2)
@@ -312,7 +312,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(first=BROKER, second=BROKER)
     def change_of_leader(self, first: int, second: int) -> None:
-        """Somebody is elected; two brokers hear of it, or one."""
+        """Elect a leader; one or two brokers learn of it."""
         self.elect(first)
         for broker in {first, second}:
             self.see(broker)
@@ -330,7 +330,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def see(self, broker: int) -> None:
-        """Learn the state as it is now, whatever was in between."""
+        """Learn the present state, whatever happened in between."""
         here = self.alive(broker)
         if here is None:
             return
@@ -418,8 +418,9 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
-        """A log whose disk failed is opened again where nobody counts on it and its leader answers, as far as it was
-        synced, or it is asked for a leader epoch in which it may."""
+        """Open a log again after a failure of its disk, as far as it was synced, if no broker counts on it and its
+        leader answers; otherwise ask for a leader epoch in which that is allowed.
+        """
         here, seen = self.alive(broker), self.seen[broker]
         role = role_of(seen, broker)
         if here is None or not here.log.is_offline or not isinstance(role, Follow):
@@ -445,7 +446,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(number=NUMBER, again=st.booleans())
     @precondition(lambda self: self.renewals)
     def renew(self, number: int, again: bool) -> None:
-        """The same leader, in a new epoch."""
+        """Give the same leader a new epoch."""
         broker, seen = self._take(self.renewals, number, again)
         state = self.state
         is_current = (state.leader_epoch, state.partition_epoch) == (seen.leader_epoch, seen.partition_epoch)
@@ -456,12 +457,12 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
-        """Any live in-sync replica may be elected."""
+        """Elect any live in-sync replica."""
         if broker in self.state.isr and self._can_lead(broker):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
 
     def _leave(self, broker: int) -> None:
-        """The controller handles that a broker is gone: it leads no more, then it is not in sync any more."""
+        """Handle a departed broker as the controller does: first it loses leadership, then its ISR membership."""
         others = [member for member in self.state.isr if member != broker]
         alive = [member for member in others if self._can_lead(member)]
         if self.state.leader == broker:
@@ -478,7 +479,9 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, lost=st.floats(0, 1))
     def come_back(self, broker: int, lost: float) -> None:
-        """With its log as it was, or with a part of it that is gone: then it is not in sync, unless nobody else is."""
+        """Restart a broker with its log intact, or without a part of it: then it is not in sync unless it is the only
+        one.
+        """
         if self.alive(broker) is not None:
             return
         log = self._open_again(broker) if self.logs[broker].is_offline else self.logs[broker]
@@ -499,7 +502,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(kept=st.tuples(*[st.floats(0, 1)] * len(BROKERS)), order=st.permutations(BROKERS))
     def all_lose_their_power(self, kept: tuple[float, ...], order: list[int]) -> None:
-        """Every machine goes down, and comes back without the end of its log."""
+        """Crash every machine; each comes back without the end of its log."""
         self._all_die()
         for broker in BROKERS:
             log = self.logs[broker]
@@ -514,7 +517,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broken=st.one_of(st.none(), BROKER), order=st.permutations(BROKERS))
     def all_are_killed(self, broken: int | None, order: list[int]) -> None:
-        """Every process goes down, and comes back with its log as it was; one of them perhaps cannot open it."""
+        """Kill every process; each comes back with its log intact, and perhaps one cannot open it."""
         self._all_die()
         if broken is not None:
             self._log_fails(broken)
@@ -523,7 +526,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(order=st.permutations(BROKERS))
     def disks_of_the_isr_are_exchanged(self, order: list[int]) -> None:
-        """All brokers go down, and those in sync come back with empty disks."""
+        """Stop all brokers; those in sync come back with empty disks."""
         self._all_die()
         for member in self.state.isr:
             self.logs[member].trimmer.truncate_fully_and_start_at(0)
@@ -566,7 +569,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def leader_fails(self, broker: int) -> None:
-        """The log of a leader fails: it gives the partition up, and another one in sync leads if it is there."""
+        """Fail the log of a leader: it gives the partition up, and another in-sync replica leads if it is alive."""
         here = self.alive(broker)
         if here is None or not here.leads or (self.state.leader, self.seen[broker]) != (broker, self.state):
             return
@@ -612,7 +615,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @invariant()
     def strong_isr(self) -> None:
-        """What any leader, a zombie too, has for committed is on every replica that is in sync."""
+        """Every record that any leader, even a zombie, considers committed is on every in-sync replica."""
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads:
@@ -676,7 +679,7 @@ class MachineWithMinInsync(ReplicationMachine):
 
     @invariant()
     def nothing_is_committed_by_fewer(self) -> None:
-        """The high watermark stands while the leader knows that too few are in sync (KIP-966)."""
+        """The high watermark stands while the leader knows that too few replicas are in sync (KIP-966)."""
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads and len(led.isr) < self.min_insync:

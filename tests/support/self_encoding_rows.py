@@ -10,7 +10,7 @@ from oncelog_protocol.records.packing import Packed
 
 
 class Rows:
-    """Values and keys alike, encoded one by one; pieces of two."""
+    """Rows with equal values and keys, encoded one by one, in pieces of two."""
 
     def __init__(self, values: list[bytes]) -> None:
         self.values = values

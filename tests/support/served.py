@@ -1,4 +1,4 @@
-"""Requests over a connection to handlers that serve a few partitions: no socket, no broker around them.
+"""Sends requests over a connection to handlers that serve a few partitions, without a socket or a whole broker.
 
 Followers are played by the test: `Partition.on_follower_fetch` says how far one has come.
 """
@@ -50,7 +50,7 @@ EPOCH = 7
 
 
 class Timers:
-    """In the place of Deadlines: the test fires them."""
+    """Replaces Deadlines: the test fires the timers."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Any]] = []
@@ -62,14 +62,14 @@ class Timers:
         self.set.append((seconds, callback))
 
     def fire(self) -> None:
-        """All that are set."""
+        """Fire all set timers."""
         timers, self.set = self.set, []
         for _, callback in timers:
             callback()
 
 
 class Wire(asyncio.Transport):
-    """The client's end: what it is answered."""
+    """The client's end: collects the answers."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 5000)})
@@ -98,11 +98,11 @@ class Wire(asyncio.Transport):
         self.aborted = True
 
     def close(self) -> None:
-        """What was written has left already."""
+        """Close the connection; written bytes have already left."""
 
 
 class Coordinator:
-    """In the place of a transaction coordinator: it says at once that a transaction is open, or what `code` says."""
+    """Replaces a transaction coordinator: it answers at once that a transaction is open, or with `code`."""
 
     verifies = True
 
@@ -133,11 +133,11 @@ class Client:
         self._sent: list[tuple[ApiKey, int]] = []
 
     def send(self, *requests: Any, api: ApiKey = ApiKey.PRODUCE, version: int = 9) -> None:
-        """All at once, as one read of the socket may bring them."""
+        """Send all bytes at once, as one read of the socket may return them."""
         self._receive(b"".join(self._frame(request, api, version) for request in requests))
 
     def send_in_parts(self, request: Any, *, api: ApiKey, version: int, cut: int = 0) -> None:
-        """One that is larger than the buffer. `cut`: so many bytes of its end are missing, and it says so."""
+        """Send a frame that is larger than the buffer. `cut` is the number of bytes missing at its end."""
         frame = self._frame(request, api, version)
         data = pack(">i", len(frame) - 4 - cut) + frame[4 : len(frame) - cut]
         while data:
@@ -153,7 +153,7 @@ class Client:
         return pack(">i", len(body)) + body
 
     def _receive(self, data: bytes) -> int:
-        """How much of it found room."""
+        """The number of bytes that the buffer accepted."""
         room = self.connection.get_buffer(-1)
         size = min(len(room), len(data))
         room[:size] = data[:size]
@@ -161,7 +161,7 @@ class Client:
         return size
 
     def answers(self) -> list[tuple[int, Any]]:
-        """(correlation id, response) in the order in which they came."""
+        """(correlation id, response) in the order of arrival."""
         found, position = [], 0
         while position < len(self.wire.bytes):
             (size,) = unpack_from(">i", self.wire.bytes, position)
@@ -174,7 +174,7 @@ class Client:
         return found
 
     def has_answers(self, count: int) -> bool:
-        """Whether so many came."""
+        """Whether `count` answers have arrived."""
         position = 0
         for _ in range(count):
             if position >= len(self.wire.bytes):
@@ -183,7 +183,7 @@ class Client:
         return True
 
     async def answered(self, count: int) -> list[tuple[int, Any]]:
-        """As `answers`, when so many are there."""
+        """Like `answers`, after `count` of them have arrived."""
         async with asyncio.timeout(10):
             while not self.has_answers(count):  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
@@ -198,7 +198,7 @@ class Served:
     ) -> None:
         self.news_pace = NewsPace()
         self.may_lead = True
-        """The gate: whether nobody else can have been made leader."""
+        """The gate: whether this broker may still lead, that is, no other broker can have been elected."""
         self.partitions = [
             Partition(
                 TOPIC,
@@ -212,10 +212,10 @@ class Served:
         ]
         self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
         self.joining: list[Partition] = []
-        """The partitions whose ISR a follower might have joined."""
+        """The partitions whose ISR a follower may have joined."""
         self.waiting_followers: list[DelayedFetch] = []
         self.hears_leader = True
-        """As a follower, of those that it does not lead."""
+        """Whether the leaders of followed partitions answer."""
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -245,7 +245,7 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Handlers ask it as often as they like: the gate is asked by the partitions alone."""
+        """The partition, if this broker leads it. Only partitions ask the gate, so handlers may call it freely."""
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.partitions[index].leader == FOLLOWER:

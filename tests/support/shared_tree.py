@@ -20,17 +20,17 @@ from oncelog_broker.runtime.clock import Clock
 
 
 class SharedTree(MemoryTree):
-    """The tree, and the sessions that live."""
+    """The tree, and its live sessions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.writes = 0
-        """How many writes have changed something."""
+        """The number of writes that have changed something."""
         self.judges: list[Callable[[str], None]] = []
-        """Called with each path that was changed, as soon as it is; what they raise ends the write and the test."""
+        """Functions called with each changed path at once; an exception in one of them ends the write and the test."""
 
     def connect(self) -> TreeSession:
-        """A new session."""
+        """Begin a new session."""
         return TreeSession(self)
 
     async def open(self, home: str, clock: Clock) -> TreeSession:
@@ -60,7 +60,7 @@ class TreeSession(MemorySession):
         self._delayed: list[tuple[Operation, ...]] = []
         self.is_cut = False
         self.on_write: Callable[[Sequence[Operation]], None] | None = None
-        """Called before each write of this session is done: a place for others to interfere."""
+        """Called before each write of this session: lets a test interfere."""
         self.has_held_writes = asyncio.Event()
         self._holding = False
         self._held: list[tuple[tuple[Operation, ...], asyncio.Future[Outcome]]] = []
@@ -68,7 +68,7 @@ class TreeSession(MemorySession):
     # --- what a test does to it
 
     def hold_writes(self) -> None:
-        """What is written from now on reaches the tree when `release_writes` lets it."""
+        """From now on, hold writes back until `release_writes`."""
         self._holding = True
 
     def release_writes(self) -> None:
@@ -78,7 +78,7 @@ class TreeSession(MemorySession):
             self._commit(operations, outcome, self.session_id)
 
     def land_delayed(self) -> None:
-        """What was delayed reaches the tree now, in order; nobody hears what becomes of it."""
+        """Apply the delayed writes to the tree in order; no session learns their outcome."""
         delayed, self._delayed = self._delayed, []
         for operations in delayed:
             if self._shared.lives(self.session_id):
@@ -86,16 +86,16 @@ class TreeSession(MemorySession):
                     self._shared.write(operations, self.session_id)
 
     def expire(self) -> None:
-        """The session ends on the server; the broker is told when `notice` says so, or when it asks for something."""
+        """End the session on the server; the broker learns of it by `notice` or at its next request."""
         self._shared.end(self.session_id)
 
     def notice(self) -> None:
-        """The broker hears that its session is over."""
+        """Notify the broker that its session has ended."""
         if self._session is not SessionState.LOST:
             self._change_session(SessionState.LOST)
 
     def reconnect(self) -> None:
-        """After `is_cut`: the same session again, which may have missed changes."""
+        """End `is_cut`: the same session continues and may have missed changes."""
         self.is_cut = False
         self._session_watches.tell(SessionState.CONNECTED)
         self._watches.all_may_have_changed()

@@ -49,7 +49,7 @@ def environment_for(release: str) -> Path:
 
 
 def tested(minor: str, deaths: int, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What came of it: ("tests" or "soak", "passed", or what went wrong)."""
+    """The results: ("tests" or "soak", "passed" or the error)."""
     try:
         python = environment_for(SPARKS[minor])
     except subprocess.CalledProcessError as error:

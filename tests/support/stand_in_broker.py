@@ -1,4 +1,5 @@
-"""What `oncelog cluster` asks of a broker and no more: it registers in ZooKeeper, listens, and says who is registered.
+"""A stand-in for a broker under `oncelog cluster`: it registers in ZooKeeper, listens, and lists the registered
+brokers.
 
 For tests of the processes alone, run as a program with the options of `oncelog serve`.
 """
@@ -17,7 +18,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 IDS = "/brokers/ids"
 SESSION_SECONDS = 60.0
-"""As long as the server grants: one that is paused comes back as it was."""
+"""As long as the server grants, so that a paused broker resumes its session."""
 
 
 class StandInBroker(FakeBroker):

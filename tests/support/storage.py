@@ -1,4 +1,4 @@
-"""What the tests of the log share: batches, disks that count or fail, and logs on small settings."""
+"""Shared by the tests of the log: batches, disks that count or fail, and logs with small settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record, read_records
 
 NOW = 1_700_000_000_000
-"""What a ManualClock starts with."""
+"""The initial time of a ManualClock."""
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=4096)
 """A dozen batches of `make_batch` per segment, an index entry for every second or third one."""
@@ -51,13 +51,13 @@ def append(log: PartitionLog, *values: bytes, epoch: int = 0, **options: Any) ->
 
 
 def fill(log: PartitionLog, count: int, *, start: int = 0, **options: Any) -> None:
-    """`count` batches of one record each, whose values are their numbers."""
+    """Append `count` batches of one record each; the values are their numbers."""
     for number in range(start, start + count):
         append(log, b"%070d" % number, **options)
 
 
 def contents(log: PartitionLog, *, start: int | None = None, max_bytes: int = 1000) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of all records, read as a consumer would."""
+    """(offset, value) of all records, read as a consumer reads them."""
     offset = log.log_start_offset if start is None else start
     found: list[tuple[int, bytes | None]] = []
     while view := log.reader.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=True):
@@ -92,7 +92,7 @@ class CountingFile(RealFile):
 
 
 class CountingDisk(RealDisk):
-    """Counts what is read through `File.read`, and writes."""
+    """Counts the bytes read through `File.read`, and the writes."""
 
     __slots__ = ("bytes_read", "writes")
 
@@ -125,7 +125,7 @@ class FaultyFile(RealFile):
 
 
 class FaultyDisk(RealDisk):
-    """A disk whose appends or fsyncs of files with `suffix` fail as long as told."""
+    """A disk on which appends or fsyncs of files with `suffix` fail while the test says so."""
 
     __slots__ = ("append_fault", "suffix", "sync_fault", "torn_bytes")
 
@@ -165,7 +165,7 @@ class StoppedFile(RealFile):
 
 
 class StoppingDisk(RealDisk):
-    """A disk that lets so many changes through, and nothing after them: what a process that was killed then leaves."""
+    """A disk that permits a number of changes and none afterwards, like the disk of a killed process."""
 
     __slots__ = ("changes", "stop_at")
 

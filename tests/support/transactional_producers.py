@@ -1,4 +1,4 @@
-"""What the tests of the transactional producer share: one on a small coordinator, and what that has heard."""
+"""Shared by the tests of the transactional producer: a producer on a small coordinator, and its requests."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Answer:
-    """What one request is answered."""
+    """The answer to one request."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -44,7 +44,10 @@ class Answer:
 
 
 class TransactionDriver:
-    """Requests in, answers out: a ProducerIdAndEpoch, ErrorCode.NONE, or the ErrorCode of an error. The id is TXN."""
+    """Sends requests to the machine.
+
+    An answer is a ProducerIdAndEpoch, ErrorCode.NONE, or an error's code. The id is TXN.
+    """
 
     def __init__(self, config: TransactionConfig | None = None) -> None:
         self.config = config or TransactionConfig(two_phase_commit_enable=True)
@@ -82,7 +85,7 @@ class TransactionDriver:
         return len(effects.records)
 
     def reloaded(self) -> TransactionMachine:
-        """Another machine that knows the log alone; what its `on_loaded` asks for is not carried out."""
+        """Another machine that knows only the log; the effects requested by its `on_loaded` are not carried out."""
         machine = self._new_machine()
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
@@ -91,7 +94,7 @@ class TransactionDriver:
         return machine
 
     def reload(self) -> None:
-        """The coordinator moves: what it had in memory only is lost."""
+        """Move the coordinator: state kept only in memory is lost."""
         self.machine = self.reloaded()
         self.ends.clear()
         for effects in self.machine.on_loaded():
@@ -146,12 +149,12 @@ class TransactionDriver:
             return error.code
 
     def complete(self) -> list[TransactionEnd]:
-        """All markers are written; the ends that this completes."""
+        """Write all markers. Returns the transactions that this completes."""
         ends, self.ends = self.ends, []
         return [end for end in ends if self.carry_out(self.machine.complete(end))]
 
     def run(self, asking: ProducerIdAndEpoch, commits: bool = True, version: int = V1) -> ProducerIdAndEpoch:
-        """A whole transaction; the producer to go on with."""
+        """Run a whole transaction. Returns the producer for the next one."""
         assert self.add(asking, version=version) is ErrorCode.NONE
         after = self.end(asking, commits, version)
         assert isinstance(after, ProducerIdAndEpoch), after
@@ -185,7 +188,7 @@ class TransactionDriver:
         return self.metadata.state
 
     def put(self, metadata: TransactionMetadata) -> None:
-        """As if the log said so."""
+        """Set the state as if the log contained it."""
         from oncelog_broker.coordinator.transaction.records import TransactionRecord
 
         effects = Effects()
@@ -194,7 +197,7 @@ class TransactionDriver:
 
 
 def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
-    """Whether each state follows the one before it. What is logged as PrepareAbort may have been a fence."""
+    """Whether each state follows its predecessor legally. A logged PrepareAbort may have been a fence."""
     before = None
     for state in states:
         if before is TransactionState.DEAD:

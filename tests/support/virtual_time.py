@@ -39,7 +39,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Listening:
-    """What is asked of a listening TCP socket."""
+    """The part of a listening TCP socket that is used."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = host, port
@@ -88,7 +88,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run; what the loop would have complained about is raised."""
+    """Like asyncio.run, but raises the errors that the loop would only have logged."""
     complaints: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: complaints.append(context))

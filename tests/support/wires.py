@@ -1,4 +1,4 @@
-"""A broker's connection without a socket: what a client sends and is sent, and what is dispatched."""
+"""A broker's connection without a socket: the client's bytes, the broker's bytes, and the dispatched requests."""
 
 from __future__ import annotations
 
@@ -98,19 +98,19 @@ def limits(**changes: Any) -> Limits:
 
 
 class Wire:
-    """A connection and both its ends."""
+    """A connection with both of its ends."""
 
     def __init__(self, **changes: Any) -> None:
         self.limits = limits(**changes)
         self.dispatcher = RecordingDispatcher()
         self.turn_seconds = 0.0
         self.write_seconds = 0.0
-        """How long the transport takes to give something to the system, of a turn that has 1.0."""
+        """How long the transport takes for one write to the system, where a loop turn has 1.0."""
         self.connections = Connections(self.limits, LoopBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
     def connect(self, gate: Any = None) -> tuple[BrokerConnection, RecordingTransport]:
-        """`gate`: what somebody who has not logged in has before him."""
+        """Connect a client. `gate` is the login gate for unauthenticated clients."""
         connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT", gate=gate)
         transport = RecordingTransport()
         transport.on_write = self._on_write
@@ -121,7 +121,7 @@ class Wire:
         self.turn_seconds += self.write_seconds
 
     def receive(self, data: bytes) -> int:
-        """Feed `data` as a socket would, as far as the connection reads; how much it took."""
+        """Feed `data` as a socket would, as far as the connection reads. Returns the number of accepted bytes."""
         taken = 0
         while taken < len(data) and not self.transport.paused and not self.transport.aborted:
             buffer = self.connection.get_buffer(-1)
@@ -133,7 +133,7 @@ class Wire:
         return taken
 
     def finish(self, number: int = 0, answer: bytes = b"") -> None:
-        """The answer of a request that waits is there."""
+        """Complete the answer of a waiting request."""
         slot, _ = self.dispatcher.waiting.pop(number)
         if answer:
             self.connection.respond([answer], slot)
@@ -145,14 +145,14 @@ def frame(body: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Connections ask for memory again after MEMORY_RETRY_SECONDS."""
+    """Wait for a condition; connections ask for memory again after MEMORY_RETRY_SECONDS."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(MEMORY_RETRY_SECONDS)
 
 
 def unread(wire: Wire, size: int) -> None:
-    """The client was answered so many bytes, and reads none of them."""
+    """Send the client this many bytes, of which it reads none."""
     wire.connection.respond([b"x" * size])
     wire.transport.unsent = size
     wire.connection.pause_writing()

@@ -48,12 +48,12 @@ LIVE = {
 """Test file -> the alerts that it makes fire on the metrics of live brokers."""
 OF_PROMETHEUS = {"up"}
 ADDED = {"job", "instance"}
-"""Metrics and labels that Prometheus adds to what brokers export."""
+"""Metrics and labels that Prometheus adds to those of brokers."""
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 class State:
-    """What one broker knows of itself, as far as the metrics of this test read it; a healthy one to begin with."""
+    """The part of a broker's state that the metrics of this test read; healthy by default."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -77,7 +77,7 @@ class State:
         self.open_files = 100
 
     def scrape(self) -> str:
-        """The text of the families that the alerts of this file ask for."""
+        """The text of the metric families used by the alerts of this file."""
         limits = SimpleNamespace(requests=SimpleNamespace(used=0), answers=SimpleNamespace(used=0))
         connections = SimpleNamespace(limits=limits)
         source = Source(SimpleNamespace(services=self.services, loop=self.loop, connections=connections))  # type: ignore[arg-type]
@@ -141,9 +141,9 @@ STATES: dict[str, Callable[[State], None]] = {
     "OncelogBrokerBusy": busy,
     "OncelogLoginKeysOld": old_keys,
 }
-"""Alert -> what happens to the state before each scrape."""
+"""Alert -> the change of the state before each scrape."""
 GROWING = {"OncelogDiskFillsUp", "OncelogLoopStalls"}
-"""Alerts about the change of a value: each scrape is another one."""
+"""Alerts on the change of a value: each scrape has another value."""
 
 
 def scrapes_of(change: Callable[[State], None], count: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""docs/architecture.md names files and rooms that are there, and its floor plan has every room of the broker."""
+"""docs/architecture.md names existing files and packages, and its floor plan has every package of the broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.na
 FILE = re.compile(r"[\w/.-]*\w\.py\b")
 ROOM = re.compile(r"`([\w/]+/)`")
 INNER = ("server", "metadata", "log")
-"""Rooms whose own rooms the floor plan shows."""
+"""Packages whose subpackages the floor plan shows."""
 
 
 def existing_paths() -> set[str]:

@@ -1,4 +1,4 @@
-"""What `make audit` says of what pip-audit says: nothing that was not looked up counts as good."""
+"""The report of `make audit` about pip-audit's results: packages that were not looked up never count as good."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(*packages: Any) -> str:
         ({"pypi": "[]", "osv": "{}"}, 3, "NOTHING was looked up"),
     ],
 )
-def test_what_was_not_looked_up_is_said(answers: dict[str, str], code: int, words: str, tmp_path: Path) -> None:
+def test_packages_not_looked_up_are_named(answers: dict[str, str], code: int, words: str, tmp_path: Path) -> None:
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     pip_audit = tmp_path / "pip_audit.py"
     pip_audit.write_text(
@@ -50,7 +50,7 @@ def test_what_was_not_looked_up_is_said(answers: dict[str, str], code: int, word
     assert words in done.stdout
 
 
-def test_without_pip_audit_it_says_so() -> None:
+def test_a_missing_pip_audit_is_reported() -> None:
     command = [sys.executable, "deploy/audit.py", "/nonexistent/pip-audit"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
@@ -59,7 +59,7 @@ def test_without_pip_audit_it_says_so() -> None:
 
 
 def test_every_pinned_package_has_an_exact_version() -> None:
-    """Or pip-audit looks another one up than is installed."""
+    """Otherwise pip-audit looks up another version than the installed one."""
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, equals, version = line.partition("==")
         assert name and equals and version, line

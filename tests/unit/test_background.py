@@ -1,4 +1,4 @@
-"""Work in a thread of its own: what ends it early is raised, whoever waits for it."""
+"""Work in a background thread: an exception that ends it early is raised to every waiter."""
 
 import pytest
 from tests.support.background import Background
@@ -21,7 +21,7 @@ class Counting(Background):
                 raise LookupError("on purpose")
 
 
-def test_it_goes_on_until_the_end_of_the_with() -> None:
+def test_background_work_runs_until_the_end_of_the_with_block() -> None:
     with Counting() as counting:
         counting.until(lambda: counting.count >= 3, "three")
     counted = counting.count
@@ -29,11 +29,11 @@ def test_it_goes_on_until_the_end_of_the_with() -> None:
     assert counted == counting.count >= 3
 
 
-def test_what_ends_it_is_raised_to_who_waits_and_at_the_end() -> None:
+def test_an_exception_of_background_work_is_raised_to_waiters_and_at_the_end() -> None:
     with pytest.raises(LookupError), Counting(fails_at=2) as counting, pytest.raises(LookupError):
         counting.until(lambda: counting.count >= 3, "three")
 
 
-def test_what_came_before_the_failure_counts() -> None:
+def test_results_before_a_failure_of_background_work_count() -> None:
     with pytest.raises(LookupError), Counting(fails_at=2) as counting:
         counting.until(lambda: counting.count >= 2, "two")

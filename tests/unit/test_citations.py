@@ -17,9 +17,9 @@ from docs_site.reference.rules import all_rules
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = ("protocol", "client", "broker", "pipeline", "testing", "console", "registry")
 LIKE_A_ROW: Final = re.compile(r"(?<![-\w.])([A-Z]\d{1,2})(?![-\w])")
-"""Not what is within a name or a range of characters: `[A-Z0-9]`."""
+"""The form of a citation, except within a name or a character range such as `[A-Z0-9]`."""
 NO_ROWS: Final = {"V1", "V2"}
-"""Transactions V1 and V2."""
+"""Words of the same form that cite no row: transactions V1 and V2."""
 A_LAW: Final = re.compile(r"\blaw \d")
 OUTSIDE: Final = re.compile(
     r"\b(?:semantics|reliability|performance|style|aesthetics|language)(?:\.md| section \d)|"
@@ -29,7 +29,7 @@ OUTSIDE: Final = re.compile(
 
 @cache
 def texts() -> dict[Path, str]:
-    """The sources but for this file, which has what it looks for."""
+    """The sources, except for this file, which contains the searched texts."""
     return {
         path.relative_to(ROOT): path.read_text()
         for folder in (*PRODUCT, "tests")
@@ -53,7 +53,10 @@ def rows_of_spark(page: str) -> Iterator[str]:
 
 
 def unknown_in(text: str, is_product: bool, known: set[str]) -> list[str]:
-    """What a file cites and no document has. In tests letters and numbers are data, too: there S, E and T are rows."""
+    """The citations in a file that no document has.
+
+    In tests other letters with numbers are data: only S, E and T are rows there.
+    """
     cited = {row for row in LIKE_A_ROW.findall(text) if is_product or row[0] in "SET"}
     return sorted(cited - known - NO_ROWS) + A_LAW.findall(text)
 
@@ -68,7 +71,7 @@ def test_every_row_that_is_cited_stands_in_the_documents() -> None:
     assert unknown == {}
 
 
-def test_rows_are_cited() -> None:
+def test_cited_rows_are_recognised() -> None:
     cited = {row for text in texts().values() for row in LIKE_A_ROW.findall(text)} & rows()
     for letter, at_least in (("S", 40), ("E", 15), ("T", 20), ("K", 8)):
         assert len([row for row in cited if row[0] == letter]) > at_least, letter
@@ -87,7 +90,7 @@ def test_rows_are_cited() -> None:
         ("re.compile('[a-zA-Z0-9]+')", []),
     ],
 )
-def test_what_no_document_has_is_found(text: str, found: list[str]) -> None:
+def test_a_citation_without_document_is_found(text: str, found: list[str]) -> None:
     assert unknown_in(text, is_product=True, known=rows()) == found
 
 

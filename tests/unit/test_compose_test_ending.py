@@ -1,4 +1,4 @@
-"""`make compose-test` that is ended by a signal leaves nothing behind: Docker is played by a script."""
+"""`make compose-test` ended by a signal leaves no trace: a script plays Docker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sys.exit(run.main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_undoes_what_was_begun(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_the_compose_test_and_undoes_its_changes(number: signal.Signals, tmp_path: Path) -> None:
     docker, log = tmp_path / "docker", tmp_path / "log"
     docker.write_text(DOCKER)
     docker.chmod(0o755)

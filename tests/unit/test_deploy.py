@@ -1,4 +1,4 @@
-"""The files that brokers are deployed with say what a broker understands, and what they say of addresses is true."""
+"""The deployment files contain settings that a broker accepts, and correct addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def brokers_of(file: str) -> dict[str, dict[str, Any]]:
 
 
 def started_with(environment: Mapping[str, str]) -> BrokerConfig:
-    """What a container's broker reads: the file in the image, and before it the environment."""
+    """The settings of a container's broker: the file in the image, overridden by the environment."""
     return load_broker_config(PROPERTIES, environment)
 
 
@@ -83,8 +83,8 @@ def test_as_many_copies_are_asked_for_as_there_are_brokers(file: str, brokers: i
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_what_a_compose_file_keeps_is_in_named_volumes(file: str) -> None:
-    """An unnamed one would be left behind by `down`, and a new one be made by `up`."""
+def test_data_of_a_compose_file_is_in_named_volumes(file: str) -> None:
+    """`down` would leave an unnamed volume behind, and `up` would create a new one."""
     composed = yaml.safe_load((ROOT / file).read_text())
     mounted = [volume for service in composed["services"].values() for volume in service.get("volumes", [])]
     kept = {volume.partition(":")[0] for volume in mounted if not volume.startswith("./")}
@@ -138,12 +138,12 @@ def test_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("file", ["oncelog.service", "Dockerfile"])
-def test_brokers_are_started_with_the_configuration_that_is_there(file: str) -> None:
+def test_brokers_start_with_the_existing_configuration(file: str) -> None:
     assert "/etc/oncelog/broker.properties" in (ROOT / "deploy" / file).read_text()
 
 
 def test_the_containers_of_spark_see_one_another() -> None:
-    """All by the name and port of the master, checkpoints in a volume that drivers and executors have."""
+    """They use the name and port of the master, and share the volume of checkpoints."""
     services = yaml.safe_load((ROOT / SPARK).read_text())["services"]
     master, pipeline = services["spark-master"]["command"], services["pipeline"]
     url = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"
@@ -160,7 +160,7 @@ def test_the_containers_of_spark_see_one_another() -> None:
     assert pipeline["environment"]["ONCELOG_BOOTSTRAP_SERVER"] == f"{host}:{port}"
 
 
-def test_the_pipeline_is_started_as_it_can_be() -> None:
+def test_the_deployed_pipeline_command_is_valid() -> None:
     pytest.importorskip("pyspark")
     from examples.orders.pipeline import parser
 

@@ -33,11 +33,11 @@ def test_each_row_has_entries_and_each_entry_a_row() -> None:
     assert len(rows()) == len(re.findall(r"^\| `", DOCUMENT.read_text(), re.MULTILINE)), "a row without a verdict"
 
 
-def test_what_is_about_to_go_has_no_row() -> None:
+def test_a_temporary_difference_has_no_row() -> None:
     assert {entry.row for entry in GOING}.isdisjoint(rows())
 
 
-def test_nothing_is_pending() -> None:
+def test_no_difference_is_pending() -> None:
     assert not PENDING
 
 
@@ -54,7 +54,7 @@ def test_a_setting_that_takes_a_difference_away_is_named_in_its_row(entry: Known
     assert f"`{entry.setting}`" in row
 
 
-def test_what_shows_only_with_settings_has_scenarios_that_are_played_with_them() -> None:
+def test_differences_that_need_settings_have_scenarios_with_them() -> None:
     assert not [entry for entry in OBLIGED if not shares_an_area(entry.must_show_in, OPTIONAL)]
 
 
@@ -95,7 +95,7 @@ def test_an_error_stands_for_its_element() -> None:
     assert found({"error_code": 1, "n": 1}, {"error_code": 1, "n": 2}) == [("n", 1, 2)]
 
 
-def test_a_side_that_says_something_else_or_stops_is_seen() -> None:
+def test_a_deviating_or_silent_broker_is_noticed() -> None:
     assert found("no answer", {"n": 1}) == [("", "no answer", {"n": 1})]
     assert [one.field for one in compare("area.what", [step(1, "x")], [step(1, "y")])] == ["question"]
     assert [one.field for one in compare("area.what", [step(1), step(2)], [step(1)])] == ["steps"]

@@ -20,7 +20,7 @@ TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 
 def section_of(rule: Rule, page: str) -> str:
-    """What the page says of it."""
+    """The section of the page about a rule."""
     found = re.search(rf"^### {rule.name}$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     assert found, f"the page has no {rule.name}"
     return found[1]
@@ -49,7 +49,7 @@ def test_a_rule_says_what_holds_where_and_how_that_is_shown() -> None:
     assert [rule.name for rule in all_rules() if bool(rule.went_wrong.strip()) != (rule.name[0] == "E")] == []
 
 
-def test_what_a_rule_names_exists() -> None:
+def test_tests_named_by_a_rule_exist() -> None:
     named = [(rule, test) for rule in all_rules() for test in rule.named_otherwise]
     assert [(rule.name, path) for rule in all_rules() for path in rule.kept_by if not (ROOT / path).is_file()] == []
     assert [(rule.name, str(test)) for rule, test in named if test not in all_tests()] == []
@@ -84,7 +84,7 @@ def test_no_test_is_named_after_a_rule_that_there_is_not() -> None:
     assert [str(test) for test in sorted(all_tests()) if not known.issuperset(rules_in_name(test.name))] == []
 
 
-def test_the_rules_in_a_name() -> None:
+def test_the_rules_cited_by_a_test_name_are_parsed() -> None:
     assert rules_in_name("test_s34_e17_the_s5_is_no_row") == ["S34", "E17"]
     assert rules_in_name("test_s7_to_s13_as_a_model") == ["S7", "S13"]
     assert rules_in_name("test_every_row") == []

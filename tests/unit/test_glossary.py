@@ -77,7 +77,7 @@ def modules_in(where: str) -> list[str]:
 
 
 def words_of(path: Path) -> Iterator[str]:
-    """The name of a module, its docstrings and the notes on its fields; texts of configuration keys among them."""
+    """The name of a module, its docstrings and field notes, including the texts of configuration keys."""
     yield path.stem.replace("_", " ")
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -33,33 +33,33 @@ def ended(history: History, end: End) -> Transaction:
     return transaction
 
 
-def test_an_acknowledged_record_is_lost(history: History) -> None:
+def test_a_lost_acknowledged_record_is_found(history: History) -> None:
     acknowledged(history, b"1", 0)
     history.finally_holds(HERE, [])
     assert kinds(history) == [Kind.LOST]
 
 
-def test_one_whose_fate_is_unknown_may_be_lost_or_be_there(history: History) -> None:
+def test_a_record_of_unknown_fate_may_be_lost_or_present(history: History) -> None:
     history.send("anna", HERE, b"1")
     history.send("anna", HERE, b"2")
     history.finally_holds(HERE, [(0, b"2")])
     assert kinds(history) == []
 
 
-def test_a_record_is_there_twice(history: History) -> None:
+def test_a_duplicated_record_is_found(history: History) -> None:
     acknowledged(history, b"1", 0)
     history.finally_holds(HERE, [(0, b"1"), (1, b"1")])
     assert kinds(history) == [Kind.TWICE]
 
 
-def test_a_record_is_elsewhere_than_acknowledged(history: History) -> None:
+def test_a_record_at_another_place_than_acknowledged_is_found(history: History) -> None:
     acknowledged(history, b"1", 0)
     history.finally_holds(HERE, [(1, b"1")])
     assert kinds(history) == [Kind.MOVED]
 
 
 @pytest.mark.parametrize("partition", [HERE, THERE], ids=["failed", "in another partition"])
-def test_a_record_is_there_that_cannot_be(history: History, partition: Place) -> None:
+def test_an_impossible_record_is_found(history: History, partition: Place) -> None:
     send = history.send("anna", HERE, b"1")
     if partition == HERE:
         history.failed(send)
@@ -67,12 +67,12 @@ def test_a_record_is_there_that_cannot_be(history: History, partition: Place) ->
     assert kinds(history) == [Kind.INVENTED]
 
 
-def test_nobody_sent_what_is_there(history: History) -> None:
+def test_a_record_that_no_producer_sent_is_found(history: History) -> None:
     history.finally_holds(HERE, [(0, b"1")])
     assert kinds(history) == [Kind.INVENTED]
 
 
-def test_of_an_aborted_transaction_a_record_is_read(history: History) -> None:
+def test_a_read_record_of_an_aborted_transaction_is_found(history: History) -> None:
     acknowledged(history, b"1", 0, ended(history, End.ABORTED))
     history.finally_holds(HERE, [])
     history.reading("any", HERE, is_committed=False).records.append((0, b"1"))
@@ -81,14 +81,14 @@ def test_of_an_aborted_transaction_a_record_is_read(history: History) -> None:
     assert Kind.ABORTED in kinds(history)
 
 
-def test_of_an_aborted_transaction_a_record_stays(history: History) -> None:
+def test_a_remaining_record_of_an_aborted_transaction_is_found(history: History) -> None:
     acknowledged(history, b"1", 0, ended(history, End.ABORTED))
     history.finally_holds(HERE, [(0, b"1")])
     assert kinds(history) == [Kind.ABORTED]
 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_a_transaction_is_torn(history: History, end: End) -> None:
+def test_a_torn_transaction_is_found(history: History, end: End) -> None:
     transaction = ended(history, end)
     acknowledged(history, b"1", 0, transaction)
     acknowledged(history, b"2", 1, transaction)
@@ -96,33 +96,33 @@ def test_a_transaction_is_torn(history: History, end: End) -> None:
     assert kinds(history) == [Kind.TORN]
 
 
-def test_a_committed_transaction_is_lost_as_a_whole(history: History) -> None:
+def test_a_wholly_lost_committed_transaction_is_found(history: History) -> None:
     acknowledged(history, b"1", 0, ended(history, End.COMMITTED))
     history.finally_holds(HERE, [])
     assert kinds(history) == [Kind.LOST]
 
 
-def test_one_whose_end_is_unknown_may_be_lost_as_a_whole(history: History) -> None:
+def test_a_transaction_of_unknown_end_may_be_lost_as_a_whole(history: History) -> None:
     acknowledged(history, b"1", 0, ended(history, End.UNKNOWN))
     history.finally_holds(HERE, [])
     assert kinds(history) == []
 
 
-def test_records_of_a_producer_are_out_of_order(history: History) -> None:
+def test_reordered_records_of_a_producer_are_found(history: History) -> None:
     history.send("anna", HERE, b"1")
     history.send("anna", HERE, b"2")
     history.finally_holds(HERE, [(0, b"2"), (1, b"1")])
     assert kinds(history) == [Kind.DISORDER]
 
 
-def test_those_of_two_producers_are_in_any_order(history: History) -> None:
+def test_records_of_two_producers_may_have_any_order(history: History) -> None:
     history.send("anna", HERE, b"1")
     history.send("berta", HERE, b"2")
     history.finally_holds(HERE, [(0, b"2"), (1, b"1")])
     assert kinds(history) == []
 
 
-def test_a_consumer_is_given_another_record_than_the_next_one(history: History) -> None:
+def test_a_wrong_record_given_to_a_consumer_is_found(history: History) -> None:
     acknowledged(history, b"1", 0)
     acknowledged(history, b"2", 1)
     history.finally_holds(HERE, [(0, b"1"), (1, b"2")])
@@ -130,7 +130,7 @@ def test_a_consumer_is_given_another_record_than_the_next_one(history: History) 
     assert kinds(history) == [Kind.MOVED]
 
 
-def test_a_consumer_misses_a_record(history: History) -> None:
+def test_a_record_missed_by_a_consumer_is_found(history: History) -> None:
     for offset in range(3):
         acknowledged(history, b"%d" % offset, offset)
     history.finally_holds(HERE, [(offset, b"%d" % offset) for offset in range(3)])
@@ -138,19 +138,19 @@ def test_a_consumer_misses_a_record(history: History) -> None:
     assert kinds(history) == [Kind.SKIPPED]
 
 
-def test_a_consumer_is_given_a_record_again(history: History) -> None:
+def test_a_record_given_again_to_a_consumer_is_found(history: History) -> None:
     acknowledged(history, b"1", 0)
     history.reading("ours", HERE).records += [(0, b"1"), (0, b"1")]
     assert kinds(history) == [Kind.READ_BACK]
 
 
 def copied(history: History, number: int, end: End = End.COMMITTED) -> None:
-    """The first line is copied once more."""
+    """A history in which the first line is copied twice."""
     send = acknowledged(history, b"copy %d" % number, number, ended(history, end))
     history.derived(send, "group", THERE, 0)
 
 
-def test_an_input_is_processed_twice(history: History) -> None:
+def test_an_input_processed_twice_is_found(history: History) -> None:
     history.send("anna", THERE, b"line")
     history.finally_holds(THERE, [(0, b"line")])
     copied(history, 0, End.ABORTED)
@@ -162,7 +162,7 @@ def test_an_input_is_processed_twice(history: History) -> None:
     assert kinds(history) == [Kind.PROCESSED_TWICE]
 
 
-def test_an_input_is_passed_over(history: History) -> None:
+def test_a_skipped_input_is_found(history: History) -> None:
     history.send("anna", THERE, b"line")
     history.finally_holds(THERE, [(0, b"line")])
     history.finally_processed("group", THERE, 0)
@@ -171,7 +171,7 @@ def test_an_input_is_passed_over(history: History) -> None:
     assert kinds(history) == [Kind.NOT_PROCESSED]
 
 
-def test_a_committed_offset_goes_back(history: History) -> None:
+def test_a_committed_offset_that_went_back_is_found(history: History) -> None:
     history.commit_answered(history.commit("group", HERE, 5))
     history.offset_read("group", HERE, 5, asked=history.now())
     assert kinds(history) == []
@@ -190,7 +190,7 @@ def asks(history: History, answer: int, place: Place = HERE) -> None:
 
 
 def copies(history: History, end: End, offset: int = 5) -> Transaction:
-    """A transaction with a record, and the offset up to which it has processed."""
+    """A transaction with a record and the offset up to which it has processed."""
     transaction = history.transaction("anna")
     acknowledged(history, b"1", 0, transaction)
     committed(history, offset, transaction, THERE)
@@ -200,8 +200,8 @@ def copies(history: History, end: End, offset: int = 5) -> Transaction:
 
 @pytest.mark.parametrize("before", [-1, 3])
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_the_offset_of_a_transaction_is_missing(history: History, end: End, before: int) -> None:
-    """Its output is there: the next member would process the same inputs again."""
+def test_a_missing_offset_of_a_transaction_is_found(history: History, end: End, before: int) -> None:
+    """Its output exists: the next member would process the same inputs again."""
     if before > 0:
         committed(history, before, place=THERE)
     copies(history, end)
@@ -213,7 +213,7 @@ def test_the_offset_of_a_transaction_is_missing(history: History, end: End, befo
 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_the_offset_of_a_transaction_is_there_and_its_record_is_not(history: History, end: End) -> None:
+def test_an_offset_without_the_record_of_its_transaction_is_found(history: History, end: End) -> None:
     """Its inputs are never processed again."""
     copies(history, end)
     history.finally_holds(HERE, [])
@@ -222,7 +222,7 @@ def test_the_offset_of_a_transaction_is_there_and_its_record_is_not(history: His
 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_where_a_group_has_come_to_tells_what_is_missing(history: History, end: End) -> None:
+def test_the_position_of_a_group_reveals_missing_offsets(history: History, end: End) -> None:
     copies(history, end)
     history.finally_holds(HERE, [(0, b"1")])
     history.finally_processed("group", THERE, 0)
@@ -230,7 +230,7 @@ def test_where_a_group_has_come_to_tells_what_is_missing(history: History, end: 
 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_of_two_offsets_of_a_transaction_one_is_missing(history: History, end: End) -> None:
+def test_one_missing_offset_of_two_in_a_transaction_is_found(history: History, end: End) -> None:
     transaction = history.transaction("anna")
     committed(history, 5, transaction, HERE)
     committed(history, 7, transaction, THERE)
@@ -241,7 +241,7 @@ def test_of_two_offsets_of_a_transaction_one_is_missing(history: History, end: E
 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
-def test_of_the_offsets_of_a_transaction_in_one_partition_the_last_one_counts(history: History, end: End) -> None:
+def test_the_last_offset_of_a_transaction_in_a_partition_counts(history: History, end: End) -> None:
     transaction = history.transaction("anna")
     acknowledged(history, b"1", 0, transaction)
     committed(history, 5, transaction, THERE)
@@ -293,7 +293,7 @@ def test_a_reset_before_a_transaction_does_not_excuse_that_its_offset_is_missing
     assert kinds(history) == [Kind.TORN]
 
 
-def test_after_a_reset_offsets_go_forwards_again(history: History) -> None:
+def test_offsets_advance_again_after_a_reset(history: History) -> None:
     committed(history, 5)
     history.commit_answered(history.reset("group", HERE, 2))
     committed(history, 3)
@@ -302,8 +302,8 @@ def test_after_a_reset_offsets_go_forwards_again(history: History) -> None:
     assert kinds(history) == [Kind.OFFSET_BACK]
 
 
-def test_who_asks_before_the_end_is_known_learns_nothing_of_it(history: History) -> None:
-    """The end of the transaction may come after the question, and its output with it."""
+def test_a_read_before_the_end_of_a_transaction_proves_nothing(history: History) -> None:
+    """The transaction may end, and its output appear, after the read."""
     copies(history, End.UNKNOWN)
     asks(history, -1, THERE)
     history.finally_holds(HERE, [(0, b"1")])
@@ -319,7 +319,7 @@ def test_an_offset_that_was_there_and_is_not_any_more_is_not_torn_off_but_went_b
 
 
 @pytest.mark.parametrize("is_aborted", [True, False])
-def test_neither_record_nor_offset_of_a_transaction_that_was_not_committed(history: History, is_aborted: bool) -> None:
+def test_an_uncommitted_transaction_may_leave_neither_record_nor_offset(history: History, is_aborted: bool) -> None:
     copies(history, End.ABORTED if is_aborted else End.UNKNOWN)
     history.finally_holds(HERE, [])
     asks(history, -1, THERE)
@@ -346,7 +346,7 @@ def test_an_offset_that_others_may_have_committed_proves_nothing(history: Histor
     assert kinds(history) == []
 
 
-def test_a_zombie_commits_an_offset(history: History) -> None:
+def test_an_offset_committed_by_a_zombie_is_found(history: History) -> None:
     history.commit_answered(history.commit("group", HERE, 5))
     history.commit_answered(history.commit("group", HERE, 4))
     assert kinds(history) == [Kind.OFFSET_BACK]
@@ -360,7 +360,7 @@ def test_an_offset_committed_meanwhile_may_be_read_or_not(history: History) -> N
     assert kinds(history) == []
 
 
-def test_the_offset_of_an_aborted_transaction(history: History) -> None:
+def test_an_offset_of_an_aborted_transaction_is_found(history: History) -> None:
     commit = history.commit("group", HERE, 5, ended(history, End.ABORTED))
     history.commit_answered(commit)
     history.offset_read("group", HERE, 5, asked=history.now())
@@ -368,7 +368,7 @@ def test_the_offset_of_an_aborted_transaction(history: History) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_an_offset_that_nobody_committed(history: History, refused: bool) -> None:
+def test_an_offset_that_was_never_committed_is_found(history: History, refused: bool) -> None:
     if refused:
         history.commit_answered(history.commit("group", HERE, 5), Outcome.FAILED)
     history.offset_read("group", HERE, 5, asked=history.now())
@@ -380,7 +380,7 @@ def replica(broker: int, *contents: bytes, high_watermark: int) -> ReplicaLog:
     return ReplicaLog(broker, HERE, high_watermark, tuple(batches))
 
 
-def test_replicas_differ_below_the_high_watermark(history: History) -> None:
+def test_replicas_that_differ_below_the_high_watermark_are_found(history: History) -> None:
     history.replica(replica(1, b"1", b"2", high_watermark=1))
     history.replica(replica(2, b"1", b"3", b"4", high_watermark=3))
     assert kinds(history) == []
@@ -388,12 +388,12 @@ def test_replicas_differ_below_the_high_watermark(history: History) -> None:
     assert set(kinds(history)) == {Kind.REPLICAS_DIFFER}
 
 
-def test_a_replica_ends_below_its_high_watermark(history: History) -> None:
+def test_a_replica_that_ends_below_its_high_watermark_is_found(history: History) -> None:
     history.replica(replica(1, b"1", high_watermark=2))
     assert kinds(history) == [Kind.REPLICAS_DIFFER]
 
 
-def test_two_leaders_in_one_epoch(history: History) -> None:
+def test_two_leaders_in_one_epoch_are_found(history: History) -> None:
     history.led(HERE, 3, 1)
     history.led(HERE, 4, 2)
     history.led(THERE, 3, 2)

@@ -1,4 +1,7 @@
-"""The programs of the long targets begin: what they import is there. Nobody runs them for weeks."""
+"""The programs of long-running targets start: their imports exist.
+
+Otherwise an error could stay unnoticed for weeks.
+"""
 
 import os
 import re
@@ -24,12 +27,12 @@ def programs() -> dict[str, str]:
     return {call["program"]: call["path"] or "" for call in calls if call["program"] not in WITHOUT_HELP}
 
 
-def test_all_are_found() -> None:
+def test_all_long_programs_are_found() -> None:
     assert programs().keys() >= {"soak", "kill_matrix", "cluster_matrix", "fuzz", "hostile", "bench/run.py"}
 
 
 @pytest.mark.parametrize("program", programs())
-def test_it_begins(program: str) -> None:
+def test_a_long_program_starts(program: str) -> None:
     if program in WITH_SPARK:
         pytest.importorskip("pyspark")
     command = [program] if program.endswith(".py") else ["-m", program]

@@ -1,4 +1,4 @@
-"""The first page of each room tells the truth: the docstring of a package names every module in it, and no other."""
+"""The docstring of a package names each of its modules, and no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOTS = (
 )
 PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
 INDEXES = {"messages"}
-"""Rooms with one module for each API, named after it, and no other: their names are the map."""
+"""Packages with one module for each API, named after it: the names are the map."""
 NAME = re.compile(r"`(\w+)`|\b(\w+)(?:\.py|/)")
 """A module as the maps write it: `name`, name.py or name/."""
 FILE = re.compile(r"\b(\w+)\.py")

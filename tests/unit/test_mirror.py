@@ -1,5 +1,6 @@
-"""Each module of the broker's core has a test file of its name, or stands in tests/data/tested-elsewhere.toml with the
-test files that test it, or with the reason why it needs none."""
+"""Each module of the broker's core has a test file of its name, or an entry in tests/data/tested-elsewhere.toml with
+the test files that test it, or with the reason why it needs none.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PROPERTIES: Final = ROOT / "tests" / "property"
 
 
 def modules() -> set[str]:
-    """`log/segments/segment.py` ..."""
+    """The modules by path, such as `log/segments/segment.py`."""
     return {
         path.relative_to(BROKER).as_posix()
         for room in CORE
@@ -26,7 +27,7 @@ def modules() -> set[str]:
 
 
 def has_own_tests(module: str) -> bool:
-    """Whether there is a test file of its name among the tests of its room, or among the properties."""
+    """Whether a test file of its name exists in the mirrored folder or among the property tests."""
     room, name = module.partition("/")[0], f"test_{Path(module).name}"
     return any(next(folder.rglob(name), None) is not None for folder in (TESTS / room, PROPERTIES))
 

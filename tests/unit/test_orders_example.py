@@ -1,4 +1,4 @@
-"""What examples/orders takes for an order, and what its judge finds wrong."""
+"""Which records examples/orders accepts as orders, and the faults that its judge finds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def known(form: str = JSON) -> Expected:
 
 
 def results(known: Expected) -> list[Record]:
-    """As the pipeline would write them."""
+    """Results as the pipeline would write them."""
     found = []
     for window, (orders, cents) in known.windows.items():
         start = datetime.fromtimestamp(window.start, UTC).isoformat()
@@ -72,7 +72,7 @@ def verdict(revenue: Iterable[Record], dead_letters: Iterable[Record]) -> Verdic
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_is_sent_is_an_order_or_one_of_the_three_mistakes(form: str) -> None:
+def test_the_example_sends_orders_and_three_kinds_of_mistakes(form: str) -> None:
     found = known(form)
     assert found.orders == ORDERS - ORDERS // BROKEN_EVERY
     assert found.late == LATE
@@ -81,7 +81,7 @@ def test_what_is_sent_is_an_order_or_one_of_the_three_mistakes(form: str) -> Non
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_order_comes_back(form: str) -> None:
+def test_an_order_is_read_back(form: str) -> None:
     if form == AVRO:
         pytest.importorskip("fastavro")
     assert read_order(encoded(order(17), form), form) == Order("o-17", "c3", 729, BEGIN.replace(second=17))
@@ -100,7 +100,7 @@ def test_an_order_comes_back(form: str) -> None:
         (b'{"order": "o", "customer": "c", "cents": -7, "at": "2026-11-26T08:00:00Z"}', NEGATIVE),
     ],
 )
-def test_what_is_no_order(value: bytes | None, reason: str) -> None:
+def test_a_malformed_order_is_refused(value: bytes | None, reason: str) -> None:
     assert read_order(value, JSON) == reason
 
 
@@ -111,17 +111,17 @@ def test_windows_are_closed_two_minutes_after_their_end() -> None:
     assert len(starts) == 7
 
 
-def test_a_right_pipeline_is_right() -> None:
+def test_a_correct_pipeline_passes() -> None:
     found = verdict(results(known()), letters(known()))
     assert found == Verdict()
 
 
-def test_what_is_not_there_yet_is_missing_and_not_wrong() -> None:
+def test_absent_rows_are_missing_and_not_wrong() -> None:
     found = verdict(results(known())[1:], letters(known())[1:])
     assert (len(found.missing), found.wrong) == (2, [])
 
 
-def test_what_is_there_twice_is_wrong() -> None:
+def test_duplicated_rows_are_wrong() -> None:
     revenue, dead = results(known()), letters(known())
     found = verdict([*revenue, revenue[3]], [*dead, dead[2]])
     assert found.missing == []
@@ -129,7 +129,7 @@ def test_what_is_there_twice_is_wrong() -> None:
     assert all("2 times" in each or "2 dead letters" in each for each in found.wrong)
 
 
-def test_another_sum_is_wrong() -> None:
+def test_a_different_sum_is_wrong() -> None:
     revenue = results(known())
     value = json.loads(revenue[0].value or b"")
     revenue[0] = revenue[0]._replace(value=json.dumps(value | {"cents": value["cents"] + 1}).encode())

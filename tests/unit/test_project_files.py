@@ -1,4 +1,4 @@
-"""What a newcomer and a package index are told first is true, and says the same in each place.
+"""The first information for newcomers and package indexes is correct and the same in each place.
 
 README, CONTRIBUTING, the changelog, pyproject.toml, the Makefile and the workflow are compared; what the README says is
 run by tests/integration/cases/test_readme.py.
@@ -58,7 +58,7 @@ def test_contributing_is_short_and_begins_with_the_quick_check() -> None:
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/testing-of-oncelog.md"])
 def test_there_is_one_figure_for_each_target(page: str) -> None:
-    """Where the Makefile says how long a target takes, a page that says it, too, says the same."""
+    """A page that states the duration of a target gives the same figure as the Makefile."""
     said = dict(
         re.findall(r"^(check|test):.*?## .*?([a-z]+(?: to [a-z]+)? minutes) on two slow cores$", MAKEFILE, re.M)
     )
@@ -88,7 +88,7 @@ def test_the_client_tells_brokers_the_version_of_the_package() -> None:
 
 
 def test_each_python_is_claimed_where_it_is_shown() -> None:
-    """The classifiers, the matrix and what `make test-pythons` looks for; the oldest is what the linters take."""
+    """The classifiers, the matrix and `make test-pythons` have the same versions; the linters use the oldest."""
     claimed = re.findall(r"Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
     oldest = ".".join(map(str, OLDEST))
     assert tuple(claimed) == EXPECTED == tuple(JOBS["pythons"]["strategy"]["matrix"]["python"])
@@ -102,7 +102,7 @@ def test_each_python_is_claimed_where_it_is_shown() -> None:
     assert tuple(reversed(looked_for)) == EXPECTED
 
 
-def test_public_ci_asks_for_quality_first_and_for_nothing_that_nobody_else_can_run() -> None:
+def test_public_ci_runs_quality_first_and_only_portable_jobs() -> None:
     assert list(JOBS) == ["quality", "pythons", "tests", "docs", "wheels"]
     assert all(job["needs"] == "quality" for name, job in JOBS.items() if name != "quality")
     commands = {name: commands_of(job) for name, job in JOBS.items()}
@@ -123,7 +123,7 @@ def test_pre_commit_runs_what_lint_runs() -> None:
     assert all(program.replace(".venv/bin", "$(BIN)") in MAKEFILE for program in programs)
 
 
-def test_what_maintainers_are_expected_to_have_is_there() -> None:
+def test_the_files_expected_of_maintainers_exist() -> None:
     expected = {
         ".editorconfig",
         ".github/ISSUE_TEMPLATE/bug.yml",

@@ -1,4 +1,4 @@
-"""What docs/ says of the code is true: each page that is made of it is what `make reference` would write."""
+"""The generated pages in docs/ are up to date: each equals the output of `make reference`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_generated_module_is_what_its_declarations_say(module: str) -> None:
     assert (ROOT / module).read_text() == MODULES[module](), "make reference"
 
 
-def test_a_cell_is_one_cell() -> None:
+def test_a_table_cell_stays_one_cell() -> None:
     assert cell("a | b\n  <c>") == r"a \| b \<c\>"
     assert code("[a|b]") == r"`[a\|b]`"
     assert code("`a`").strip("`") == "a"

@@ -1,4 +1,4 @@
-"""`make release`, in a checkout of its own: what stands against a release is named, and a tag is all that it makes."""
+"""`make release`, in a checkout of its own: obstacles to a release are named, and only a tag is created."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ esac
 
 
 class Checkout:
-    """A repository with one commit, and a `make` that notes what it is to make."""
+    """A repository with one commit, and a `make` that notes its targets."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "checkout"
@@ -82,7 +82,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_it_is_tested_built_and_tagged_and_what_to_publish_is_said(checkout: Checkout) -> None:
+def test_a_release_is_tested_built_and_tagged(checkout: Checkout) -> None:
     done = checkout.release()
     assert done.returncode == 0, done.stderr
     assert checkout.made == ["test", "dist"]
@@ -107,13 +107,13 @@ def test_it_is_tested_built_and_tagged_and_what_to_publish_is_said(checkout: Che
         ("client/oncelog/connection/versions.py", 'CLIENT_SOFTWARE_VERSION: Final = "0.1.0"\n', "is not 0.2.0"),
     ],
 )
-def test_what_says_another_version_stands_against_it(checkout: Checkout, file: str, text: str, reason: str) -> None:
+def test_a_differing_version_prevents_the_release(checkout: Checkout, file: str, text: str, reason: str) -> None:
     checkout.write(file, text)
     checkout.commit()
     refused(checkout, reason)
 
 
-def test_what_is_not_committed_stands_against_it(checkout: Checkout) -> None:
+def test_uncommitted_changes_prevent_the_release(checkout: Checkout) -> None:
     checkout.write("NEW.md", "new")
     refused(checkout, "?? NEW.md")
 
@@ -123,14 +123,14 @@ def test_a_version_is_released_once(checkout: Checkout) -> None:
     refused(checkout, "the tag v0.2.0 exists")
 
 
-def test_a_check_that_fails_ends_it(checkout: Checkout) -> None:
+def test_a_failing_check_ends_the_release(checkout: Checkout) -> None:
     checkout.make_is("#!/bin/sh\necho $1 >> made\nexit 2\n")
     done = checkout.release()
     assert (done.returncode, checkout.made, checkout.tags) == (1, ["test"], [])
     assert "make test ended with 2" in done.stderr
 
 
-def test_what_changed_meanwhile_is_not_tagged(checkout: Checkout) -> None:
+def test_a_change_during_the_release_is_not_tagged(checkout: Checkout) -> None:
     checkout.make_is(MAKE + "touch changed\n")
     done = checkout.release()
     assert (done.returncode, checkout.tags) == (1, [])

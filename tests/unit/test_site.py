@@ -21,23 +21,23 @@ HEADING = re.compile(r"^#{1,6} (.+?)$", re.MULTILINE)
 
 
 def uri_of(page: str) -> str:
-    """Where the site has a page; the README, which it does not have, where it would be."""
+    """The path of a page on the site; for the README, which the site omits, its hypothetical path."""
     return links.in_site(page) if page != "README.md" else "../README.md"
 
 
 def anchors_of(text: str) -> set[str]:
-    """As code hosts, and the site, make them of headings."""
+    """The anchors that code hosts and the site make of headings."""
     headings = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", heading) for heading in HEADING.findall(text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_links_to_is_there(page: str) -> None:
+def test_link_targets_of_a_page_exist(page: str) -> None:
     assert links.missing(uri_of(page), (links.ROOT / page).read_text()) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_place_that_a_page_links_to_is_there(page: str) -> None:
+def test_linked_anchors_exist(page: str) -> None:
     for target, anchor in LINK.findall((links.ROOT / page).read_text()):
         file = links.ROOT / posixpath.join(posixpath.dirname(page), target) if target else links.ROOT / page
         if file.suffix == ".md":
@@ -77,7 +77,7 @@ def test_links_are_sent_to_where_the_site_has_their_targets(page: str, link: str
     assert links.for_site(page, f"see [it]({link}).") == f"see [it]({in_site})."
 
 
-def test_what_looks_like_a_link_in_code_stays() -> None:
+def test_link_syntax_in_code_stays() -> None:
     code = "```python\nfound[0](other.py)\n```\n"
     assert links.for_site("soak.md", code) == code
     assert list(links.linked("soak.md", code)) == []
@@ -92,18 +92,18 @@ def test_what_looks_like_a_link_in_code_stays() -> None:
         '<img src=" http://example/a.png">',
     ],
 )
-def test_what_is_fetched_from_elsewhere_is_found(html: str) -> None:
+def test_resources_fetched_from_elsewhere_are_found(html: str) -> None:
     assert len(offline.loaded_from_elsewhere(html)) == 1
 
 
-def test_what_lies_beside_a_page_or_is_only_linked_is_not() -> None:
+def test_local_and_merely_linked_resources_are_accepted() -> None:
     html = (
         '<script src="a.js"></script><a href="https://example">there</a><link rel="canonical" href="https://example">'
     )
     assert offline.loaded_from_elsewhere(html) == []
 
 
-def test_a_whole_site_is_looked_at(tmp_path: Path) -> None:
+def test_a_whole_site_is_checked(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "index.html").write_text('<img src="https://example/a.png">')
     (tmp_path / "a.css").write_text(
@@ -113,7 +113,7 @@ def test_a_whole_site_is_looked_at(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in found] == ["deep/index.html", "a.css", "a.css"]
 
 
-def test_blocks_of_a_page() -> None:
+def test_the_code_blocks_of_a_page_are_found() -> None:
     assert blocks('```sh title="one"\na\n```\n\n```python\nb\n```\n') == [
         Block("sh", "one", "a\n"),
         Block("python", "", "b\n"),

@@ -1,4 +1,4 @@
-"""The tests' proxy before ZooKeeper tells frames apart as ZooKeeper does."""
+"""The proxy before ZooKeeper in tests distinguishes frames as ZooKeeper does."""
 
 from __future__ import annotations
 

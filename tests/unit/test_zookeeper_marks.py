@@ -1,4 +1,4 @@
-"""`make check` starts no ZooKeeper: a test that needs one is left out, and one that hides it fails."""
+"""`make check` starts no ZooKeeper: it skips marked tests, and an unmarked test that needs ZooKeeper fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_run_without_zookeeper_leaves_out_what_needs_one_and_fails_what_hides_it() -> None:
+def test_a_run_without_zookeeper_skips_marked_tests_and_fails_unmarked_ones() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not zookeeper"]
     done = subprocess.run(
         [*command, str(ROOT / "tests/data/zookeeper_in_use.py")], cwd=ROOT, capture_output=True, text=True, timeout=100
@@ -18,7 +18,7 @@ def test_a_run_without_zookeeper_leaves_out_what_needs_one_and_fails_what_hides_
     assert "a test asks for a ZooKeeper and is not marked: @pytest.mark.zookeeper" in done.stdout
 
 
-def test_the_quick_check_is_such_a_run() -> None:
+def test_the_quick_check_runs_without_zookeeper() -> None:
     makefile = (ROOT / "Makefile").read_text()
     (recipe,) = [part for part in makefile.split("\n\n") if part.startswith("check:")]
     assert '-m "not soak and not zookeeper"' in recipe

@@ -1,4 +1,4 @@
-"""The groups and transactions that this broker coordinates.
+"""The groups, transactions and share partitions that this broker coordinates.
 
 Start them when the replicas follow the image: a coordinator loads the partitions that its broker leads by then. Close
 them before the replicas, to which they append.
@@ -13,20 +13,26 @@ from oncelog_broker.assembly.replication import Replication
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.internal_topics import tell_deleted_by_age
+from oncelog_broker.coordinator.share.share_coordinator import ShareCoordinator
+from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.host import Host
+from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 class Coordinators:
-    """The group coordinator and the transaction coordinator of this broker. Made by `start`."""
+    """The group, transaction and share coordinators of this broker. Made by `start`."""
 
     def __init__(self, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host) -> None:
         config, replicas, metadata = settings.current(), replication.replicas, membership.metadata
-        self.groups = GroupCoordinator(config, replicas, host)
+        self.shares = ShareCoordinator(config, replicas, host)
+        self.share_states = ShareStateCalls(settings.node_id, self.shares, replication.peers)
+        self.groups = GroupCoordinator(config, replicas, self.share_states, host)
+        self.share_partitions = SharePartitions(settings.current, self.share_states, host)
         self.markers = MarkerAppender(replicas, self.groups.runtime, metadata)
         self.transactions = TransactionCoordinator(
             config,
@@ -41,7 +47,8 @@ class Coordinators:
     def start(
         cls, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host
     ) -> Coordinators:
-        """Load the groups and transactions of the partitions that this broker leads, and follow the image."""
+        """Load what is in the partitions that this broker leads: groups, transactions and share partitions. Follow
+        the image."""
         made = cls(settings, membership, replication, host)
         tell_deleted_by_age(None, membership.metadata.image)
         made._on_image(ClusterImage(""), membership.metadata.image)
@@ -49,22 +56,27 @@ class Coordinators:
         replication.replicas.subscribe(made._on_opened)
         made.groups.start()
         made.transactions.start()
+        made.shares.start()
+        made.share_partitions.start()
         return made
 
     def close(self) -> None:
         """Stop coordinating: waiting requests end with an error."""
         self.transactions.close()
         self.groups.close()
+        self.shares.close()
 
     def _on_later_image(self, old: ClusterImage, new: ClusterImage) -> None:
         tell_deleted_by_age(old, new)
         self._on_image(old, new)
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.shares.on_image(old, new)
         self.groups.on_image(old, new)
+        self.share_partitions.on_image(new)
         self.transactions.on_image(new)
 
     def _on_opened(self, topics: Collection[str]) -> None:
         """The logs of partitions of these topics are open: load the coordinators whose state they store."""
-        for runtime in (self.groups.runtime, self.transactions.runtime):
+        for runtime in (self.shares.runtime, self.groups.runtime, self.transactions.runtime):
             runtime.on_opened(topics)

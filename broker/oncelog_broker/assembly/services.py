@@ -13,6 +13,7 @@ from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.share.share_coordinator import ShareCoordinator
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -29,6 +30,7 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
+from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Services:
     throttles: Throttles
     isr_keeper: IsrKeeper
     groups: GroupCoordinator
+    shares: ShareCoordinator
+    share_partitions: SharePartitions
     transactions: TransactionCoordinator
     markers: MarkerAppender
     elector: Elector
@@ -87,6 +91,7 @@ if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields
     from oncelog_broker.server.groups.services import GroupServices
     from oncelog_broker.server.records.services import RecordServices
     from oncelog_broker.server.replicas.services import ReplicaServices
+    from oncelog_broker.server.shares.services import ShareServices
     from oncelog_broker.server.topics.services import TopicServices
     from oncelog_broker.server.transactions.services import TransactionServices
 
@@ -95,6 +100,7 @@ if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields
         _groups: GroupServices = services
         _records: RecordServices = services
         _replicas: ReplicaServices = services
+        _shares: ShareServices = services
         _topics: TopicServices = services
         _transactions: TransactionServices = services
         _observed: Observed = services

@@ -65,6 +65,8 @@ class Serving:
             throttles=settings.throttles,
             isr_keeper=replication.isr_keeper,
             groups=coordinators.groups,
+            shares=coordinators.shares,
+            share_partitions=coordinators.share_partitions,
             transactions=coordinators.transactions,
             markers=coordinators.markers,
             elector=membership.elector,

@@ -111,22 +111,32 @@ def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: 
             raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, GROUP_KEYS) + " (group configuration)")
         group_key = GROUP_KEYS[name]
         _apply(altered, group_key.key, change)
-        value, least, most = group_key.key.parse(altered[name]), broker[group_key.least], broker[group_key.most]
+        if group_key.bounds is None:
+            continue
+        bounds = group_key.bounds
+        value, least, most = group_key.key.parse(altered[name]), broker[bounds.least], broker[bounds.most]
         if not least <= value <= most:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{name}={value}: must be from {least} to {most} ({group_key.least.name}, {group_key.most.name})",
+                f"{name}={value}: must be from {least} to {most} ({bounds.least.name}, {bounds.most.name})",
             )
-    session, heartbeat = (
-        int(altered.get(name, str(broker[GROUP_KEYS[name].broker])))
-        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
-    )
-    if heartbeat >= session:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"consumer.heartbeat.interval.ms={heartbeat}: must be below consumer.session.timeout.ms={session}",
+    for protocol in ("consumer", "share"):
+        session, heartbeat = (
+            _of_group(f"{protocol}.{name}", altered, broker) for name in ("session.timeout.ms", "heartbeat.interval.ms")
         )
+        if heartbeat >= session:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{protocol}.heartbeat.interval.ms={heartbeat}: must be below {protocol}.session.timeout.ms={session}",
+            )
     return altered
+
+
+def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:
+    """The value of a key for a group with these overrides."""
+    bounds = GROUP_KEYS[name].bounds
+    assert bounds is not None
+    return int(overrides[name]) if name in overrides else broker[bounds.broker]
 
 
 def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:

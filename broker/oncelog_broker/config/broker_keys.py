@@ -1,8 +1,8 @@
 """The broker's configuration keys that have an effect, with Kafka's names and, unless the doc says so, defaults.
 
 Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
-`authorizer_keys`, `group_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's defaults are
-limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
+`authorizer_keys`, `group_keys`, `share_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's
+defaults are limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from oncelog_broker.config import (
     leadership_keys,
     quota_keys,
     security_keys,
+    share_keys,
     throttle_keys,
     topic_defaults,
     zookeeper_keys,
@@ -584,6 +585,7 @@ KEY_MODULES: Final = (
     security_keys,
     authorizer_keys,
     group_keys,
+    share_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

@@ -29,7 +29,7 @@ _DYNAMIC: Final = {
     """,
     ConfigType.INT: """
         background.threads compression.gzip.level compression.lz4.level compression.zstd.level
-        group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+        group.coordinator.cached.buffer.max.bytes
         group.streams.assignment.interval.ms log.cleaner.io.buffer.size
         log.cleaner.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
         num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
@@ -62,13 +62,8 @@ delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delega
 delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.rebalance.protocols group.coordinator.threads
-group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
-group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
-group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
-group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
-group.share.record.lock.duration.ms group.share.session.timeout.ms group.streams.heartbeat.interval.ms
+group.share.assignors
+group.streams.heartbeat.interval.ms
 group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
 group.streams.max.standby.replicas group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
@@ -96,10 +91,9 @@ sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credential
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
 sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.token.endpoint.url security.providers
 share.coordinator.append.linger.ms share.coordinator.load.buffer.size
-share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes share.coordinator.threads
-share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+share.coordinator.state.topic.compression.codec
+share.coordinator.threads
+share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
 ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state.log.load.buffer.size
 """

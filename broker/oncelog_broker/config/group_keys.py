@@ -1,16 +1,18 @@
-"""The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults.
+"""The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults, and the keys of
+which a group may have its own value (`GROUP_KEYS`).
 
-Three of them may be set for a single group (`GROUP_KEYS`), between the bounds that the broker sets.
+Most of those apply to all groups of the broker by a key of brokers, and stay between the bounds that the broker sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from oncelog_broker.config import share_keys
 from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least, each_of, one_of
 
-INT, LIST, STRING = ConfigType.INT, ConfigType.LIST, ConfigType.STRING
+BOOLEAN, INT, LIST, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LIST, ConfigType.STRING
 
 CONSUMER_SESSION_TIMEOUT_MS = ConfigKey[int](
     "group.consumer.session.timeout.ms",
@@ -109,54 +111,108 @@ CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
 )
 
 
-class GroupKey(NamedTuple):
-    """A key that may be set for a group: `broker` is the key that applies otherwise, `least` and `most` are the keys of
-    the bounds."""
+class GroupBounds(NamedTuple):
+    """`broker` is the key that applies where the group has no value of its own, `least` and `most` are the keys of the
+    bounds."""
 
-    key: ConfigKey[int]
     broker: ConfigKey[int]
     least: ConfigKey[int]
     most: ConfigKey[int]
 
 
+class GroupKey(NamedTuple):
+    """A key that a group may set for itself; `bounds` is None where the broker has no say."""
+
+    key: ConfigKey[Any]
+    bounds: GroupBounds | None = None
+
+
+def _of_broker(name: str, bounds: GroupBounds, doc: str, minimum: int = 1) -> GroupKey:
+    return GroupKey(ConfigKey(name, INT, bounds.broker.default, doc, at_least(minimum)), bounds)
+
+
 GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
     key.key.name: key
     for key in (
-        GroupKey(
-            ConfigKey(
-                "consumer.session.timeout.ms",
-                INT,
-                CONSUMER_SESSION_TIMEOUT_MS.default,
-                "How long a member of this group may be silent before it is removed.",
-                at_least(1),
+        _of_broker(
+            "consumer.session.timeout.ms",
+            GroupBounds(CONSUMER_SESSION_TIMEOUT_MS, CONSUMER_MIN_SESSION_TIMEOUT_MS, CONSUMER_MAX_SESSION_TIMEOUT_MS),
+            "How long a member of this group may be silent before it is removed.",
+        ),
+        _of_broker(
+            "consumer.heartbeat.interval.ms",
+            GroupBounds(
+                CONSUMER_HEARTBEAT_INTERVAL_MS, CONSUMER_MIN_HEARTBEAT_INTERVAL_MS, CONSUMER_MAX_HEARTBEAT_INTERVAL_MS
             ),
-            CONSUMER_SESSION_TIMEOUT_MS,
-            CONSUMER_MIN_SESSION_TIMEOUT_MS,
-            CONSUMER_MAX_SESSION_TIMEOUT_MS,
+            "How often members of this group send heartbeats.",
+        ),
+        _of_broker(
+            "consumer.assignment.interval.ms",
+            GroupBounds(
+                CONSUMER_ASSIGNMENT_INTERVAL_MS,
+                CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+                CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+            ),
+            "The least time between two assignments of this group.",
+            minimum=0,
+        ),
+        _of_broker(
+            "share.session.timeout.ms",
+            GroupBounds(*share_keys.SESSION_TIMEOUT),
+            "How long a member of this share group may be silent before it is removed.",
+        ),
+        _of_broker(
+            "share.heartbeat.interval.ms",
+            GroupBounds(*share_keys.HEARTBEAT_INTERVAL),
+            "How often members of this share group send heartbeats.",
+        ),
+        _of_broker(
+            "share.assignment.interval.ms",
+            GroupBounds(*share_keys.ASSIGNMENT_INTERVAL),
+            "The least time between two assignments of this share group.",
+            minimum=0,
+        ),
+        _of_broker(
+            "share.record.lock.duration.ms",
+            GroupBounds(*share_keys.RECORD_LOCK_DURATION),
+            "How long a member of this share group has a record that it was given.",
+        ),
+        _of_broker(
+            "share.delivery.count.limit",
+            GroupBounds(*share_keys.DELIVERY_COUNT_LIMIT),
+            "How often a record is delivered to this share group at most.",
+        ),
+        _of_broker(
+            "share.partition.max.record.locks",
+            GroupBounds(*share_keys.PARTITION_MAX_RECORD_LOCKS),
+            "How many records of a share partition of this group may be in flight at a time.",
         ),
         GroupKey(
             ConfigKey(
-                "consumer.heartbeat.interval.ms",
-                INT,
-                CONSUMER_HEARTBEAT_INTERVAL_MS.default,
-                "How often members of this group send heartbeats.",
-                at_least(1),
-            ),
-            CONSUMER_HEARTBEAT_INTERVAL_MS,
-            CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-            CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+                "share.auto.offset.reset",
+                STRING,
+                "latest",
+                "Where a share partition of this group begins: latest, earliest, or by_duration: and an ISO 8601 "
+                "duration, such as by_duration:PT1H, for the first record that is not older.",
+                share_keys.reset_strategy(),
+            )
         ),
         GroupKey(
             ConfigKey(
-                "consumer.assignment.interval.ms",
-                INT,
-                CONSUMER_ASSIGNMENT_INTERVAL_MS.default,
-                "The least time between two assignments of this group.",
-                at_least(0),
-            ),
-            CONSUMER_ASSIGNMENT_INTERVAL_MS,
-            CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
-            CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+                "share.isolation.level",
+                STRING,
+                "read_uncommitted",
+                "Whether this share group gets records of transactions before they are committed, and of aborted ones.",
+                one_of("read_uncommitted", "read_committed"),
+            )
+        ),
+        GroupKey(
+            ConfigKey(
+                "share.renew.acknowledge.enable",
+                BOOLEAN,
+                True,
+                "Whether members of this share group may renew the acquisition locks of their records.",
+            )
         ),
     )
 }

@@ -36,7 +36,16 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX: Final = "ONCELOG_"
 KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
 OTHER_VARIABLES: Final = frozenset(
-    {"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_COMMAND_CONFIG", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"}
+    {
+        "ONCELOG_BOOTSTRAP_SERVER",
+        "ONCELOG_COMMAND_CONFIG",
+        "ONCELOG_CONTAINER_DATA",
+        "ONCELOG_FAIL_POINTS",
+        "ONCELOG_PROFILE",
+        "ONCELOG_PROFILES",
+        "ONCELOG_REGISTRY",
+        "ONCELOG_ZOOKEEPER_CLASSPATH",
+    }
 )
 """Variables of other commands, not settings of a broker: a shell with these set must be able to start one."""
 SERVICE_VARIABLE: Final = re.compile(

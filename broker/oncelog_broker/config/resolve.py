@@ -64,8 +64,11 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     """Every key of a group, for DescribeConfigs."""
     described = []
     for name, group_key in GROUP_KEYS.items():
-        synonyms = tuple(_given((group_key.broker,), broker))
-        value, source = group_key.key.format(broker[group_key.broker]), synonyms[0].source
+        synonyms: tuple[ConfigSynonym, ...] = ()
+        value, source = group_key.key.format(group_key.key.default), ConfigSource.DEFAULT_CONFIG
+        if group_key.bounds is not None:
+            synonyms = tuple(_given((group_key.bounds.broker,), broker))
+            value, source = group_key.key.format(broker[group_key.bounds.broker]), synonyms[0].source
         if name in overrides:
             value, source = overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG
             synonyms = (ConfigSynonym(name, value, source), *synonyms)

@@ -7,8 +7,8 @@ order:
 2. Each record is replayed into the machine: only a replay changes durable state.
 3. `changes` to soft state that belong to the records are made.
 4. `timers` are set or cancelled, and `jobs` begin.
-5. When the records are committed (on all in-sync replicas), `replies` leave, and then the decided transactions in
-   `ends` are handed to the sender of markers.
+5. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to the
+   rim: decided transactions, whose markers are to be written, or share partitions, whose state is to be begun.
 
 A step that logs records changes no soft state itself: it puts the change into `changes`. Otherwise a failed append
 would leave a machine that has removed a waiter from a waiting list, and effects that never answer it (S85).
@@ -72,7 +72,7 @@ class Effects:
         """The producer id and epoch in whose transaction the records are; None: no transaction."""
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
-        """Decided transactions, for which markers must be written."""
+        """What the rim does when the records are committed: see `CoordinatorRuntime`."""
         self.changes: list[Callable[[], object]] = []
         """Changes to soft state that are made once the records are replayed. Its functions must not raise."""
         self.timers: list[tuple[TimerKey, float | None]] = []

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import share_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.model.image import ClusterImage
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,23 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(min(config[keys.TRANSACTION_STATE_LOG_MIN_ISR], replicas)),
                 "segment.bytes": str(config[keys.TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_GROUP_STATE:
+        wanted = config[share_keys.SHARE_STATE_TOPIC_REPLICATION_FACTOR]
+        replicas = _replicas(name, wanted, live_brokers, may_degrade)
+        return InternalTopic(
+            config[share_keys.SHARE_STATE_TOPIC_NUM_PARTITIONS],
+            replicas,
+            {
+                # A record is a change to those before it, so it is not compacted: the coordinator deletes old records.
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+                "compression.type": "producer",
+                "min.insync.replicas": str(min(config[share_keys.SHARE_STATE_TOPIC_MIN_ISR], replicas)),
+                "segment.bytes": str(config[share_keys.SHARE_STATE_TOPIC_SEGMENT_BYTES]),
                 "unclean.leader.election.enable": "false",
             },
         )

@@ -2,8 +2,9 @@
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group commits the same partitions
 again and again, a transaction logs one key three times. So a record is not decoded where the chunk has a later one of
-its key. Two kinds of records are always replayed, in their place: records of transactions, which count only once their
-marker comes, and tombstones, which also delete pending offsets of transactions.
+its key, unless the machine logs changes (`Machine.records_replace_older`). Two kinds of records are always replayed, in
+their place: records of transactions, which count only once their marker comes, and tombstones, which also delete
+pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ class _Ended(NamedTuple):
 class _Chunk:
     """The records and markers of a chunk of the log, in order. None replaces a superseded record."""
 
-    __slots__ = ("_latest", "entries")
+    __slots__ = ("_latest", "_passes_over", "entries")
 
-    def __init__(self) -> None:
+    def __init__(self, *, passes_over: bool) -> None:
+        self._passes_over = passes_over
+        """Whether a record is superseded by a later one of its key (`Machine.records_replace_older`)."""
         self.entries: list[_Logged | _Ended | None] = []
         self._latest: dict[bytes, int] = {}
         """Key -> the place in `entries` of its latest record that is in no transaction."""
@@ -76,7 +79,7 @@ class _Chunk:
                 continue
             if key in latest:
                 entries[latest.pop(key)] = None
-            if value is not None:
+            if value is not None and self._passes_over:
                 latest[key] = len(entries)
             entries.append(_Logged(key, value, offset, NO_PRODUCER_ID))
         return number == RECORDS_PER_STEP
@@ -91,7 +94,7 @@ def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
         if not len(read):  # the rest of the log was compacted away
             return log.log_end_offset
-        chunk, next_offset = _Chunk(), offset
+        chunk, next_offset = _Chunk(passes_over=shard.machine.records_replace_older), offset
         for number, batch in enumerate(batches(read)):
             yield from chunk.take(batch)
             next_offset = batch.next_offset

@@ -16,6 +16,10 @@ from oncelog_protocol.errors import KafkaError
 class Machine(Protocol):
     """The state of one partition of an internal topic. All methods are synchronous and quick; none does I/O."""
 
+    @property
+    def records_replace_older(self) -> bool:
+        """Whether a record replaces all older ones of its key, so that loading may pass those over."""
+
     def encode(self, record: Any) -> Encoded:
         """The bytes of a record that this machine made."""
 

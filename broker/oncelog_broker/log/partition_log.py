@@ -78,10 +78,10 @@ class PartitionLog:
         "_append_limits",
         "_clock",
         "_content",
-        "_local",
         "_untouched",
         "flusher",
         "leader_epochs",
+        "local",
         "partition",
         "producer_state",
         "producers",
@@ -104,7 +104,8 @@ class PartitionLog:
         self.producer_state = content.producers.state
         self.leader_epochs = content.epochs
         self._content = content
-        self._local = content.local
+        self.local = content.local
+        """The segments; `local.log_end_offset` is `log_end_offset` without a call, for those who ask very often."""
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
         """`_fingerprint` of a log that was opened after a clean shutdown, when it was opened; None for any other."""
@@ -189,7 +190,7 @@ class PartitionLog:
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._local.log_end_offset
+        return self.local.log_end_offset
 
     @property
     def recovery_point(self) -> int:
@@ -207,15 +208,15 @@ class PartitionLog:
     @property
     def refuses_appends(self) -> bool:
         """Whether the last append was refused, by a full disk for example, while the log is online."""
-        return self.state.refused_append_at == self._local.log_end_offset
+        return self.state.refused_append_at == self.local.log_end_offset
 
     @property
     def size_bytes(self) -> int:
-        return self._local.size_bytes
+        return self.local.size_bytes
 
     @property
     def segment_base_offsets(self) -> list[int]:
-        return [segment.base_offset for segment in self._local.segments]
+        return [segment.base_offset for segment in self.local.segments]
 
     @property
     def latest_epoch(self) -> int:
@@ -241,7 +242,7 @@ class PartitionLog:
         self.state.config = config
         self._append_limits = ValidationLimits.of(config)
         self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
-        self._local.update_config(config)
+        self.local.update_config(config)
         self.producer_state.update_config(config)
 
     def close(self) -> None:
@@ -256,24 +257,24 @@ class PartitionLog:
             if state.may_be_changed and self._fingerprint() == self._untouched:
                 state.offline_reason = CLOSED
             if state.may_be_changed:
-                self._local.active.index_max_timestamp()
-                self.producers.take_snapshot(self._local.log_end_offset)
-                self._local.directory_dirty = True
+                self.local.active.index_max_timestamp()
+                self.producers.take_snapshot(self.local.log_end_offset)
+                self.local.directory_dirty = True
                 self.flusher.flush()
                 state.offline_reason = CLOSED
         finally:
-            self._local.close()
+            self.local.close()
 
     def abandon(self) -> None:
         """Close the files without writing anything, and cancel the snapshots of flushes under way: for a log that is
         being deleted or opened again. Another log may be in its directory soon."""
         self.state.offline_reason = "deleted"
         self.producers.cancel_snapshots()
-        self._local.close()
+        self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
         """Differs whenever anything on the disk has changed."""
-        content, local = self._content, self._local
+        content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ class PartitionLog:
             return self._append_marker(batch, header, marker, leader_epoch, transaction_version, now_ms)
         if size > limits.max_segment_size:
             raise self._larger_than_a_segment(size)
-        base_offset = self._local.log_end_offset
+        base_offset = self.local.log_end_offset
         max_timestamp, append_time = header[MAX_TIMESTAMP], NO_APPEND_TIME
         if limits.stamps_append_time:
             max_timestamp = append_time = now_ms
@@ -388,10 +389,12 @@ class PartitionLog:
         entry = self.producer_state.prepare_marker(
             header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, timestamp, transaction_version
         )
-        base_offset = self._local.log_end_offset
+        base_offset = self.local.log_end_offset
         self._write(batch, header, base_offset, leader_epoch, timestamp, now_ms)
         try:
-            self.producers.complete(header[PRODUCER_ID], entry, marker, base_offset, self._local.active.base_offset)
+            aborted = self.producer_state.complete(header[PRODUCER_ID], entry, marker, base_offset)
+            if aborted is not None:
+                self.producers.aborted.append(self.local.active.base_offset, aborted)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
         return base_offset, now_ms if stamped else NO_APPEND_TIME
@@ -413,7 +416,7 @@ class PartitionLog:
         if leader_epoch != self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
-            self._local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
+            self.local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
         except OSError as error:
             raise self._append_failed(error, base_offset) from error
 
@@ -430,7 +433,7 @@ class PartitionLog:
         if leader_epoch is not None:
             whole = list(takewhile(lambda batch: batch.partition_leader_epoch <= leader_epoch, whole))
         if whole:
-            check_offsets(whole, self._local.log_end_offset)
+            check_offsets(whole, self.local.log_end_offset)
             self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
@@ -438,7 +441,7 @@ class PartitionLog:
         known."""
         self.state.check_online()
         try:
-            self.leader_epochs.assign(epoch, self._local.log_end_offset if start_offset is None else start_offset)
+            self.leader_epochs.assign(epoch, self.local.log_end_offset if start_offset is None else start_offset)
         except OSError as error:
             raise self.state.fail_unless_refused("write the leader epochs of", error) from error
 
@@ -447,7 +450,7 @@ class PartitionLog:
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))
-        base_offset = self._local.log_end_offset
+        base_offset = self.local.log_end_offset
         whole = assign_offsets(records, limits, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         self._append_all(records, whole, now_ms)
         return base_offset, now_ms if limits.stamps_append_time else NO_APPEND_TIME
@@ -456,9 +459,9 @@ class PartitionLog:
         for batch in whole:
             if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
-        before = self._local.log_end_offset
+        before = self.local.log_end_offset
         try:
-            self._local.append_all(records, whole, now_ms, self.producers.follow)
+            self.local.append_all(records, whole, now_ms, self.producers.follow)
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
@@ -466,7 +469,7 @@ class PartitionLog:
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
         """The error to raise after an append failed. `end_before`: the log end offset before the append."""
-        return self.state.append_failed(error, end_before=end_before, end=self._local.log_end_offset)
+        return self.state.append_failed(error, end_before=end_before, end=self.local.log_end_offset)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(

@@ -11,7 +11,8 @@ MAX_TOPIC_NAME_CHARS = 249
 """A directory name holds 255; '-', the partition id and a deletion's suffix need the rest."""
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 CLUSTER_METADATA = "__cluster_metadata"
 """The name of KRaft's metadata log: a directory with that name in the data directory is never treated as a topic's."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
 from oncelog_broker.metrics.source import Source
@@ -21,6 +22,7 @@ OF_STATES: Final = (
     ("completingrebalance", GroupState.COMPLETING_REBALANCE),
     ("dead", GroupState.DEAD),
 )
+PROTOCOLS: Final = ("classic", "consumer", "share")
 
 
 @families.gauge(
@@ -51,14 +53,12 @@ for _of_state in OF_STATES:
 
 @families.gauge("kafka_server_group_coordinator_metrics_group_count", "Groups of each protocol.", "protocol")
 def groups_of_protocols(source: Source) -> Samples:
-    consumers = others = 0
+    found: Counter[str] = Counter()
     for machine in list(source.services.groups.runtime.machines()):
-        found = sum(isinstance(group, ConsumerGroup) for group in machine.groups.values())
-        consumers += found
-        others += len(machine.groups) - found
+        found.update(group.kind for group in machine.groups.values())
         yield None
-    yield Sample({"protocol": "classic"}, others)
-    yield Sample({"protocol": "consumer"}, consumers)
+    for protocol in PROTOCOLS:
+        yield Sample({"protocol": protocol}, found[protocol])
 
 
 @families.gauge(
@@ -75,3 +75,32 @@ def consumer_groups(source: Source) -> Samples:
                 yield None
     for state in ConsumerGroupState:
         yield Sample({"state": state.value.lower()}, found[state])
+
+
+@families.gauge("kafka_server_group_coordinator_metrics_share_group_count", "Share groups in each state.", "state")
+def share_groups(source: Source) -> Samples:
+    found: Counter[ShareGroupState] = Counter()
+    for machine in list(source.services.groups.runtime.machines()):
+        found.update(group.state for group in machine.groups.values() if isinstance(group, ShareGroup))
+        yield None
+    for state in ShareGroupState:
+        yield Sample({"state": state.value.lower()}, found[state])
+
+
+@families.gauge(
+    "kafka_server_sharesessioncache_sharesessionscount", "Share sessions of members that read from this broker."
+)
+def share_sessions(source: Source) -> Samples:
+    yield Sample(NO_LABELS, len(source.services.share_partitions.sessions))
+
+
+@families.gauge(
+    "oncelog_share_partition_inflight_records",
+    "Records of share partitions at this broker from the first one that is not done to the last one handed out.",
+)
+def share_records_in_flight(source: Source) -> Samples:
+    records = 0
+    for hosted in list(source.services.share_partitions.all()):
+        records += len(hosted.share.runs)
+        yield None
+    yield Sample(NO_LABELS, records)

@@ -32,6 +32,7 @@ from oncelog_broker.security.quotas.observed import Seen
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.sharing.share_partitions import SharePartitions
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
@@ -49,6 +50,7 @@ class Observed(Protocol):
     logs: LogManager
     replicas: Replicas
     groups: GroupCoordinator
+    share_partitions: SharePartitions
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions

@@ -334,12 +334,9 @@ class Partition(Replica):
         """Whether another broker may have been elected meanwhile, since this broker's session may have expired."""
         return self._may_lead is not None and not self._may_lead()
 
-    def _check_may_append(self) -> None:
-        """Raises KafkaError NOT_LEADER_OR_FOLLOWER: this broker no longer leads, or another may have been elected."""
-        if self.is_resigned:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self._may_lead is not None and not self._may_lead():
-            raise in_doubt()
+    def _why_not_append(self) -> KafkaError:
+        """NOT_LEADER_OR_FOLLOWER: this broker no longer leads, or another may have been elected."""
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) if self.is_resigned else in_doubt()
 
     def append(
         self,
@@ -359,8 +356,8 @@ class Partition(Replica):
         NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
-        if self.is_resigned or self._may_lead is not None:
-            self._check_may_append()
+        if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
+            raise self._why_not_append()
         if required_acks == -1 and not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -390,8 +387,8 @@ class Partition(Replica):
         Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
         acks=all.
         """
-        if self.is_resigned or self._may_lead is not None:
-            self._check_may_append()
+        if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
+            raise self._why_not_append()
         if not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
@@ -422,7 +419,7 @@ class Partition(Replica):
 
     def _advance_high_watermark(self, new_bytes: int) -> None:
         """Recompute after an append of `new_bytes`, or after progress of the followers."""
-        end = self.log.log_end_offset
+        end = self.log.local.log_end_offset
         if not self.is_alone:
             self._advance_with_followers(new_bytes, end)
         elif end != self.high_watermark:

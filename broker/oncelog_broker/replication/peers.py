@@ -50,6 +50,8 @@ class Purpose(Enum):
     """AddPartitionsToTxn, for producers that write to this broker: on its own connection, so that it does not wait
     behind markers, nor markers behind it."""
     MARKERS = "markers"
+    SHARE_STATE = "share state"
+    """Requests to share coordinators."""
     FORWARDING = "forwarding"
     """Requests of clients that only the controller may execute; they may take long."""
 

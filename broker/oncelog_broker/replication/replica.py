@@ -115,8 +115,8 @@ class Replica:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:
-            self._stable_offset = self.log.reader.last_stable_offset(high_watermark)
+        else:  # as `last_stable_offset`, without a call
+            self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
         return unstable_bytes if self._stable_offset > before else 0

@@ -9,6 +9,7 @@ time, as other machines do.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Final, Protocol
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -41,8 +42,7 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def uptime(self) -> float:
-        return time.clock_gettime(_UPTIME)
+    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # with every append of a clustered broker
 
     def processor(self) -> float:
         return time.thread_time()

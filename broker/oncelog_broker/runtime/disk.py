@@ -241,6 +241,7 @@ class RealFile:
             if mapped is None:
                 return None
             self._map = mapped
+        MAPPINGS.note_read(mapped, position, size)
         return memoryview(mapped)[position : position + size]
 
     def truncate(self, size: int) -> None:

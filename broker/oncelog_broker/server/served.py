@@ -123,6 +123,19 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+        # Version 0 of the share APIs was an early access of Kafka 4.0.
+        _served("groups", ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, first_level=feature_levels.SHARE_GROUPS),
+        _served("groups", ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, first_level=feature_levels.SHARE_GROUPS),
+        _served("shares", ApiKey.SHARE_FETCH, 1, 2, first_level=feature_levels.SHARE_GROUPS),
+        _served("shares", ApiKey.SHARE_ACKNOWLEDGE, 1, 2, first_level=feature_levels.SHARE_GROUPS),
+        _served("shares", ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, is_for_brokers=True),
+        _served("shares", ApiKey.READ_SHARE_GROUP_STATE, 0, 0, is_for_brokers=True),
+        _served("shares", ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, is_for_brokers=True),
+        _served("shares", ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, is_for_brokers=True),
+        _served("shares", ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, is_for_brokers=True),
+        _served("groups", ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, first_level=feature_levels.SHARE_GROUPS),
+        _served("groups", ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, first_level=feature_levels.SHARE_GROUPS),
+        _served("groups", ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, first_level=feature_levels.SHARE_GROUPS),
     )
 }
 """API key -> its entry."""

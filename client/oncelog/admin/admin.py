@@ -31,6 +31,7 @@ from oncelog.admin.resources import (
     NewPartitions,
     NewTopic,
 )
+from oncelog.admin.shares import ShareAdmin
 from oncelog.admin.transactions import TransactionAdmin
 from oncelog.cluster import Topic, TopicPartition
 from oncelog.config import AdminConfig, load
@@ -62,6 +63,8 @@ class Admin(Lifecycle):
         self._calls = Calls(self.config)
         self.groups = GroupAdmin(self._calls)
         """Consumer groups: `await admin.groups.describe(["billing"])`."""
+        self.shares = ShareAdmin(self._calls)
+        """Share groups: `await admin.shares.offsets("work")`."""
         self.transactions = TransactionAdmin(self._calls)
         """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
         self.acls = AclAdmin(self._calls)

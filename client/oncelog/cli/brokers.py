@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -255,7 +255,7 @@ async def _interruptible(work: Awaitable[ClusterState]) -> ClusterState:
 
 async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle: int) -> ClusterState:
     """Carry the plan out, and make it again until nothing has to move. Returns the state then. Raises KafkaError."""
-    changed: set[TopicPartition] = set(state.moving)
+    targets: Assignment = {}
     for _ in range(ROUNDS):
         moves = _moves(state, _planned(plan, state))
         if not moves and not state.moving:
@@ -266,23 +266,24 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
             await clear_throttle(admin, left)  # of an interrupted command
         if moves:
             await admin.alter_partition_reassignments(moves)
-        changed |= moves.keys()
-        sizes = state.sizes
-        await until_arrived(admin, [*moves.keys() | state.moving.keys()], sizes)
-        state = await read_state(admin)
-    await take_throttle_back(admin, {each.topic for each in changed} | await throttled_topics(admin, state.topics))
-    await _elect_preferred(admin, changed)
-    return await read_state(admin)
+        under_way = {each: move.target for each, move in state.moving.items()} | moves
+        targets |= under_way
+        await until_arrived(admin, under_way.keys(), state.sizes)
+        state = await read_state(admin, targets)
+    topics = {each.topic for each in targets} | await throttled_topics(admin, state.topics)
+    await take_throttle_back(admin, topics)
+    await _elect_preferred(admin, targets.keys())
+    return await read_state(admin, targets)
 
 
 def _throttled(state: ClusterState, moves: Assignment) -> dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]:
     """Present and future replicas of all partitions on the way, those of an earlier command included."""
     partitions = state.partitions
     targets: Mapping[Any, tuple[int, ...]] = {each: move.target for each, move in state.moving.items()} | moves
-    return {each: (partitions[each].replicas, target) for each, target in targets.items()}
+    return {each: (partitions[each].replicas, target) for each, target in targets.items() if each in partitions}
 
 
-async def _elect_preferred(admin: Admin, partitions: set[TopicPartition]) -> None:
+async def _elect_preferred(admin: Admin, partitions: Collection[TopicPartition]) -> None:
     """Let the preferred replicas lead. What cannot be elected is reported, and no failure."""
     from oncelog.errors import KafkaError
     from oncelog_protocol.elections import ElectionType

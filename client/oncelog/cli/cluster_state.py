@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 DIRECTORY_SECONDS: Final = 10.0
 """How long a broker may take to describe its directories, unless it is left out."""
+
+HEARSAY_SECONDS: Final = 5.0
+"""How long brokers may take to learn that a reassignment is over."""
+HEARSAY_PAUSE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +92,59 @@ class ClusterState:
         return sum(node in partition.replicas and node not in partition.isr for partition in self.partitions.values())
 
 
-async def read_state(admin: Admin) -> ClusterState:
-    """Read the state. A broker that does not describe its directories is left out there. Raises KafkaError."""
+async def read_state(admin: Admin, expected: Mapping[TopicPartition, Sequence[int]] | None = None) -> ClusterState:
+    """Read the state. A broker that does not describe its directories is left out there. Raises KafkaError.
+
+    The controller ends a reassignment a moment before all brokers know: a broker may still name the replicas of both
+    sides. So the state is read again for up to HEARSAY_SECONDS while it looks like that, or while partitions that do
+    not move are not where they are `expected`.
+    """
     cluster = await admin.describe_cluster()
     names = await admin.list_topics(include_internal=True)
     nodes = [broker.node_id for broker in cluster.brokers]
     described = await asyncio.gather(*(_directories(admin, node) for node in nodes))
-    return ClusterState(
-        {broker.node_id: broker for broker in cluster.brokers},
-        cluster.controller_id,
-        await admin.describe_topics(names) if names else {},
-        await admin.list_partition_reassignments(),
-        {node: found for node, found in zip(nodes, described, strict=True) if found is not None},
-    )
+    tries = int(HEARSAY_SECONDS / HEARSAY_PAUSE_SECONDS)
+    while True:
+        state = ClusterState(
+            {broker.node_id: broker for broker in cluster.brokers},
+            cluster.controller_id,
+            await _topics(admin, names),
+            await admin.list_partition_reassignments(),
+            {node: found for node, found in zip(nodes, described, strict=True) if found is not None},
+        )
+        tries -= 1
+        if tries <= 0 or not _looks_late(state, expected or {}):
+            return state
+        await asyncio.sleep(HEARSAY_PAUSE_SECONDS)
+
+
+def _looks_late(state: ClusterState, expected: Mapping[TopicPartition, Sequence[int]]) -> bool:
+    """Whether a broker may have told of a reassignment that is over: partitions are not where they are expected, or
+    those of one topic differ in their number of replicas."""
+    resting = {each: it.replicas for each, it in state.partitions.items() if each not in state.moving}
+    if any(each in resting and tuple(target) != resting[each] for each, target in expected.items()):
+        return True
+    counts: dict[str, int] = {}
+    return any(counts.setdefault(each.topic, len(replicas)) != len(replicas) for each, replicas in resting.items())
+
+
+async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
+    """The topics; those that are deleted at this moment are left out. Raises KafkaError."""
+    from oncelog.errors import KafkaError, PartialFailure
+    from oncelog_protocol.errors import ErrorCode
+
+    if not names:
+        return {}
+    try:
+        return await admin.describe_topics(names)
+    except PartialFailure as failure:
+        if not all(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in failure.errors.values()):
+            raise
+        return failure.results
+    except KafkaError as error:  # of the only topic
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return {}
 
 
 async def _directories(admin: Admin, node: int) -> Mapping[str, LogDirectory | KafkaError] | None:

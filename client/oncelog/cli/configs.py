@@ -1,4 +1,4 @@
-"""`oncelog configs`: show and change settings of topics and brokers, with their sources."""
+"""`oncelog configs`: show and change settings of topics, groups and brokers, with their sources."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HIDDEN: Final = "(hidden)"
 SOURCES: Final = {
     "TOPIC_CONFIG": "topic",
+    "GROUP_CONFIG": "group",
     "DYNAMIC_BROKER_CONFIG": "broker",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
     "STATIC_BROKER_CONFIG": "file",
@@ -33,10 +34,11 @@ DOCUMENTATION: Final = Column.headed("Documentation")
 
 
 class Named(NamedTuple):
-    """The resources that the options name: topics, ids of brokers, ids of brokers whose loggers are meant, and whether
-    the settings of all brokers are."""
+    """The resources that the options name: topics, groups, ids of brokers, ids of brokers whose loggers are meant, and
+    whether the settings of all brokers are."""
 
     topics: tuple[str, ...]
+    groups: tuple[str, ...]
     brokers: tuple[int, ...]
     loggers: tuple[int, ...]
     is_default: bool
@@ -47,13 +49,14 @@ class Named(NamedTuple):
 
         named = [
             *map(ConfigResource.topic, self.topics),
+            *map(ConfigResource.group, self.groups),
             *map(ConfigResource.broker, self.brokers),
             *map(ConfigResource.broker_logger, self.loggers),
         ]
         if self.is_default:
             named.append(ConfigResource.broker())
         if not named:
-            raise click.UsageError("whose settings? --topic, --broker, --loggers or --all-brokers is needed")
+            raise click.UsageError("whose settings? --topic, --group, --broker, --loggers or --all-brokers is needed")
         return list(dict.fromkeys(named))
 
 
@@ -62,13 +65,20 @@ def whose(command: F) -> F:
 
     @wraps(command)
     def with_named(
-        topics: tuple[str, ...], brokers: tuple[int, ...], loggers: tuple[int, ...], is_default: bool, **others: Any
+        topics: tuple[str, ...],
+        groups: tuple[str, ...],
+        brokers: tuple[int, ...],
+        loggers: tuple[int, ...],
+        is_default: bool,
+        **others: Any,
     ) -> Any:
-        return command(named=Named(topics, brokers, loggers, is_default), **others)
+        return command(named=Named(topics, groups, brokers, loggers, is_default), **others)
 
     made: Any = with_named
     for option in (
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be repeated."),
+        click.option("--group", "groups", multiple=True, metavar="NAME",
+                     help="Of this consumer group or share group. May be repeated."),
         click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
                      help="Of this broker. May be repeated."),
         click.option("--loggers", "loggers", type=click.IntRange(min=0), multiple=True, metavar="ID",
@@ -81,7 +91,7 @@ def whose(command: F) -> F:
 
 @click.group()
 def configs() -> None:
-    """Describe, set and delete the settings of topics and brokers."""
+    """Describe, set and delete the settings of topics, groups and brokers."""
 
 
 @configs.command()

@@ -74,23 +74,23 @@ async def examined(admin: Admin) -> list[Finding]:
     brokers = sorted(cluster.brokers, key=lambda broker: broker.node_id)
     reached = dict(zip((each.node_id for each in brokers), await asyncio.gather(*map(_reach, brokers)), strict=True))
     unreachable = {node: found for node, found in reached.items() if isinstance(found, str)}
+    known = {broker.node_id: broker for broker in brokers}
+    state = ClusterState(known, cluster.controller_id, topics={}, moving={}, directories={})
+    rest = Finding("the rest", State.UNKNOWN, "it needs the brokers that cannot be reached", "see above")
+    only_listeners = [*findings(Evidence.of_listeners(state, unreachable), ["listeners"]), rest]
+    if unreachable.keys() == known.keys():
+        return only_listeners
     try:
         async with asyncio.timeout(READ_SECONDS):
-            evidence = await _gathered(
-                admin, {node: found for node, found in reached.items() if isinstance(found, frozenset)}
-            )
+            served = {node: found for node, found in reached.items() if isinstance(found, frozenset)}
+            evidence = await _gathered(admin, served)
     except (KafkaError, TimeoutError) as error:
-        if not unreachable:
-            if isinstance(error, KafkaError):
-                raise
-            raise RequestTimedOut(
-                ErrorCode.REQUEST_TIMED_OUT, f"the cluster could not be read in {READ_SECONDS:.0f} s"
-            ) from error
-        known = {broker.node_id: broker for broker in brokers}
-        state = ClusterState(known, cluster.controller_id, topics={}, moving={}, directories={})
-        evidence = Evidence.of_listeners(state, unreachable)
-        rest = Finding("the rest", State.UNKNOWN, "it needs the brokers that cannot be reached", "see above")
-        return [*findings(evidence, ["listeners"]), rest]
+        if unreachable:
+            return only_listeners
+        if isinstance(error, KafkaError):
+            raise
+        why = f"the cluster could not be read in {READ_SECONDS:.0f} s"
+        raise RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, why) from error
     return findings(replace(evidence, unreachable=unreachable))
 
 

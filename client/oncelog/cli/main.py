@@ -24,6 +24,7 @@ BUILT_IN: Final = {
     "topics": "oncelog.cli.topics:topics",
     "leaders": "oncelog.cli.leaders:leaders",
     "groups": "oncelog.cli.groups:groups",
+    "shares": "oncelog.cli.shares:shares",
     "txns": "oncelog.cli.txns:txns",
     "configs": "oncelog.cli.configs:configs",
     "bench": "oncelog.cli.bench:bench",
@@ -43,7 +44,7 @@ BUILT_IN: Final = {
     "users": "oncelog.cli.users:users",
     "quotas": "oncelog.cli.quotas:quotas",
 }
-SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
+SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve", "judge": "oncelog_testing.judge.command:judge"}
 EXTRAS: Final = {"console": "console", "pipeline": "pipeline", "registry": "registry"}
 """Command -> the extra of the distribution that it needs; by default `broker`."""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"

@@ -67,6 +67,11 @@ class ControlledFaults:
             self._faults[fault.number] = fault
             return fault
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there are any, spent ones included."""
+        return bool(self._faults)
+
     def all(self) -> list[Fault]:
         """All faults that were not removed, including spent ones, so that their hit counts can be read."""
         with self._changed:

@@ -15,7 +15,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro._read_py import schemaless_reader as reader_in_python
 from fastavro.schema import SchemaParseException, UnknownType
 
-from oncelog.serialization.avro_bounds import check_readable
+from oncelog.serialization.avro_bounds import check_readable, with_names
 from oncelog.serialization.avro_json import from_json
 from oncelog.serialization.codec import Codec
 from oncelog.serialization.errors import SerializationError
@@ -36,7 +36,7 @@ class AvroCodec(Codec):
             for each in referred.values():
                 parse_schema(_loaded(each), self._named)
             self.parsed = parse_schema(_loaded(schema), self._named)
-            self._is_fast = check_readable(_WithNames(self._named).of(self.parsed))
+            self._is_fast = check_readable(with_names(self.parsed, self._named))
         except (
             SchemaParseException,
             UnknownType,
@@ -87,33 +87,6 @@ class AvroCodec(Codec):
 
     def from_json(self, value: Any) -> Any:
         return from_json(self.parsed, self._named, value)
-
-
-class _WithNames:
-    """Puts each named type in the place of the first reference to it, so that the schema is complete in itself."""
-
-    def __init__(self, named: Mapping[str, Any]) -> None:
-        self._named = named
-        self._seen: set[str] = set()
-
-    def of(self, schema: Any) -> Any:
-        if isinstance(schema, str):
-            if schema in self._named and schema not in self._seen:
-                return self.of(self._named[schema])
-            return schema
-        if isinstance(schema, list):
-            return [self.of(each) for each in schema]
-        if "name" in schema and schema["type"] in ("record", "error", "enum", "fixed"):
-            if schema["name"] in self._seen:
-                return schema["name"]
-            self._seen.add(schema["name"])
-        written = dict(schema)
-        for key in ("type", "items", "values"):
-            if key in schema:
-                written[key] = self.of(schema[key])
-        if "fields" in schema:
-            written["fields"] = [{**field, "type": self.of(field["type"])} for field in schema["fields"]]
-        return written
 
 
 def _loaded(schema: Schema) -> Any:

@@ -11,6 +11,7 @@ Schemas and payloads come from whoever may write to the registry and to the topi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 MAX_DEPTH: Final = 100
@@ -29,6 +30,11 @@ def check_readable(schema: Any) -> bool:
     """Return whether the fast reader may read values of a parsed schema. Raises ValueError for an array of items that
     take no bytes; RecursionError for a schema that nests too deeply itself."""
     return _Walk().bounds(schema).depth <= MAX_DEPTH
+
+
+def with_names(schema: Any, named: Mapping[str, Any]) -> Any:
+    """Return a parsed schema that is complete in itself: the first reference to each named type is its definition."""
+    return _WithNames(named).of(schema)
 
 
 class _Walk:
@@ -70,3 +76,30 @@ class _Walk:
     def _keep(self, schema: Any, bounds: Bounds) -> Bounds:
         self._named[schema["name"]] = bounds
         return bounds
+
+
+class _WithNames:
+    """Puts each named type in the place of the first reference to it, so that the schema is complete in itself."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._seen: set[str] = set()
+
+    def of(self, schema: Any) -> Any:
+        if isinstance(schema, str):
+            if schema in self._named and schema not in self._seen:
+                return self.of(self._named[schema])
+            return schema
+        if isinstance(schema, list):
+            return [self.of(each) for each in schema]
+        if "name" in schema and schema["type"] in ("record", "error", "enum", "fixed"):
+            if schema["name"] in self._seen:
+                return schema["name"]
+            self._seen.add(schema["name"])
+        written = dict(schema)
+        for key in ("type", "items", "values"):
+            if key in schema:
+                written[key] = self.of(schema[key])
+        if "fields" in schema:
+            written["fields"] = [{**field, "type": self.of(field["type"])} for field in schema["fields"]]
+        return written

@@ -125,24 +125,30 @@ class SchemaRegistry(Lifecycle):
     async def referred(self, schema: Schema, form: str = "") -> dict[str, Schema]:
         """Return all schemas that a schema refers to, by the names it uses; each behind those that it refers to itself.
 
-        Raises SchemaNotFound, RegistryUnavailable; SerializationError for more than MAX_REFERENCES.
+        Raises SchemaNotFound, RegistryUnavailable; SerializationError for more than MAX_REFERENCES, or two of one name.
         """
         found: dict[str, Schema] = {}
         await self._refer(schema.references, form, found, {})
         return found
 
     async def _refer(
-        self, references: Iterable[Reference], form: str, found: dict[str, Schema], open_names: dict[str, None]
+        self,
+        references: Iterable[Reference],
+        form: str,
+        found: dict[str, Schema],
+        places: dict[str, tuple[str, int]],
     ) -> None:
         for reference in references:
-            if reference.name in found or reference.name in open_names:
+            known = places.get(reference.name)
+            if known not in (None, (reference.subject, reference.version)):
+                raise SerializationError(f"two schemas are referred to as {reference.name!r:.100}")
+            if known is not None:
                 continue
-            if len(found) + len(open_names) >= MAX_REFERENCES:
+            if len(places) >= MAX_REFERENCES:
                 raise SerializationError(f"a schema refers to more than {MAX_REFERENCES} others")
-            open_names[reference.name] = None
+            places[reference.name] = reference.subject, reference.version
             schema = (await self.version(reference.subject, reference.version, form)).schema
-            await self._refer(schema.references, form, found, open_names)
-            del open_names[reference.name]
+            await self._refer(schema.references, form, found, places)
             found[reference.name] = schema
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,7 +11,7 @@ from oncelog.cli.running import describe
 from oncelog.errors import AuthenticationFailed, ConfigError, KafkaError
 from oncelog_console.clusters import Login
 from oncelog_console.entrance import COOKIE, set_cookie
-from oncelog_console.limits import FAILED_LOGIN_SECONDS, MAX_LOGINS, MAX_NAME_CHARACTERS, MAX_PASSWORD_CHARACTERS
+from oncelog_console.limits import FAILED_LOGIN_SECONDS, MAX_NAME_CHARACTERS, MAX_PASSWORD_CHARACTERS
 from oncelog_console.link import Link
 from oncelog_console.login.oidc import LoginFailed
 from oncelog_console.pages.page_request import console_of, form_of
@@ -20,7 +19,8 @@ from oncelog_console.rendering import Refused, error_page, render
 from oncelog_console.site import Place, Site
 from oncelog_console.urls import is_ours, url
 
-_trying: Final = asyncio.Semaphore(MAX_LOGINS)
+MAX_NEXT_CHARACTERS = 1000
+"""It travels in a cookie, which browsers drop beyond 4 KB."""
 
 
 async def ask_login(request: Request) -> Response:
@@ -45,7 +45,8 @@ async def login(request: Request) -> Response:
         return _form(request, place, "a name and a password are needed", name, 400)
     settings = {**place.cluster.settings, "sasl_plain_username": name, "sasl_plain_password": password}
     link = Link(place.cluster.bootstrap, settings)
-    async with _trying:
+    site = _site_of(request)
+    async with site.capacity.logins:
         try:
             await link.admin()
         except (KafkaError, ConfigError) as error:
@@ -54,7 +55,6 @@ async def login(request: Request) -> Response:
             if isinstance(error, AuthenticationFailed | ConfigError):
                 return _form(request, place, "the cluster does not know this name with this password", name, 401)
             return _form(request, place, describe(error, place.cluster.bootstrap), name, 503)
-    site = _site_of(request)
     token, session = await site.sessions.begin(f"sasl:{name}", request.cookies.get(COOKIE))
     before = session.consoles.pop(place.cluster.name, None)
     if before is not None:
@@ -132,7 +132,7 @@ def _after(site: Site, request: Request) -> str:
     """Where to go after the provider has led back: to a page of one of our clusters."""
     name, given = request.query_params.get("cluster"), request.query_params.get("next", "/")
     prefix = next((place.prefix for place in site.places if place.cluster.name == name), "")
-    return prefix + given if is_ours(given) else f"{prefix}/"
+    return prefix + given if is_ours(given) and len(given) <= MAX_NEXT_CHARACTERS else f"{prefix}/"
 
 
 def _place_of(request: Request) -> Place:

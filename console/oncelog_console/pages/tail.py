@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from oncelog.cli.running import describe
 from oncelog.errors import KafkaError
-from oncelog_console.console import Capacity, Console
+from oncelog_console.console import Console
 from oncelog_console.limits import KEY_BYTES, MAX_TAILS, PAGE_SECONDS, TAIL_SECONDS, VALUE_BYTES
 from oncelog_console.lookups.record_view import RecordView
 from oncelog_console.lookups.tailing import TailPart, tail
@@ -42,32 +42,34 @@ async def tail_events(request: Request) -> Response:
         return PlainTextResponse("no answer in time", 504)
     if console.capacity.tails >= MAX_TAILS:
         return PlainTextResponse(f"{MAX_TAILS} live tails are open, which is the limit", 503)
-    return EventStream(_events(console, asked, indexes), console.capacity)
+    return EventStream(_events(console, asked, indexes), console)
 
 
 class EventStream(Response):
-    """Sends the `events` until the browser leaves, or the time is over. Counted as a connection from here to its
-    end."""
+    """Sends the `events` until the browser leaves, the time is over, or the session of the user ends. Counted as a tail
+    from here to its end."""
 
-    def __init__(self, events: AsyncGenerator[bytes], capacity: Capacity) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
         super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._events = events
         self._has_begun = False
-        self._capacity = capacity
-        capacity.tails += 1
+        self._console = console
+        console.capacity.tails += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_gone(receive))
+        ending = asyncio.ensure_future(self._console.closed.wait())
+        tasks = (sending, leaving, ending)
         try:
-            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED, timeout=TAIL_SECONDS)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=TAIL_SECONDS)
             is_over = not sending.done() and not leaving.done()
         finally:
-            for task in (sending, leaving):
+            for task in tasks:
                 task.cancel()
-            sent, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
-            self._capacity.tails -= 1
+            sent, *_ = await asyncio.gather(*tasks, return_exceptions=True)
+            self._console.capacity.tails -= 1
         if isinstance(sent, Exception):
             raise sent  # the server reports it, and the browser reconnects
         if is_over and self._has_begun:  # the browser connects again

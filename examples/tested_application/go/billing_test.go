@@ -1,4 +1,5 @@
-// What a Go program does when the answer to its EndTxn is lost: the broker is told over HTTP to lose it.
+// What a Go program does when the answer to its EndTxn is lost: the broker is told over HTTP to lose it, and a judge says
+// whether everything is there once.
 // `go test` in this directory; `oncelog` must be on the path, or ONCELOG says where it is.
 package billing
 
@@ -19,22 +20,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Broker is `oncelog serve` in a process of its own, which ends with ours: we hold the other end of its input.
+// Broker is `oncelog serve`, with `oncelog judge`, in processes of their own, which end with ours: we hold the other end
+// of their input.
 type Broker struct {
 	Address string
 	control string
+	judge   string
 }
 
-var lines = regexp.MustCompile(`ready on (\S+) |fail control at (\S+)`)
-
 func start(t *testing.T) *Broker {
+	t.Helper()
+	broker := &Broker{}
+	output := run(t, "serve", "--data", t.TempDir(), "--stop-at-eof", "--fail-control", "0",
+		"--set", "listeners=PLAINTEXT://127.0.0.1:0")
+	broker.Address = next(t, output, `ready on (\S+) `)
+	broker.control = next(t, output, `fail control at (\S+)`)
+	broker.judge = next(t, run(t, "judge", "-b", broker.Address, "--stop-at-eof"), `(http:\S+)`)
+	return broker
+}
+
+// run starts oncelog, and returns its output.
+func run(t *testing.T, arguments ...string) *bufio.Scanner {
 	t.Helper()
 	oncelog := os.Getenv("ONCELOG")
 	if oncelog == "" {
 		oncelog = "oncelog"
 	}
-	command := exec.Command(oncelog, "serve", "--data", t.TempDir(), "--stop-at-eof", "--fail-control", "0",
-		"--set", "listeners=PLAINTEXT://127.0.0.1:0")
+	command := exec.Command(oncelog, arguments...)
 	input, err := command.StdinPipe()
 	must(t, err)
 	output, err := command.StdoutPipe()
@@ -42,16 +54,28 @@ func start(t *testing.T) *Broker {
 	command.Stderr = os.Stderr
 	must(t, command.Start())
 	t.Cleanup(func() { input.Close(); command.Wait() })
-	broker := &Broker{}
-	for scanner := bufio.NewScanner(output); broker.control == "" && scanner.Scan(); {
-		if found := lines.FindStringSubmatch(scanner.Text()); found != nil {
-			broker.Address, broker.control = broker.Address+found[1], found[2]
-		}
+	return bufio.NewScanner(output)
+}
+
+// next finds a pattern in the next line.
+func next(t *testing.T, output *bufio.Scanner, pattern string) string {
+	t.Helper()
+	output.Scan()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(output.Text())
+	if found == nil {
+		t.Fatalf("oncelog did not say %s, but: %s", pattern, output.Text())
 	}
-	if broker.control == "" {
-		t.Fatal("the broker does not start")
-	}
-	return broker
+	return found[1]
+}
+
+// Judge says whether what the test has recorded is there once.
+func (broker *Broker) Judge(t *testing.T, history map[string]any) map[string]any {
+	t.Helper()
+	body, err := json.Marshal(history)
+	must(t, err)
+	answer, err := http.Post(broker.judge+"/verdict", "application/json", bytes.NewReader(body))
+	must(t, err)
+	return decoded(t, answer)
 }
 
 // Fail orders one thing to go wrong, and returns the id of the order.
@@ -109,20 +133,13 @@ func TestAnInvoiceIsThereOnceThoughTheAnswerToItsCommitIsLost(t *testing.T) {
 		t.Fatalf("the answer was lost %d times, not once", struck)
 	}
 
-	must(t, producer.BeginTransaction())
-	must(t, producer.ProduceSync(ctx, kgo.StringRecord("the last one")).FirstErr())
-	must(t, producer.EndTransaction(ctx, kgo.TryCommit))
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(broker.Address), kgo.ConsumeTopics("invoices"),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	must(t, err)
-	defer consumer.Close()
-	var read []string
-	for len(read) == 0 || read[len(read)-1] != "the last one" {
-		fetches := consumer.PollFetches(ctx)
-		must(t, fetches.Err())
-		fetches.EachRecord(func(record *kgo.Record) { read = append(read, string(record.Value)) })
-	}
-	if fmt.Sprint(read) != "[invoice 1 the last one]" {
-		t.Fatalf("read %v", read)
+	verdict := broker.Judge(t, map[string]any{
+		"transactions": []any{map[string]any{"id": "1", "producer": "billing", "end": "committed"}},
+		"sends": []any{map[string]any{"producer": "billing", "topic": "invoices", "value": "invoice 1",
+			"transaction": "1", "outcome": "acknowledged"}},
+		"topics": []any{"invoices"},
+	})
+	if verdict["exactly_once"] != true {
+		t.Fatal(verdict["verdict"])
 	}
 }

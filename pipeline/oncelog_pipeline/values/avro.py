@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_writer
 
-from oncelog_pipeline.values.avro_types import Schema, arrow_type, parsed
+from oncelog_pipeline.values.avro_types import arrow_type, parsed
 from oncelog_pipeline.values.format import ValueFormat
-from oncelog_pipeline.values.schemas import schema_of
+from oncelog_pipeline.values.schemas import Writer, schema_of, writer_of
 from oncelog_pipeline.values.wire import InvalidValue, unframed
 
 Places = Iterable[tuple[str, int, int]]
@@ -33,8 +33,8 @@ class AvroDecoder:
     def column(self, values: Iterable[bytes | None], places: Callable[[], Places]) -> pa.Array:
         """Decode a column; null stays null. Raises UnreachableSchemas, and InvalidValue unless invalid values are to
         become null."""
-        reader = parsed(self.format.schema or "")
-        made = arrow_type(reader)
+        reader = writer_of(self.format.schema or "")
+        made = arrow_type(reader.schema)
         decoded: list[Any] = []
         for index, value in enumerate(values):
             if value is None:
@@ -48,7 +48,7 @@ class AvroDecoder:
                 decoded.append(None)
         return self._array(decoded, made, places)
 
-    def _value(self, value: bytes, reader: Schema) -> Any:
+    def _value(self, value: bytes, reader: Writer) -> Any:
         """Raises InvalidValue."""
         writer = reader
         if self.format.is_framed:
@@ -57,7 +57,7 @@ class AvroDecoder:
                 writer = schema_of(self.format.registry, number)
         stream = io.BytesIO(value)
         try:
-            decoded = schemaless_reader(stream, writer, reader)
+            decoded = writer.read(stream, writer.schema, reader.schema)
         except Exception as error:  # fastavro raises whatever the bytes lead it to
             raise InvalidValue(f"is not of its schema: {type(error).__name__}: {error}") from error
         if stream.tell() != len(value):

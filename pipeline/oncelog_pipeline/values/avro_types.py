@@ -8,7 +8,7 @@ numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -49,14 +49,18 @@ WIDENED: Final[Mapping[frozenset[str], pa.DataType]] = {
 }
 
 
-def parsed(text: str) -> Schema:
-    """A schema, without logical types that have no column of their own. Raises SchemaError."""
+def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None = None) -> Schema:
+    """A schema, without logical types that have no column of their own. `referred` are the texts that it refers to,
+    `named` gets all named types. Raises SchemaError."""
+    named = {} if named is None else named
     try:
-        read = json.loads(text)
+        others, read = [json.loads(each) for each in referred], json.loads(text)
     except ValueError as error:
         raise SchemaError(f"is no JSON: {error}") from error
     try:
-        return parse_schema(_simplified(read))
+        for each in others:
+            parse_schema(_simplified(each), named)
+        return parse_schema(_simplified(read), named)
     except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, AttributeError) as error:
         raise SchemaError(f"is no Avro schema: {error}") from error
 

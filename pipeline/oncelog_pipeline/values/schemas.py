@@ -5,32 +5,52 @@ Spark sends only the place to its workers; each worker process caches the schema
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from typing import Any, Final, NamedTuple
 
+from fastavro import schemaless_reader
+from fastavro._read_py import schemaless_reader as reader_in_python
+
+from oncelog.serialization.avro_bounds import check_readable, with_names
+from oncelog.serialization.errors import SchemaNotFound, SchemaRegistryError, SerializationError
+from oncelog.serialization.schemas import AVRO
 from oncelog_pipeline.values.avro_types import Schema, SchemaError, parsed
 from oncelog_pipeline.values.wire import InvalidValue
 
 WEB: Final = ("http://", "https://")
-TIMEOUT_SECONDS: Final = 30.0
-NOT_FOUND: Final = 404
 
 
 class UnreachableSchemas(Exception):
     """A folder or a registry that does not answer: nothing can be said of values."""
 
 
-@lru_cache(maxsize=1000)
-def schema_of(place: str, number: int) -> Schema:
-    """Raises UnreachableSchemas; InvalidValue for a number that has no schema there, or no Avro one."""
-    text = _from_registry(place, number) if place.startswith(WEB) else _from_folder(place, number)
+class Writer(NamedTuple):
+    """A schema that values were written with, and the function of fastavro that may read them (`avro_bounds`)."""
+
+    schema: Schema
+    read: Callable[..., Any]
+
+
+def writer_of(text: str, referred: tuple[str, ...] = ()) -> Writer:
+    """Return the parsed schema; `referred` are the texts that it refers to. Raises SchemaError."""
+    named: dict[str, Any] = {}
+    schema = parsed(text, referred, named)
     try:
-        return parsed(text)
+        return Writer(schema, schemaless_reader if check_readable(with_names(schema, named)) else reader_in_python)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=1000)
+def schema_of(place: str, number: int) -> Writer:
+    """Raises UnreachableSchemas; InvalidValue for a number that has no schema there, or no Avro one."""
+    try:
+        if place.startswith(WEB):
+            return writer_of(*_from_registry(place, number))
+        return writer_of(_from_folder(place, number))
     except SchemaError as error:
         raise InvalidValue(f"schema {number} of {place} {error}") from error
 
@@ -46,22 +66,24 @@ def _from_folder(place: str, number: int) -> str:
         raise UnreachableSchemas(f"{number}.avsc in {place} cannot be read: {error}") from error
 
 
-def _from_registry(place: str, number: int, opened: Callable[..., Any] = urlopen) -> str:
-    address = f"{place.rstrip('/')}/schemas/ids/{number}"
+def _from_registry(place: str, number: int) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a schema, and the texts that it refers to."""
     try:
-        with opened(address, timeout=TIMEOUT_SECONDS) as response:
-            answer = json.load(response)
-    except HTTPError as error:
-        error.close()  # it holds the connection
-        if error.code == NOT_FOUND:
-            raise InvalidValue(f"was written with schema {number}, which {place} does not have") from error
-        raise UnreachableSchemas(f"{address}: {error}") from error
-    except (URLError, OSError, ValueError) as error:
-        raise UnreachableSchemas(f"{address} does not answer as a schema registry: {error}") from error
-    if not isinstance(answer, Mapping) or "schema" not in answer:
-        raise UnreachableSchemas(f"{address} does not answer as a schema registry")
-    if answer.get("schemaType", "AVRO") != "AVRO":
-        raise InvalidValue(f"was written with schema {number}, which is of the type {answer['schemaType']}")
-    if answer.get("references"):
-        raise InvalidValue(f"was written with schema {number}, which refers to other schemas: give it as a file")
-    return str(answer["schema"])
+        return asyncio.run(_asked(place, number))
+    except SchemaNotFound as error:
+        raise InvalidValue(f"was written with schema {number}, which {place} does not have: {error}") from error
+    except SerializationError as error:
+        raise InvalidValue(f"was written with schema {number}: {error}") from error
+    except SchemaRegistryError as error:
+        raise UnreachableSchemas(f"{place} does not answer as a schema registry: {error}") from error
+
+
+async def _asked(place: str, number: int) -> tuple[str, tuple[str, ...]]:
+    from oncelog.serialization.schema_registry import SchemaRegistry
+
+    async with SchemaRegistry(place) as registry:
+        schema = await registry.schema(number)
+        if schema.type != AVRO:
+            raise InvalidValue(f"was written with schema {number}, which is of the type {schema.type}")
+        referred = await registry.referred(schema)
+        return schema.text, tuple(each.text for each in referred.values())

@@ -1,15 +1,12 @@
-"""The prefix that Confluent's serializers write before a value: a zero byte, and the schema id. Pure.
-
-00  NN NN NN NN  payload          (the id is big-endian)
-"""
+"""The schema id in front of a value, by the client's reader of the Confluent wire format. Pure."""
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
+from oncelog.serialization import wire
+from oncelog.serialization.errors import SerializationError
+from oncelog.serialization.wire import HEADER, framed
 
-MAGIC: Final = 0
-HEADER: Final = Struct(">bI")
+__all__ = ["HEADER", "InvalidValue", "framed", "unframed"]
 
 
 class InvalidValue(ValueError):
@@ -17,15 +14,8 @@ class InvalidValue(ValueError):
 
 
 def unframed(value: bytes) -> tuple[int, bytes]:
-    """The schema's number and the payload. Raises InvalidValue."""
-    if len(value) < HEADER.size:
-        raise InvalidValue(f"{len(value)} bytes have no number of a schema before them")
-    magic, number = HEADER.unpack_from(value)
-    if magic != MAGIC:
-        raise InvalidValue(f"begins with {value[0]}, where Confluent's serializers write 0 and a schema's number")
-    return number, value[HEADER.size :]
-
-
-def framed(number: int, payload: bytes) -> bytes:
-    """The other way round."""
-    return HEADER.pack(MAGIC, number) + payload
+    """The schema id and the payload. Raises InvalidValue."""
+    try:
+        return wire.unframed(value)
+    except SerializationError as error:
+        raise InvalidValue(str(error)) from error

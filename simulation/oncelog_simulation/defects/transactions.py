@@ -117,7 +117,7 @@ DEFECTS: Final = (
         "marker-not-replicated",
         "a transaction is complete when its markers are on the leaders alone",
         "oncelog_broker.coordinator.transaction.markers",
-        "        return partition.committed(offset + 1)\n",
+        "        return ErrorCode.NONE if offset < partition.high_watermark else partition.committed(offset + 1)\n",
         "        return ErrorCode.NONE\n",
         ("payer-1", "payer-2", "zombie-1"),
         20,

@@ -13,7 +13,6 @@ from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.disk import unnoticed
-from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
 from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
@@ -57,8 +56,8 @@ class Histories:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await _until_whole(world)
         except TimeoutError:
-            if world.struck.get(BIT_ROT):
-                return found  # a log whose synced records are damaged stays offline until an operator decides
+            if world.rotted:
+                return found  # who lacks the damaged records cannot fetch them, and so the disk cannot be exchanged
             return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
         try:
             await world.client("auditor").run(lambda: self._read(world))
@@ -67,11 +66,8 @@ class Histories:
                 return found  # a coordinator that has lost its log cannot end its open transactions
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
-            if world.struck.get(BIT_ROT):
-                return found  # a read of corrupt records must fail
             return [*found, f"all could not be read in the end: {error}"]
-        if not world.struck.get(BIT_ROT):
-            self._note_replicas(world)
+        self._note_replicas(world)
         self._forget_trimmed()
         table = [] if self._committed.excused else self._table_violations
         return [*found, *table, *self._judge()]
@@ -204,6 +200,7 @@ def _not_whole(world: World) -> str:
     brokers = running(world)
     numbers = {broker.number for broker in brokers}
     missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]
+    missing += [f"{name} has a damaged disk" for name in sorted(world.rotted)]
     for broker in brokers:
         image = broker.image
         if not image.brokers.keys() >= numbers:

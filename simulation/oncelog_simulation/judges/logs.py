@@ -21,7 +21,6 @@ from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.sequence import increment_sequence
 from oncelog_simulation.disk import unnoticed
-from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.running import running
 
@@ -95,8 +94,8 @@ class Logs:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is wrong in any replica; nothing after bit rot."""
-        if world.struck.get(BIT_ROT):
+        """What is wrong in any replica; nothing while a disk is damaged."""
+        if world.rotted:
             return ()
         return [
             f"{partition.log.name}: broker {broker.number} {what}"

@@ -54,7 +54,7 @@ def test_acls_are_added_listed_and_removed(broker_factory: BrokerFactory) -> Non
         assert sorted(line.split("\t")[5] for line in left) == ["All", "IdempotentWrite", "IdempotentWrite"]
 
 
-async def test_admin_acls(broker_factory: BrokerFactory) -> None:
+async def test_the_admin_client_manages_acls(broker_factory: BrokerFactory) -> None:
     entry = AclEntry("User:alice", "*", AclOperation.WRITE, AclPermission.ALLOW)
     acls = [
         AclBinding(ResourcePattern(AclResourceType.TOPIC, name, PatternType.LITERAL), entry) for name in ("a", "b", "*")

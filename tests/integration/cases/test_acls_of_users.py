@@ -69,7 +69,7 @@ async def test_a_user_writes_and_reads_what_acls_allow(guarded: SecuredBroker, l
     assert await there_and_back == b"hello"
 
 
-async def test_our_client_is_told_of_a_refusal(guarded: SecuredBroker, topic: str) -> None:
+async def test_our_client_reports_a_refusal(guarded: SecuredBroker, topic: str) -> None:
     address = guarded.address(LISTENER)
     await make(guarded, topic)
     async with Producer(address, **of_user(guarded), enable_idempotence=False) as producer:
@@ -92,7 +92,7 @@ async def test_our_client_is_told_of_a_refusal(guarded: SecuredBroker, topic: st
     eventually(lambda: f"principal=User:{USER} operation=Describe" in guarded.logged, "the refusal is in the audit log")
 
 
-async def test_transactions_are_for_who_may_write_their_id(guarded: SecuredBroker, topic: str) -> None:
+async def test_transactions_need_the_right_to_write_their_id(guarded: SecuredBroker, topic: str) -> None:
     address = guarded.address(LISTENER)
     await make(guarded, topic)
     await allow(guarded, TOPIC, topic, AclOperation.WRITE)
@@ -109,7 +109,7 @@ async def test_transactions_are_for_who_may_write_their_id(guarded: SecuredBroke
         assert (await anext(aiter(consumer))).value == b"in a transaction"
 
 
-async def test_what_is_taken_away_is_gone_at_once(guarded: SecuredBroker, topic: str) -> None:
+async def test_a_removed_acl_takes_effect_at_once(guarded: SecuredBroker, topic: str) -> None:
     address = guarded.address(LISTENER)
     await make(guarded, topic)
     await allow(guarded, TOPIC, topic, AclOperation.WRITE)

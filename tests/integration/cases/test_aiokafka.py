@@ -26,13 +26,13 @@ class TestAiokafka(ClientContract):
 
 
 @pytest.mark.parametrize("partitions", [0, -2])
-def test_no_partitions_are_no_topic(client: Aiokafka, topic: str, partitions: int) -> None:
+def test_a_topic_without_partitions_is_refused(client: Aiokafka, topic: str, partitions: int) -> None:
     with pytest.raises(Refused) as refusal:
         client.create_topic(topic, partitions)
     assert refusal.value.code == ErrorCode.INVALID_PARTITIONS
 
 
-def test_a_waiting_consumer_gets_what_comes_later(client: Aiokafka, topic: str) -> None:
+def test_a_waiting_consumer_gets_later_records(client: Aiokafka, topic: str) -> None:
     client.create_topic(topic)
     source = TopicPartition(topic, 0)
 

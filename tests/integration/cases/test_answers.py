@@ -48,7 +48,7 @@ def test_described_partitions_have_lists_where_java_takes_no_null(broker: Broker
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_authorized_operations_on_demand(broker: BrokerProcess, topic: str, asked: bool) -> None:
+def test_authorized_operations_are_returned_on_demand(broker: BrokerProcess, topic: str, asked: bool) -> None:
     metadata = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
         include_cluster_authorized_operations=asked,
@@ -69,7 +69,7 @@ def test_authorized_operations_on_demand(broker: BrokerProcess, topic: str, aske
     assert described.cluster_authorized_operations == on_cluster
 
 
-def test_that_a_topic_exists_is_said_before_anything_else(broker: BrokerProcess, topic: str) -> None:
+def test_an_existing_topic_is_reported_before_other_errors(broker: BrokerProcess, topic: str) -> None:
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic,
         num_partitions=0,
@@ -83,7 +83,7 @@ def test_that_a_topic_exists_is_said_before_anything_else(broker: BrokerProcess,
     assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_what_a_client_wrote_is_not_quoted_beyond_what_a_response_can_carry(broker: BrokerProcess, topic: str) -> None:
+def test_long_client_values_are_shortened_in_error_messages(broker: BrokerProcess, topic: str) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     wanted = resource(
         resource_type=ResourceType.TOPIC,
@@ -98,7 +98,7 @@ def test_what_a_client_wrote_is_not_quoted_beyond_what_a_response_can_carry(brok
     assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_what_is_named_many_times_is_answered_once(broker: BrokerProcess, topic: str) -> None:
+def test_a_repeated_name_is_answered_once(broker: BrokerProcess, topic: str) -> None:
     """Otherwise a request of 100 KB would take gigabytes and a minute."""
     metadata = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)] * 1000)
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -219,7 +219,7 @@ def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic:
         assert answer.responses[0].partition_responses[0].error_code == code
 
 
-def test_e31_offsets_by_time(raw: RawClient, topic: str) -> None:
+def test_e31_offsets_are_found_by_time(raw: RawClient, topic: str) -> None:
     """T12: offset and timestamp of the first record at that time or later, -1 and -1 behind the last."""
     raw.create_topic(topic)
     for base in (1000, 2000):
@@ -230,7 +230,9 @@ def test_e31_offsets_by_time(raw: RawClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 7, 8])
-def test_e31_what_is_committed_with_an_offset_comes_back(raw: RawClient, topic: str, group: str, version: int) -> None:
+def test_e31_metadata_committed_with_an_offset_is_returned(
+    raw: RawClient, topic: str, group: str, version: int
+) -> None:
     """T15: as it was, null as nothing."""
     raw.create_topic(topic, partitions=3)
     lookup = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
@@ -320,7 +322,7 @@ def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic:
     assert codes == [ErrorCode.NONE if may_be else ErrorCode.POLICY_VIOLATION] * len(counts)
 
 
-def test_what_comes_first_is_done_though_its_client_has_gone(broker_factory: BrokerFactory, topic: str) -> None:
+def test_a_first_request_is_handled_although_its_client_disconnected(broker_factory: BrokerFactory, topic: str) -> None:
     """The client has closed while the route of its request is made."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]

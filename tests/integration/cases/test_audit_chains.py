@@ -56,7 +56,7 @@ async def test_a_live_log_is_right_however_it_is_cut(address: str, topic: str) -
     assert len(await chains_of(address, topic, 0, end, 1)) == 3, "little is kept"
 
 
-async def test_what_is_missing_is_found(address: str, topic: str) -> None:
+async def test_missing_records_are_found(address: str, topic: str) -> None:
     """A part that is not read counts as missing."""
     end = await write(address, topic)
     parts = [await chains_of(address, topic, start, stop, 1) for start, stop in ((0, 150), (190, end))]

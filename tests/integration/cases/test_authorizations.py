@@ -199,7 +199,7 @@ def as_if_it_were(secret: Names, answer: object) -> str:
     [case for case in CASES if not case.extra.get("cursor")],
     ids=lambda case: f"{case.name} v{case.versions.start}",
 )
-def test_whoever_has_the_right_is_not_refused(guarded: tuple[BrokerProcess, Names], case: Case) -> None:
+def test_an_authorized_request_is_not_refused(guarded: tuple[BrokerProcess, Names], case: Case) -> None:
     broker, _ = guarded
     if case.rule in ENDS_SOMETHING:
         pytest.skip("it would be done")
@@ -215,7 +215,7 @@ REFUSED_FOR_OTHER_REASONS = frozenset({rules.FETCH_AS_FOLLOWER})
 """The named broker does not exist."""
 
 
-def test_who_creates_a_topic_sees_its_settings_only_with_the_right(guarded: tuple[BrokerProcess, Names]) -> None:
+def test_the_creator_of_a_topic_sees_its_settings_only_with_the_right(guarded: tuple[BrokerProcess, Names]) -> None:
     broker, _ = guarded
     topic = CreateTopicsRequest.CreatableTopic(
         name="mine", num_partitions=1, replication_factor=1, assignments=[], configs=[]

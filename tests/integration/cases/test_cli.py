@@ -72,7 +72,7 @@ def test_lines_go_in_and_come_out(oncelog: Oncelog, topic: str):
     assert done.stderr == b""
 
 
-def test_keys_nulls_headers_partitions(oncelog: Oncelog, topic: str):
+def test_keys_nulls_headers_and_partitions_are_written_and_printed(oncelog: Oncelog, topic: str):
     oncelog("topics", "create", topic, "--partitions", "2")
     text = ["--key-separator", ":", "--null-value", "NULL", "--header", "a=1", "--partition", "1", "--quiet"]
     assert oncelog("produce", topic, *text, "--acks", "1", stdin=b"k:v\nk:NULL\n").stderr == b""
@@ -109,7 +109,7 @@ def test_json_copies_a_topic(oncelog: Oncelog, topic: str, compression: str):
     )
 
 
-def test_from_to_and_count(oncelog: Oncelog, topic: str):
+def test_consume_accepts_from_to_and_count(oncelog: Oncelog, topic: str):
     lines = b"".join(json.dumps({"value": str(n), "timestamp": 1000 * (n + 1)}).encode() + b"\n" for n in range(10))
     oncelog("produce", topic, "--json", "-D", "batch.size=0", stdin=lines)
 
@@ -198,7 +198,7 @@ def test_failures_are_counted_and_named(oncelog: Oncelog, topic: str):
     assert b"line 1: not JSON" in done.stderr
 
 
-def test_without_acknowledgement_none_is_claimed(oncelog: Oncelog, topic: str):
+def test_produce_without_acks_claims_no_acknowledgement(oncelog: Oncelog, topic: str):
     oncelog("topics", "create", topic)
     done = oncelog("produce", topic, "--acks", "0", stdin=b"a\n")
     assert done.stderr == b"1 of 1 record sent, without acknowledgement (acks=0)\n"
@@ -293,7 +293,7 @@ def test_streams_and_arguments_that_a_shell_can_give(
     assert done.returncode == code, done.stderr.decode()
 
 
-def test_nobody_there(oncelog: Oncelog, topic: str):
+def test_an_unreachable_broker_is_reported(oncelog: Oncelog, topic: str):
     for arguments in (["produce", topic], ["consume", topic], ["topics", "list"]):
         done = oncelog(*arguments, "-b", "127.0.0.1:1", stdin=b"x\n", code=1)
         assert done.stderr == (
@@ -326,7 +326,7 @@ def test_ping_looks_for_a_broker_and_its_replicas(oncelog: Oncelog, topic: str) 
     assert done.stderr.endswith(b"answers, and broker 2 is not in the cluster\n")
 
 
-def test_ping_does_not_wait_for_one_who_says_nothing(oncelog: Oncelog) -> None:
+def test_ping_does_not_wait_for_a_silent_broker(oncelog: Oncelog) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         done = oncelog("ping", "-b", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.2", code=1)
     assert b"no connection within 0.2 s" in done.stderr

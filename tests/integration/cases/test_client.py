@@ -38,7 +38,7 @@ async def read(broker: Any, topic: str, count: int, partitions: int = 1, **optio
 
 @pytest.mark.parametrize("acks", ["all", 1])
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_what_is_sent_is_read(broker: Any, topic: str, compression: str, acks: Any) -> None:
+async def test_sent_records_are_read_back(broker: Any, topic: str, compression: str, acks: Any) -> None:
     await create(broker, topic)
     async with Producer(broker.address, compression_type=compression, acks=acks, batch_size=1000) as producer:
         futures = [
@@ -55,7 +55,7 @@ async def test_what_is_sent_is_read(broker: Any, topic: str, compression: str, a
     assert [record.timestamp_ms for record in records] == [future.result().timestamp_ms for future in futures]
 
 
-async def test_nulls_and_empties(broker: Any, topic: str) -> None:
+async def test_nulls_and_empty_values_are_kept_apart(broker: Any, topic: str) -> None:
     await create(broker, topic)
     async with Producer(broker.address) as producer:
         await producer.send(topic, None, key=b"tombstone")
@@ -79,7 +79,7 @@ async def test_order_is_kept_in_each_partition(broker: Any, topic: str) -> None:
     assert {int(record.value or b"") for record in records} == set(range(600))
 
 
-async def test_without_acks(broker: Any, topic: str) -> None:
+async def test_records_are_sent_without_acks(broker: Any, topic: str) -> None:
     await create(broker, topic)
     async with Producer(broker.address, acks=0) as producer:
         assert (await producer.send_and_wait(topic, b"v")).offset == -1
@@ -112,7 +112,7 @@ async def test_batches_too_large_for_the_topic_are_split(broker: Any, topic: str
     assert [record.value for record in await read(broker, topic, 100)] == [b"%03d" % n * 20 for n in range(100)]
 
 
-async def test_positions_and_offsets(broker: Any, topic: str) -> None:
+async def test_positions_and_offsets_are_reported(broker: Any, topic: str) -> None:
     await create(broker, topic)
     here = TopicPartition(topic, 0)
     async with Producer(broker.address) as producer:
@@ -136,7 +136,7 @@ async def test_positions_and_offsets(broker: Any, topic: str) -> None:
             await consumer.poll(timeout_ms=TIMEOUT_MS)
 
 
-async def test_a_waiting_consumer_gets_what_comes(broker: Any, topic: str) -> None:
+async def test_a_waiting_consumer_gets_new_records(broker: Any, topic: str) -> None:
     await create(broker, topic)
     async with Producer(broker.address, linger_ms=0) as producer, Consumer(broker.address) as consumer:
         here = TopicPartition(topic, 0)

@@ -141,9 +141,7 @@ def test_the_life_of_a_cluster(cluster: Cluster) -> None:
 
 
 @pytest.mark.skipif(not HAS_PROC, reason="processes are found in /proc")
-def test_what_was_just_started_when_the_command_was_killed_does_not_stay(
-    cluster: Cluster, sabotage: Callable[[str], None]
-) -> None:
+def test_processes_just_started_by_a_killed_command_end(cluster: Cluster, sabotage: Callable[[str], None]) -> None:
     try:
         sabotage(STAND_IN + KILLED_AS_IT_STARTS.format(command="QuorumPeerMain"))
         cluster.run("up", "--brokers", "1", "--port", str(cluster.port), code=-signal.SIGKILL)
@@ -224,13 +222,13 @@ def test_a_process_that_took_the_pid_of_another_is_left_alone(cluster: Cluster) 
     stranger.kill()
 
 
-def test_where_there_is_no_cluster_it_says_so(cluster: Cluster) -> None:
+def test_a_missing_cluster_is_named_in_the_error(cluster: Cluster) -> None:
     for command in (["status"], ["kill", "1"]):
         said = cluster.run(*command, code=1).stderr
         assert said == f"oncelog: there is no cluster in {cluster.directory} (oncelog cluster up)\n"
 
 
-def test_a_broker_that_does_not_start_is_named_with_what_it_said(cluster: Cluster) -> None:
+def test_a_broker_that_does_not_start_is_named_with_its_output(cluster: Cluster) -> None:
     arguments = ("--brokers", "1", "--port", str(cluster.port), "--set", "log.dirs=/proc/nothing")
     said = cluster.run("up", *arguments, code=1).stderr
     assert "oncelog: broker 1 ended: " in said

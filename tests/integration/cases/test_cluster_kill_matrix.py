@@ -32,7 +32,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, chroots: Callable[[], 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("library", ["aiokafka", "oncelog"])
 @pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: " ".join(map(str, strike)))
-async def test_each_input_exactly_once_and_no_transaction_torn(
+async def test_each_input_is_processed_exactly_once_and_no_transaction_is_torn(
     stage: ClusterStage, library: str, strike: tuple[Fault, str, str, int]
 ) -> None:
     fault, when, point, nth = strike

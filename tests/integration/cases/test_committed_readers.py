@@ -85,7 +85,7 @@ def test_s53_a_log_that_begins_with_an_abort_marker(
     assert values(reader, topic, 1, offset=1, isolation="read_committed") == [b"kept"]
 
 
-def test_s53_a_marker_where_nothing_was_written(raw: RawClient, reader: ForeignClient, topic: str) -> None:
+def test_s53_a_marker_without_records_is_read_over(raw: RawClient, reader: ForeignClient, topic: str) -> None:
     """A partition that was added to a transaction and not written to gets its marker all the same."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
@@ -104,7 +104,9 @@ def content_from(client: RawClient, topic: str, offset: int) -> list[str]:
 
 
 @BOTH
-def test_s53_transactions_side_by_side(raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool) -> None:
+def test_s53_concurrent_transactions_are_read_correctly(
+    raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
+) -> None:
     """Two producers in one partition, each aborting every other transaction, their records mixed; and a reader that
     begins at any offset, in the middle of a transaction too."""
     raw.create_topic(topic)
@@ -130,7 +132,7 @@ def test_s53_transactions_side_by_side(raw: RawClient, reader: ForeignClient, to
         assert values(reader, topic, len(expected), offset=start, isolation="read_committed") == expected
 
 
-async def test_s54_uncommitted_by_default(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+async def test_s54_consumers_read_uncommitted_by_default(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
     """Kafka's default shows open and aborted records; markers are never shown, but use offsets."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)

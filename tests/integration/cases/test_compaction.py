@@ -140,7 +140,7 @@ def read_while_it_shrinks(client: Librdkafka, broker: BrokerProcess, topic: str)
                 raise
 
 
-def test_compact_and_delete_together(broker_factory: BrokerFactory) -> None:
+def test_compact_and_delete_work_together(broker_factory: BrokerFactory) -> None:
     settings = {**EAGER, "log.retention.check.interval.ms": "100"}
     with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "both"
@@ -159,7 +159,7 @@ def test_compact_and_delete_together(broker_factory: BrokerFactory) -> None:
         client.close()
 
 
-def test_an_off_switch(broker_factory: BrokerFactory) -> None:
+def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> None:
     """The run of another background task shows that the cleaner would have run long ago."""
     settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
     with broker_factory(settings) as broker:
@@ -180,7 +180,7 @@ def test_an_off_switch(broker_factory: BrokerFactory) -> None:
         wait_until_compacted(broker, topic)
 
 
-def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None:
+def test_kill_9_during_cleaning_loses_nothing(broker_factory: BrokerFactory) -> None:
     """The cleaner is throttled, so that the kills hit its work; the topic grows between them."""
     rng = random.Random(SEED)
     settings = {**EAGER, "log.cleaner.io.max.bytes.per.second": "400000"}
@@ -222,7 +222,7 @@ def test_kill_9_in_the_middle_of_cleaning(broker_factory: BrokerFactory) -> None
 
 
 @pytest.mark.parametrize("records", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
-def test_many_records_of_ten_thousand_keys(broker_factory: BrokerFactory, records: int) -> None:
+def test_many_records_of_ten_thousand_keys_are_compacted(broker_factory: BrokerFactory, records: int) -> None:
     keys, per_batch = 10_000, 1000
     rng = random.Random(SEED)
     with broker_factory(EAGER) as broker, RawClient(broker.port) as raw:

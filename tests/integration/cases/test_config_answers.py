@@ -62,9 +62,7 @@ def test_a_resource_that_is_named_twice_is_refused_and_stays_as_it_is(broker: Br
         assert settings_of(client, topic, ["retention.ms"]) == before
 
 
-def test_what_is_wrong_with_a_change_itself_is_said_before_its_topic_is_looked_for(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_a_malformed_change_is_refused_before_its_topic_is_looked_up(broker: BrokerProcess, topic: str) -> None:
     def answers(name: str, *values: str | None) -> tuple[int, int]:
         one, whole = IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
         changes = [one.AlterableConfig(name="retention.ms", config_operation=SET, value=value) for value in values]

@@ -215,7 +215,7 @@ async def test_records_say_what_has_become_of_them(browser: Browser, raw: RawCli
     assert txn.end() == ErrorCode.NONE
 
 
-async def test_what_others_have_named_is_text(
+async def test_foreign_names_are_shown_as_text(
     browser: Browser, raw: RawClient, topic: str, unguarded: BrokerProcess
 ) -> None:
     raw.create_topic(topic)
@@ -273,6 +273,7 @@ async def test_a_hanging_transaction_is_found_explained_and_aborted(
     assert f"{group} waits" in text
     (link,) = [html.unescape(each) for each in re.findall(r'href="(/transaction/abort[^"]+)"', page) if topic in each]
     asked = await browser.page(link)
+    assert f"txns abort --bootstrap-server {browser.address} --start-offset 2 {topic}:0" in as_text(asked)
     done = await browser.submit(asked)
     assert (done.status_code, done.headers["location"].startswith("/transactions?notice=")) == (303, True)
     said = await browser.text(done.headers["location"])
@@ -284,7 +285,7 @@ async def test_a_hanging_transaction_is_found_explained_and_aborted(
     assert last_stable_offset(raw, topic) == 4, "nothing was written a second time"
 
 
-async def test_what_was_done_is_told_though_its_effect_is_not(
+async def test_a_change_is_reported_although_its_effect_is_unknown(
     browser: Browser, raw: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hung(raw, topic)
@@ -301,7 +302,7 @@ async def test_what_was_done_is_told_though_its_effect_is_not(
     assert f"in {topic}-0." in await browser.text(done.headers["location"])
 
 
-async def test_what_its_coordinator_holds_is_fenced_and_not_aborted_here_alone(
+async def test_a_coordinated_transaction_is_fenced_and_not_aborted_here_alone(
     browser: Browser, raw: RawClient, topic: str
 ) -> None:
     raw.create_topic(topic)
@@ -335,6 +336,7 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         assert "8 10 2" in text
         page = await browser.page("/group/reset", id=group, shift="-5")
         assert "8 3 5 again" in as_text(page)
+        assert f"groups reset --bootstrap-server {browser.address} --shift-by=-5 --execute {group}" in as_text(page)
         assert "2 skipped" in await browser.text("/group/reset", id=group, to="latest")
         await admin.groups.alter_offsets(group, {partition: 9})
         moved_since = await browser.submit(page)
@@ -364,7 +366,7 @@ async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(
 # --- refusals
 
 
-async def test_nothing_is_changed_without_the_token(browser: Browser, raw: RawClient, topic: str) -> None:
+async def test_a_change_without_the_token_is_refused(browser: Browser, raw: RawClient, topic: str) -> None:
     hung(raw, topic)
     page = await browser.page("/transaction/abort", topic=topic, partition=0, offset=2)
     for token in ("", "guess", browser.console.token.value[:-1]):
@@ -416,7 +418,7 @@ async def test_a_console_that_may_only_read_changes_nothing(
         ("/static/%2e%2e/application.py", 404),
     ],
 )
-async def test_what_makes_no_sense_is_told_so(browser: Browser, path: str, status: int) -> None:
+async def test_a_senseless_request_is_refused(browser: Browser, path: str, status: int) -> None:
     answer = await browser.client.get(path)
     assert answer.status_code == status, answer.text
     assert "Traceback" not in answer.text
@@ -552,7 +554,9 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
             each.close()
 
 
-async def test_who_sends_no_request_is_sent_away(unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_request_is_closed(
+    unguarded: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("oncelog_console.serving.HEAD_SECONDS", 0.2)
     async with served(unguarded.address) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -575,7 +579,7 @@ def test_the_command_serves_until_it_is_told_to_stop(unguarded: BrokerProcess) -
         assert "Traceback" not in errors
 
 
-def test_a_place_where_one_cannot_listen_is_told(unguarded: BrokerProcess) -> None:
+def test_an_unusable_listening_address_is_reported(unguarded: BrokerProcess) -> None:
     taken = f"127.0.0.1:{unguarded.port}"
     arguments = ["console", "--bootstrap-server", unguarded.address, "--listen"]
     done = run_oncelog_text(*arguments, taken)

@@ -93,7 +93,9 @@ async def test_a_topic_is_created_as_shown_and_as_the_command_does(browser: Brow
         assert (of_topic["retention.ms"].value, of_topic["max.message.bytes"].value) == ("1000", "2000")
 
 
-async def test_what_the_cluster_would_refuse_is_said_before(browser: Browser, admin: Admin, topic: str) -> None:
+async def test_a_change_that_the_cluster_would_refuse_is_reported_before(
+    browser: Browser, admin: Admin, topic: str
+) -> None:
     await admin.create_topics([NewTopic(topic, 1)])
     form = await browser.page("/change/topic-create")
     for typed, why in (
@@ -315,7 +317,7 @@ async def test_a_cluster_that_checks_no_acls_says_so(broker: BrokerProcess) -> N
 # --- who may change
 
 
-async def test_nothing_is_changed_without_the_token_or_in_a_read_only_console(
+async def test_a_change_without_token_or_in_a_read_only_console_is_refused(
     browser: Browser, admin: Admin, topic: str, guarded: BrokerProcess
 ) -> None:
     fields = {"name": topic, "step": "do"}

@@ -3,6 +3,7 @@ each user sees and changes. Broker, provider and tokens are real."""
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -178,6 +179,19 @@ async def test_a_session_has_a_new_token_and_ends_at_its_logout(address: str) ->
         browser.client.cookies.set(COOKIE, first, domain="127.0.0.1")
         assert (await browser.client.get("/topics")).status_code == 303, "the token is worth nothing any more"
         assert len(app.state.site.sessions) == 0
+
+
+async def test_a_live_tail_ends_with_the_session(address: str) -> None:
+    async with site(by_password(address)) as app, visitor(app) as admin:
+        token = (await log_in(admin, ADMIN, ADMIN_PASSWORD)).cookies[COOKIE]
+        following = asyncio.create_task(admin.client.get("/tail", params={"topic": SEEN}))
+        async with asyncio.timeout(60):
+            while app.state.site.capacity.tails == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await app.state.site.sessions.end(token)
+        answer = await asyncio.wait_for(following, 60)
+        assert answer.status_code == 200
+        assert app.state.site.capacity.tails == 0
 
 
 async def test_connectors_are_restarted_by_who_may_change_brokers(address: str) -> None:

@@ -76,7 +76,9 @@ class Pipe:
         return found
 
 
-async def test_s60_cancelled_while_it_commits(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s60_a_cancellation_during_the_commit_loses_nothing(
+    address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commit continues nevertheless: its records are not read again."""
     start, ends = BrokerConnection.start, list[EndTxnRequest]()
     async with Pipe(address, topic) as pipe:
@@ -98,7 +100,7 @@ async def test_s60_cancelled_while_it_commits(address: str, topic: str, monkeypa
         assert pipe.transactions == len(INPUTS) / 5
 
 
-async def test_s60_cancelled_while_it_processes(address: str, topic: str) -> None:
+async def test_s60_a_cancellation_during_processing_loses_nothing(address: str, topic: str) -> None:
     async with Pipe(address, topic) as pipe:
         running = asyncio.create_task(pipe.run())
 
@@ -114,7 +116,7 @@ async def test_s60_cancelled_while_it_processes(address: str, topic: str) -> Non
         assert await pipe.output() == INPUTS
 
 
-async def test_s60_nothing_is_passed_over_where_the_committed_offsets_are_not_known(
+async def test_s60_no_record_is_skipped_if_committed_offsets_are_unknown(
     address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Pipe(address, topic) as pipe:

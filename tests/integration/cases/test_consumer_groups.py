@@ -129,7 +129,7 @@ async def test_a_static_member_comes_back_to_its_partitions(group: Group, writer
     await all_read(group, writer)
 
 
-async def test_who_takes_an_instance_id_fences_who_had_it(group: Group, topic: str) -> None:
+async def test_a_new_owner_of_an_instance_id_fences_the_former_one(group: Group, topic: str) -> None:
     first = await group.join("first", topic, group_instance_id="one")
     await group.balanced(6)
     group.ledger.owner.clear()  # the fenced one does not learn of it before the other begins
@@ -143,7 +143,9 @@ async def test_who_takes_an_instance_id_fences_who_had_it(group: Group, topic: s
     await group.balanced(6)
 
 
-async def test_who_does_not_poll_loses_its_partitions_and_hears_of_it(group: Group, writer: Writer, topic: str) -> None:
+async def test_a_member_that_does_not_poll_loses_its_partitions_and_is_notified(
+    group: Group, writer: Writer, topic: str
+) -> None:
     first = await group.join("first", topic)
     idle = await group.join("idle", topic, max_poll_interval_ms=400)
     await group.balanced(3, 3)
@@ -184,7 +186,7 @@ async def test_a_pattern_follows_topics_as_they_come(broker: BrokerProcess, grou
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_deleted_topic_holds_up_nobody(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
+async def test_a_deleted_topic_delays_no_member(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
     """Its offsets cannot be committed any more: not before the next rebalance, and not later."""
     await create(broker.address, f"{topic}-gone", 2)
     options = {"metadata_max_age_ms": 100, "partition_assignment_strategy": [strategy]}
@@ -219,7 +221,9 @@ async def test_another_subscription_takes_the_place_of_the_first(
     await group.balanced(2)
 
 
-async def test_commits_are_what_was_given(broker: BrokerProcess, group: Group, writer: Writer, topic: str) -> None:
+async def test_committed_offsets_are_those_given(
+    broker: BrokerProcess, group: Group, writer: Writer, topic: str
+) -> None:
     await writer.write(12)
     place, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(broker.address, group_id=group.name, **{**QUICK, "enable_auto_commit": False}) as consumer:
@@ -250,7 +254,9 @@ async def test_commits_are_what_was_given(broker: BrokerProcess, group: Group, w
         assert await consumer.position(place) == 2
 
 
-async def test_who_assigns_by_hand_commits_too(broker: BrokerProcess, group: Group, writer: Writer, topic: str) -> None:
+async def test_a_manually_assigned_consumer_commits(
+    broker: BrokerProcess, group: Group, writer: Writer, topic: str
+) -> None:
     await writer.write(12)
     place = TopicPartition(topic, 0)
     async with Consumer(broker.address, group_id=group.name, **QUICK) as consumer:
@@ -268,7 +274,7 @@ async def test_who_assigns_by_hand_commits_too(broker: BrokerProcess, group: Gro
 
 
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 0), ("latest", 2)])
-async def test_without_a_commit_the_policy_says_where_to_start(
+async def test_the_reset_policy_decides_where_to_start_without_a_commit(
     broker: BrokerProcess, group: Group, writer: Writer, topic: str, policy: str, start: int
 ) -> None:
     await writer.write(12)
@@ -336,7 +342,7 @@ async def test_a_cancelled_poll_loses_nothing(broker: BrokerProcess, group: Grou
         assert sorted(taken) == [(partition, offset) for partition in range(PARTITIONS) for offset in range(10)]
 
 
-async def test_what_a_group_has_committed_is_found_whatever_is_asked_of_internal_topics(
+async def test_committed_offsets_are_found_whatever_the_internal_topic_settings(
     broker_factory: BrokerFactory, topic: str
 ) -> None:
     """With another number of partitions each group, and each transactional id, would be looked for elsewhere."""

@@ -249,7 +249,7 @@ def test_a_pattern_is_looked_up_by_the_broker(members: Group, topic: str) -> Non
     members.shared(8)
 
 
-def test_what_is_no_pattern_ends_the_consumer_with_a_reason(members: Group) -> None:
+def test_a_malformed_pattern_ends_the_consumer_with_the_reason(members: Group) -> None:
     member = members.join(r"^(a)\1")
     members.until(lambda: member.errors, "the pattern is refused")
     assert "regular expression" in member.errors[0].str()
@@ -280,7 +280,7 @@ def test_a_second_member_of_the_same_instance_is_refused(members: Group, topic: 
     assert "instance ID is still used" in second.errors[0].str()
 
 
-def test_s46_offsets_are_committed_in_a_transaction_by_who_owns_them(members: Group, topic: str) -> None:
+def test_s46_only_the_owner_commits_offsets_in_a_transaction(members: Group, topic: str) -> None:
     first = members.join(topic, enable_auto_commit=False)
     members.shared(6)
     members.write(topic)

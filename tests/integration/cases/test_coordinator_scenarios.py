@@ -154,7 +154,7 @@ def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None
     assert "not removed" not in broker.log.read_text()
 
 
-def test_e30_appends_while_the_topic_is_deleted_and_made_again(broker_factory: BrokerFactory, topic: str) -> None:
+def test_e30_appends_survive_a_topic_that_is_re_created(broker_factory: BrokerFactory, topic: str) -> None:
     """KAFKA-19407: a partition that is led no more, with appends under way. Each is in the log of its partition, at the
     reported offset, and no offset is given twice."""
     broker = broker_factory().start()
@@ -231,7 +231,7 @@ MarkerAppender.append = append_when_allowed
 
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-def test_e7_e21_while_markers_cannot_be_written(
+def test_e7_e21_ends_are_answered_while_markers_cannot_be_written(
     broker_factory: BrokerFactory,
     sabotage: Callable[[str], None],
     tmp_path: Path,
@@ -302,7 +302,7 @@ RealFile.append = append_unless_broken
 
 @BOTH
 @pytest.mark.parametrize("how", ["refused", "torn"])
-def test_e26_a_disk_that_fails_under_a_transaction(
+def test_e26_a_disk_failure_aborts_the_transaction(
     broker_factory: BrokerFactory, sabotage: Callable[[str], None], tmp_path: Path, topic: str, is_v2: bool, how: str
 ) -> None:
     """KAFKA-10778: the partition is offline from the first failed write on, its records and its marker are refused, and

@@ -24,7 +24,7 @@ def clients(address: str) -> Iterator[dict[str, ForeignClient]]:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("writer", [kind.name for kind in KINDS])
-def test_what_one_wrote_the_others_read(
+def test_each_client_reads_records_of_the_others(
     clients: dict[str, ForeignClient], topic: str, writer: str, compression: str | None
 ) -> None:
     clients["librdkafka"].create_topic(topic)

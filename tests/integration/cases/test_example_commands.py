@@ -60,7 +60,7 @@ def test_each_example_says_how_it_is_started() -> None:
 
 
 @pytest.mark.parametrize("example", sorted(FOUND.keys() - WITHOUT_COMMANDS - ELSEWHERE.keys()))
-def test_its_commands_run_as_written(broker: BrokerProcess, tmp_path: Path, example: str) -> None:
+def test_the_commands_of_an_example_run_as_written(broker: BrokerProcess, tmp_path: Path, example: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
     output = ""
     for command in FOUND[example]:

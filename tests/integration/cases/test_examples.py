@@ -212,7 +212,9 @@ def test_s63_own_records_are_not_visible_before_the_commit(broker: BrokerProcess
 
 
 @pytest.mark.parametrize("mode", zombies.MODES)
-def test_s64_a_worker_taken_for_dead(broker: BrokerProcess, raw: RawClient, topic: str, mode: str) -> None:
+def test_s64_a_worker_taken_for_dead_changes_nothing(
+    broker: BrokerProcess, raw: RawClient, topic: str, mode: str
+) -> None:
     raw.create_topic(topic)
     produce(raw, topic, *((None, b"%d" % number) for number in range(5)))
     target = f"{topic}-out"
@@ -242,7 +244,7 @@ def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProces
         assert mine == sorted(mine)
 
 
-def test_s65_killed_between_two_commits(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
     """One writer has committed the checkpoint, the other has not: only the latter repeats it."""
 
     async def torn() -> None:
@@ -284,7 +286,9 @@ def test_s65_a_prepared_transaction_can_be_committed_by_another_process(
 
 
 @pytest.mark.parametrize("level", ["at-most-once", "at-least-once", "exactly-once"])
-def test_s66_what_a_crash_does_to_each_level(broker: BrokerProcess, raw: RawClient, topic: str, level: str) -> None:
+def test_s66_a_crash_affects_each_delivery_level_as_stated(
+    broker: BrokerProcess, raw: RawClient, topic: str, level: str
+) -> None:
     raw.create_topic(topic)
     target = f"{topic}-copied"
     produce(raw, topic, *((None, b"%d" % number) for number in range(100)))
@@ -303,7 +307,7 @@ def test_s66_what_a_crash_does_to_each_level(broker: BrokerProcess, raw: RawClie
     }[level]
 
 
-def test_s66_the_broker_killed_under_exactly_once(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s66_exactly_once_survives_a_killed_broker(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory().start()
     target = f"{topic}-copied"
     with RawClient(broker.port) as client:

@@ -152,7 +152,7 @@ def test_a_broker_that_crashes_on_order_goes_on_where_it_was(oncelog_broker: Bro
 
 
 @pytest.mark.parametrize("first", ["struck", "restart", "start"])
-def test_who_hears_of_a_crash_as_soon_as_clients_do_finds_it_crashed(oncelog_broker: Broker, first: str) -> None:
+def test_the_control_reports_a_crash_as_soon_as_clients_notice(oncelog_broker: Broker, first: str) -> None:
     """Connections end before the process does, as its parent sees it."""
     for _ in range(3):
         crash = oncelog_broker.fail("ApiVersions.request", crash=True)
@@ -208,7 +208,7 @@ class TestOneAfterTheOther:
     """The next test finds the broker as it was."""
 
     @pytest.mark.parametrize("deed", ["kill", "pause", "stop"])
-    def test_a_broker_is_done_something_to(self, oncelog_broker: Broker, deed: str) -> None:
+    def test_a_broker_gets_a_fault_in_one_test(self, oncelog_broker: Broker, deed: str) -> None:
         assert oncelog_broker.is_well
         oncelog_broker.fail("EndTxn.answer", drop=True, times=None)
         getattr(oncelog_broker, deed)()
@@ -251,7 +251,7 @@ def control(oncelog_broker: Broker) -> Iterator[http.client.HTTPConnection]:
         ("PUT", "/faults", None, {}, 501),
     ],
 )
-def test_what_a_page_in_a_browser_or_a_mistake_may_send_does_nothing(
+def test_requests_of_a_browser_page_or_by_mistake_do_nothing(
     oncelog_broker: Broker,
     control: http.client.HTTPConnection,
     method: str,

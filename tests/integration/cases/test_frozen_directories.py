@@ -105,7 +105,7 @@ def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield directory / "data"
 
 
-def test_what_this_version_writes_the_last_release_can_read(written_now: Path, tmp_path: Path) -> None:
+def test_the_last_release_reads_directories_of_this_version(written_now: Path, tmp_path: Path) -> None:
     """A new format is written one release after the one that first read it: docs/design/compatibility.md."""
     newest = max(path for path in ARCHIVES if path.name.endswith("-clean.tar.xz"))
     unpack(newest, tmp_path)

@@ -75,7 +75,7 @@ class TestFindCoordinator:
             }
             assert len(found) == (2 if version >= 4 else 1)
 
-    def test_other_keys(self, client: RawClient) -> None:
+    def test_coordinators_of_other_key_types_are_refused(self, client: RawClient) -> None:
         for key_type, version, code in (
             (1, 0, ErrorCode.NONE),
             (1, 1, ErrorCode.NONE),
@@ -121,7 +121,7 @@ class TestOffsets:
                 (-1, "", 0),
             ]
 
-    def test_an_id_that_nobody_has(self, client: RawClient, topic: str) -> None:
+    def test_offsets_of_an_unknown_group_are_empty(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic)
         found, unknown = topic_id(client, topic), b"\x01" * 16
         codes = commit(
@@ -140,7 +140,7 @@ class TestOffsets:
             found: 0,
         }
 
-    def test_all_topics_of_many_groups(self, client: RawClient, topic: str) -> None:
+    def test_all_topics_of_many_groups_are_fetched(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic)
         for number in range(3):
             commit(client, f"{topic}-{number}", 8, CommitTopic(name=topic, partitions=offset(number)))
@@ -161,7 +161,7 @@ class TestOffsets:
         (found,) = client.call(OffsetFetchRequest(groups=wanted), ApiKey.OFFSET_FETCH, 8).groups[0].topics
         assert found.partitions[0].committed_offset == 6
 
-    def test_a_topic_that_does_not_exist(self, client: RawClient, topic: str) -> None:
+    def test_a_commit_to_a_missing_topic_is_refused(self, client: RawClient, topic: str) -> None:
         assert commit(client, topic, 8, CommitTopic(name="no-such-topic", partitions=offset(1))) == {
             ("no-such-topic", bytes(16)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }
@@ -201,7 +201,7 @@ class TestMembers:
         return answer.member_id, answer.generation_id
 
     @pytest.mark.parametrize("version", range(10))
-    def test_a_life_in_every_version(self, client: RawClient, topic: str, version: int) -> None:
+    def test_a_member_lives_in_every_version(self, client: RawClient, topic: str, version: int) -> None:
         member_id, generation = self.join(client, topic, version)
         given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=b"yours")
         sync = SyncGroupRequest(
@@ -236,7 +236,7 @@ class TestMembers:
         deletion = client.call(DeleteGroupsRequest(groups_names=[topic]), ApiKey.DELETE_GROUPS, min(version, 2))
         assert deletion.results[0].error_code == 0
 
-    def test_a_group_that_does_not_exist(self, client: RawClient) -> None:
+    def test_requests_to_a_missing_group_are_refused(self, client: RawClient) -> None:
         for version, code in ((0, 0), (5, 0), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
             (group,) = client.call(DescribeGroupsRequest(groups=["nobody"]), ApiKey.DESCRIBE_GROUPS, version).groups
             assert (group.error_code, group.group_state) == (code, "Dead")
@@ -284,7 +284,7 @@ class TestMembers:
             assert list(shown.values()) == [(b"", b"")]
 
     @pytest.mark.parametrize("version", range(6))
-    def test_to_leave_a_group_that_does_not_exist(self, client: RawClient, version: int) -> None:
+    def test_leaving_a_missing_group_is_refused(self, client: RawClient, version: int) -> None:
         identities = [LeaveGroupRequest.MemberIdentity(member_id=name) for name in ("a", "b")]
         leave = LeaveGroupRequest(group_id="nobody", member_id="a", members=identities)
         answer = client.call(leave, ApiKey.LEAVE_GROUP, version)
@@ -292,7 +292,7 @@ class TestMembers:
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         assert (answer.error_code, codes) == ((0, [("a", unknown), ("b", unknown)]) if version >= 3 else (unknown, []))
 
-    def test_the_empty_group_id(self, client: RawClient) -> None:
+    def test_an_empty_group_id_is_refused(self, client: RawClient) -> None:
         requests: list[tuple[Any, ApiKey, int]] = [
             (HeartbeatRequest(group_id="", generation_id=1, member_id="m"), ApiKey.HEARTBEAT, 4),
             (SyncGroupRequest(group_id="", generation_id=1, member_id="m", assignments=[]), ApiKey.SYNC_GROUP, 4),
@@ -316,7 +316,7 @@ class TestMembers:
 class TestNamedTwice:
     """Repeated names change nothing, and cost nothing."""
 
-    def test_a_group_whose_offsets_are_fetched(self, client: RawClient, topic: str) -> None:
+    def test_a_group_named_twice_has_its_offsets_fetched_once(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=3)
         assert set(commit(client, topic, 9, CommitTopic(name=topic, partitions=offset(5))).values()) == {0}
         named = [FetchTopic(name=topic, partition_indexes=[0, 1, 0]), FetchTopic(name=topic, partition_indexes=[1, 2])]
@@ -331,23 +331,23 @@ class TestNamedTwice:
             offsets = [(partition.partition_index, partition.committed_offset) for partition in found.partitions]
             assert offsets == (expected or [(0, 5), (1, -1), (2, -1)])
 
-    def test_groups_that_are_described(self, client: RawClient, topic: str) -> None:
+    def test_groups_named_twice_are_described_once(self, client: RawClient, topic: str) -> None:
         asked = DescribeGroupsRequest(groups=[topic, "nobody", topic] * 100)
         found = client.call(asked, ApiKey.DESCRIBE_GROUPS, 5).groups
         assert [group.group_id for group in found] == [topic, "nobody"]
 
-    def test_keys_whose_coordinator_is_looked_for(self, client: RawClient) -> None:
+    def test_keys_named_twice_have_their_coordinator_found_once(self, client: RawClient) -> None:
         asked = FindCoordinatorRequest(coordinator_keys=["g", "h"] * 100)
         found = client.call(asked, ApiKey.FIND_COORDINATOR, 4).coordinators
         assert [coordinator.key for coordinator in found] == ["g", "h"]
 
-    def test_transactions_that_are_described(self, client: RawClient, topic: str) -> None:
+    def test_transactions_named_twice_are_described_once(self, client: RawClient, topic: str) -> None:
         RawTransactions(client, topic).take_over()
         asked = DescribeTransactionsRequest(transactional_ids=[topic, "nobody"] * 100)
         found = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
         assert [state.transactional_id for state in found] == [topic, "nobody"]
 
-    def test_partitions_whose_producers_are_described(self, client: RawClient, topic: str) -> None:
+    def test_partitions_named_twice_are_described_once(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=2)
         named = [
             DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=indexes)
@@ -358,7 +358,7 @@ class TestNamedTwice:
 
 
 class TestOutOfRange:
-    def test_a_commit_to_partitions_that_do_not_exist(self, client: RawClient, topic: str) -> None:
+    def test_a_commit_to_missing_partitions_is_refused(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=2)
         wanted = [
             CommitTopic.OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
@@ -369,7 +369,7 @@ class TestOutOfRange:
         assert [partition.error_code for partition in answer.topics[0].partitions] == [0, 3, 3, 3, 3]
 
     @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**62, -(2**63)])
-    def test_a_retention_that_ends_behind_all_time(self, client: RawClient, topic: str, retention_ms: int) -> None:
+    def test_an_enormous_retention_time_is_accepted(self, client: RawClient, topic: str, retention_ms: int) -> None:
         client.create_topic(topic)
         request = OffsetCommitRequest(
             group_id=topic,
@@ -379,7 +379,7 @@ class TestOutOfRange:
         )
         assert client.call(request, ApiKey.OFFSET_COMMIT, 4).topics[0].partitions[0].error_code == 0
 
-    def test_leader_epochs_before_the_first(self, client: RawClient, topic: str) -> None:
+    def test_leader_epochs_before_the_first_are_accepted(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic)
         asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         for epoch in (-1, -2, -(2**31)):

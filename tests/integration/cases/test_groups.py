@@ -397,7 +397,7 @@ class TestAdministration:
         member.stop()
         return f"group-of-{group.topic}"
 
-    def test_librdkafka(self, group: GroupUnderTest, emptied: str) -> None:
+    def test_librdkafka_administers_groups(self, group: GroupUnderTest, emptied: str) -> None:
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
         from confluent_kafka.admin import AdminClient
 
@@ -422,7 +422,7 @@ class TestAdministration:
         listed = {listing.group_id for listing in admin.list_consumer_groups().result(10).valid}
         assert emptied not in listed
 
-    def test_librdkafka_of_a_group_with_members(self, group: GroupUnderTest) -> None:
+    def test_librdkafka_describes_a_group_with_members(self, group: GroupUnderTest) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -439,7 +439,7 @@ class TestAdministration:
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
             admin.delete_consumer_groups([group_id])[group_id].result(10)
 
-    def test_kafka_python(self, group: GroupUnderTest, emptied: str) -> None:
+    def test_kafka_python_administers_groups(self, group: GroupUnderTest, emptied: str) -> None:
         from kafka import KafkaAdminClient
 
         admin = KafkaAdminClient(bootstrap_servers=group.address)
@@ -454,7 +454,7 @@ class TestAdministration:
         finally:
             admin.close()
 
-    def test_listing_by_state(self, group: GroupUnderTest, emptied: str) -> None:
+    def test_groups_are_listed_by_state(self, group: GroupUnderTest, emptied: str) -> None:
         with group.coordinator() as client:
             for state, shown in (("empty", True), ("Stable", False)):
                 request = ListGroupsRequest(states_filter=[state], types_filter=["Classic"])

@@ -114,7 +114,7 @@ def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProce
 
 @BOTH
 @ENDS
-def test_e1_e20_each_end_said_twice(
+def test_e1_e20_each_repeated_end_is_answered_alike(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
     """The copy comes at once, on another connection, for a series of transactions: each ends once, as requested."""
@@ -181,7 +181,7 @@ def test_e2_a_late_produce_hangs_nothing(
 
 
 @BOTH
-def test_e2_e18_a_late_produce_of_a_transaction_that_timed_out(
+def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
     broker_factory: BrokerFactory, topic: str, is_v2: bool
 ) -> None:
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
@@ -258,7 +258,7 @@ def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
 
 @BOTH
 @ENDS
-def test_e3_the_end_and_the_last_records_at_the_same_time(
+def test_e3_the_end_races_with_the_last_records_without_loss(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
     """KAFKA-14884: a batch that is found to be in an open transaction, with the marker coming before it is appended.
@@ -302,7 +302,7 @@ def test_e3_the_end_and_the_last_records_at_the_same_time(
     assert found[-1:] != ["data"]
 
 
-def test_e4_partitions_are_added_while_others_are_written_to(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
+def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
     """KAFKA-14904: a partition is looked up while the coordinator logs another one. It ends; there is no endless
     CONCURRENT_TRANSACTIONS, and no sequence is lost."""
     partitions = 30
@@ -405,7 +405,7 @@ def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
 
 
 @BOTH
-def test_e6_a_transaction_older_than_the_memory_of_producers(
+def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9144: all records of a producer in the partition are older than producer.id.expiration.ms when the
@@ -468,7 +468,7 @@ def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
 
 @BOTH
 @ENDS
-def test_e22_killed_between_partitions_and_end(
+def test_e22_a_transaction_survives_a_kill_before_its_end(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
 ) -> None:
     """redpanda#6018: coordinator and leader fail together, when records and offsets are acknowledged and the end is not
@@ -500,7 +500,7 @@ def test_e22_killed_between_partitions_and_end(
 
 
 @BOTH
-def test_e2_s44_a_late_produce_after_a_kill(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
+def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
     """The fencing state is in the log, not in memory."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -525,7 +525,7 @@ def test_e2_s44_a_late_produce_after_a_kill(broker_factory: BrokerFactory, topic
 
 @BOTH
 @ENDS
-def test_e24_a_waiting_fetch_is_told_what_was_aborted(
+def test_e24_a_waiting_fetch_learns_aborted_transactions(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
     """KAFKA-5376: the list belongs to the records read at the end of the wait, not to the state at its beginning."""

@@ -259,7 +259,7 @@ def test_s67_our_producer_recovers_from_a_changed_sequence(
 
 
 @pytest.mark.parametrize("produce", [one_by_one_with_librdkafka, one_by_one_with_kafka_python])
-def test_s67_other_producers_say_so(
+def test_s67_other_producers_report_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, produce: Callable[[str, str, list[bytes]], None]
 ) -> None:
     """They do not try again: it is an error, and the log has the acknowledged records."""

@@ -123,14 +123,14 @@ MS_OF_WAITS = [
 
 
 @pytest.mark.parametrize(("wall", "prober", "loop", "others", "net"), MS_OF_WAITS)
-def test_what_of_a_wait_the_broker_made(
+def test_the_brokers_share_of_a_wait_is_computed(
     wall: int, prober: tuple[int, int], loop: tuple[int, int], others: int, net: int
 ) -> None:
     assert net_of_other_work(wall, Times(*prober), Times(*loop), others) == net
 
 
 @NEEDS_PROC
-def test_the_times_of_threads_that_come_and_go() -> None:
+def test_times_of_short_lived_threads_are_counted() -> None:
     process = ThreadTimes(os.getpid())
     before = process.now()
     done = threading.Event()

@@ -60,7 +60,7 @@ def ask_again_and_again(scene: Scene, _: None, times: int) -> str:
 
 @NEEDS_PROC
 @pytest.mark.parametrize(("seconds", "times", "found"), [(0.04, 10, "p99"), (0.25, 1, "worst")])
-def test_a_handler_that_holds_everybody_up_is_found_in_a_brief_measurement(
+def test_a_blocking_handler_is_found_in_a_brief_measurement(
     undisturbed_directory: Path, sabotage: Callable[[str], None], seconds: float, times: int, found: str
 ) -> None:
     sabotage(A_SLOW_HANDLER.format(seconds))
@@ -69,7 +69,7 @@ def test_a_handler_that_holds_everybody_up_is_found_in_a_brief_measurement(
 
 
 @pytest.mark.parametrize("idle", [None, percentiles([])])
-def test_where_nothing_was_measured_before_nothing_is_allowed_for(idle: Percentiles | None) -> None:
+def test_no_allowance_is_made_without_an_earlier_measurement(idle: Percentiles | None) -> None:
     slow = Waits((Sample("fetch", 0, 10**9, 10**9),) * MIN_SAMPLES, ())
     client = HostileClient("seeded", ask_again_and_again, 1)
     measured = Measured(client, "", "", percentiles([]), slow, idle, (0, 0, 0), is_running=True, has_traceback=False)

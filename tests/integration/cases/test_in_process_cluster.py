@@ -90,7 +90,7 @@ async def test_a_broker_that_is_stopped_and_started_again_has_its_port_and_its_r
         assert log_ends(cluster) == [2, 2, 2]
 
 
-async def test_nothing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first start to the last stop."""
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", synced.append)
@@ -101,7 +101,7 @@ async def test_nothing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
     assert synced == []
 
 
-def test_any_client_writes_to_it_while_brokers_come_and_go(tmp_path: Path) -> None:
+def test_a_foreign_client_writes_while_brokers_restart(tmp_path: Path) -> None:
     """A client that waits in the thread of the test, as librdkafka does."""
     from confluent_kafka import Consumer as LibrdkafkaConsumer
     from confluent_kafka import Producer as LibrdkafkaProducer

@@ -23,7 +23,7 @@ class TestKafkaPython(ClientContract):
     pass
 
 
-def test_no_partitions_are_no_topic(client: KafkaPython, topic: str) -> None:
+def test_a_topic_without_partitions_is_refused(client: KafkaPython, topic: str) -> None:
     with pytest.raises(Refused) as refusal:
         client.create_topic(topic, 0)
     assert refusal.value.code == ErrorCode.INVALID_PARTITIONS
@@ -39,7 +39,7 @@ def test_configs_are_altered_one_by_one(client: KafkaPython, topic: str) -> None
 @pytest.mark.parametrize(
     "version", [(0, 11), (1, 0), (1, 1), (2, 0), (2, 3), (2, 6), (3, 0), (3, 9), (4, 0)], ids=lambda v: f"{v[0]}.{v[1]}"
 )
-def test_the_versions_of_older_brokers(address: str, topic: str, version: tuple[int, int]) -> None:
+def test_kafka_python_works_with_versions_of_older_brokers(address: str, topic: str, version: tuple[int, int]) -> None:
     client = KafkaPython(address, api_version=version)
     try:
         client.create_topic(topic, 2, configs={"retention.ms": "3600000"})

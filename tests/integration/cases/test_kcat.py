@@ -50,14 +50,14 @@ def test_the_cluster_is_listed(kcat: Kcat, address: str, topic: str) -> None:
     assert f'topic "{topic}" with 1 partitions' in listed
 
 
-def test_offsets_by_time(kcat: Kcat, topic: str) -> None:
+def test_offsets_are_found_by_time(kcat: Kcat, topic: str) -> None:
     kcat("-P", "-t", topic, "-p", "0", standard_input="one\ntwo\n")
     assert kcat("-Q", "-t", f"{topic}:0:-2").split() == [topic, "[0]", "offset", "0"]
     assert kcat("-Q", "-t", f"{topic}:0:-1").split() == [topic, "[0]", "offset", "2"]
     assert kcat("-Q", "-t", f"{topic}:0:1000").split() == [topic, "[0]", "offset", "0"]
 
 
-def test_idempotent_producing(kcat: Kcat, topic: str) -> None:
+def test_an_idempotent_producer_writes_once(kcat: Kcat, topic: str) -> None:
     lines = "".join(f"{index}\n" for index in range(100))
     kcat("-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", standard_input=lines)
     assert kcat("-C", "-q", "-t", topic, "-p", "0", "-o", "beginning", "-e") == lines

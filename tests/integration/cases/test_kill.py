@@ -208,7 +208,7 @@ def test_kills_lose_nothing(broker_factory: BrokerFactory, kills: int) -> None:
     assert "Traceback" not in broker.log.read_text()
 
 
-def test_a_kill_while_it_recovers(broker_factory: BrokerFactory) -> None:
+def test_a_kill_during_recovery_loses_nothing(broker_factory: BrokerFactory) -> None:
     """Recovery itself may be killed, at any point: the next one finishes the work."""
     rng = random.Random(SEED + 1)
     broker = broker_factory(SETTINGS).start()

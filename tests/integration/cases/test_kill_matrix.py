@@ -51,7 +51,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value)),
 )
-async def test_each_input_exactly_once_and_no_transaction_torn(
+async def test_each_input_is_processed_exactly_once_and_no_transaction_is_torn(
     stage: Stage, library: str, strike: tuple[Fault, str, str, int]
 ) -> None:
     fault, when, point, nth = strike
@@ -62,7 +62,7 @@ async def test_each_input_exactly_once_and_no_transaction_torn(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("fault", [Fault.BROKER_KILLED, Fault.CLIENT_KILLED])
-async def test_and_so_when_the_client_itself_stands_at_the_point(stage: Stage, fault: Fault) -> None:
+async def test_inputs_are_processed_exactly_once_when_the_client_stops_at_the_point(stage: Stage, fault: Fault) -> None:
     outcome = await run_cell(stage, Cell("oncelog", Moment(Hit("after", "send")), fault, aborts=True))
     assert outcome.problems == []
     assert outcome.aborted >= 1
@@ -92,10 +92,10 @@ WHOLE = [Output("a", 2, "0"), Output("a", 2, "1"), Output("b", 1, "2")]
         ([*WHOLE, Output("c", 1, "3")], ["unknown input 3"]),
     ],
 )
-def test_what_is_wrong_is_noticed(seen: list[Output], problems: list[str]) -> None:
+def test_wrong_results_are_noticed(seen: list[Output], problems: list[str]) -> None:
     assert problems_of(seen, seen, 3) == problems
 
 
-def test_what_is_not_in_the_log_is_noticed() -> None:
+def test_records_missing_from_the_log_are_noticed() -> None:
     (problem,) = problems_of(WHOLE, WHOLE[:2], 3)
     assert problem.startswith("read, but not in the log")

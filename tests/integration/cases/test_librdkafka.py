@@ -53,7 +53,7 @@ def test_the_old_alter_configs_resets_what_it_does_not_name(client: Librdkafka, 
     assert client.configs(topic)["retention.ms"] == "604800000"
 
 
-def test_no_partitions_are_no_topic(client: Librdkafka, topic: str) -> None:
+def test_a_topic_without_partitions_is_refused(client: Librdkafka, topic: str) -> None:
     client.create_topic(topic, -1, replication_factor=-1)
     assert client.partition_count(topic) == 1, "-1 is the broker's default"
 
@@ -74,7 +74,7 @@ def test_end_of_partition_is_signalled(client: Librdkafka, topic: str) -> None:
     assert seen == [18, 19, "end"]
 
 
-def test_a_waiting_consumer_gets_what_comes_later(client: Librdkafka, topic: str) -> None:
+def test_a_waiting_consumer_gets_later_records(client: Librdkafka, topic: str) -> None:
     client.create_topic(topic)
     consumer = client.consumer(**{"enable.partition.eof": True})
     try:
@@ -107,7 +107,7 @@ def test_many_batches_in_flight_keep_their_order(client: Librdkafka, topic: str)
 
 
 @pytest.mark.parametrize("fallback", ["0.11.0", "1.0.0", "2.3.0"])
-def test_without_asking_for_versions(address: str, topic: str, fallback: str) -> None:
+def test_librdkafka_works_without_api_versions(address: str, topic: str, fallback: str) -> None:
     client = Librdkafka(address, **{"api.version.request": False, "broker.version.fallback": fallback})
     client.create_topic(topic)
     client.produce(topic, timed_records(now_ms()), compression="gzip")

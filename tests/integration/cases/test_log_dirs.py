@@ -50,7 +50,7 @@ def test_a_directory_says_what_it_holds_and_how_much_room_there_is(broker: Broke
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
-def test_of_some_partitions_only(broker: BrokerProcess, filled: str, version: int) -> None:
+def test_the_log_directories_of_some_partitions_are_described(broker: BrokerProcess, filled: str, version: int) -> None:
     asked = DescribeLogDirsRequest.DescribableLogDirTopic
     request = DescribeLogDirsRequest(
         topics=[asked(topic=filled, partitions=[1, 9, 1]), asked(topic="none", partitions=[0])]
@@ -60,7 +60,7 @@ def test_of_some_partitions_only(broker: BrokerProcess, filled: str, version: in
     assert found == [(filled, [1])]
 
 
-def test_by_our_client(broker: BrokerProcess, filled: str) -> None:
+def test_our_client_describes_log_directories(broker: BrokerProcess, filled: str) -> None:
     async def ask() -> dict[int, dict[str, LogDirectory | KafkaError]]:
         async with Admin(broker.address) as admin:
             return await admin.describe_log_dirs()
@@ -72,7 +72,7 @@ def test_by_our_client(broker: BrokerProcess, filled: str) -> None:
     assert directory.size >= len(RECORD)
 
 
-def test_by_the_command(broker: BrokerProcess, filled: str) -> None:
+def test_the_command_describes_log_directories(broker: BrokerProcess, filled: str) -> None:
     def run(*options: str) -> str:
         done = run_oncelog_text("log-dirs", "--bootstrap-server", broker.address, *options)
         assert done.returncode == 0, done.stderr

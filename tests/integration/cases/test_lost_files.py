@@ -52,7 +52,7 @@ def test_s71_logs_that_an_older_metadata_store_does_not_know_are_served_again(br
         assert broker.log.read_text().count(f"{metadata} is older than") == 1, "it is so once"
 
 
-def test_what_lost_records_stays_offline_and_the_rest_is_served(broker_factory: BrokerFactory) -> None:
+def test_a_log_that_lost_records_stays_offline_and_the_rest_is_served(broker_factory: BrokerFactory) -> None:
     with broker_factory({"log.segment.bytes": "1000"}) as broker:
         with RawClient(broker.port) as client:
             for topic in ("directory", "segment", "whole"):

@@ -109,7 +109,7 @@ def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     broker.stop()
 
 
-def test_what_producers_do_wrong_is_counted_by_topic(telling: BrokerProcess, topic: str) -> None:
+def test_errors_of_producers_are_counted_by_topic(telling: BrokerProcess, topic: str) -> None:
     with RawClient(telling.port) as client:
         client.create_topic(topic)
         producer = RawTransactions(client, f"{topic}-id")
@@ -130,7 +130,7 @@ def test_what_producers_do_wrong_is_counted_by_topic(telling: BrokerProcess, top
     assert before == 1
 
 
-def test_an_open_transaction_is_told_with_what_it_holds_back(telling: BrokerProcess, topic: str) -> None:
+def test_an_open_transaction_is_exported_with_the_records_it_holds_back(telling: BrokerProcess, topic: str) -> None:
     lag = "kafka_cluster_partition_laststableoffsetlag"
     with RawClient(telling.port) as client:
         client.create_topic(topic)
@@ -149,9 +149,7 @@ def test_an_open_transaction_is_told_with_what_it_holds_back(telling: BrokerProc
     assert found("kafka_server_brokertopicmetrics_messagesin_total", topic=topic) == 3, "two records and a marker"
 
 
-def test_what_goes_in_and_out_is_counted_and_stays_counted_when_the_topic_goes(
-    telling: BrokerProcess, topic: str
-) -> None:
+def test_traffic_is_counted_and_survives_a_deleted_topic(telling: BrokerProcess, topic: str) -> None:
     names = [f"kafka_server_brokertopicmetrics_{name}_total" for name in ("bytesin", "bytesout", "messagesin")]
     with RawClient(telling.port) as client:
         client.create_topic(topic)
@@ -196,7 +194,7 @@ def test_a_topic_has_no_series_until_it_is_used(telling: BrokerProcess, topic: s
     assert found("kafka_log_log_logendoffset", topic=idle, partition="0") == 0
 
 
-def test_each_metric_is_told_as_it_is_declared(telling: BrokerProcess, topic: str) -> None:
+def test_each_metric_is_exported_as_declared(telling: BrokerProcess, topic: str) -> None:
     make_traffic(telling, topic)
     text = metrics_of(telling).text
     heads = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
@@ -231,7 +229,7 @@ def make_traffic(broker: BrokerProcess, topic: str) -> None:
     until(broker, lambda told: wanted in told.text, "the traffic is told")
 
 
-def test_who_uses_a_quota_and_has_to_wait_is_told(telling: BrokerProcess, topic: str) -> None:
+def test_quota_usage_and_waiting_are_exported(telling: BrokerProcess, topic: str) -> None:
     with RawClient(telling.port) as client:
         client.create_topic(topic)
         set_quotas(client, producer_byte_rate=10, controller_mutation_rate=1000)
@@ -303,7 +301,7 @@ def test_a_query_that_does_not_fill_is_found(query: str, lacks: list[str]) -> No
 # --- clients that do not behave
 
 
-def test_http_clients_that_do_not_behave_keep_nobody_from_anything(telling: BrokerProcess, topic: str) -> None:
+def test_misbehaving_http_clients_block_no_other(telling: BrokerProcess, topic: str) -> None:
     port = int(http_of(telling).rpartition(":")[2])
     held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
     try:
@@ -364,7 +362,7 @@ def test_a_broker_whose_session_is_in_doubt_is_not_ready_until_it_is_settled(
     eventually(lambda: read(ready)[0] == 200, "the broker is ready again")
 
 
-def test_without_the_setting_nothing_of_it_is_loaded(broker_factory: Callable[..., BrokerProcess]) -> None:
+def test_the_metrics_modules_are_not_loaded_without_the_setting(broker_factory: Callable[..., BrokerProcess]) -> None:
     broker = broker_factory().start()
     assert "http" not in broker.start_line
     code = (

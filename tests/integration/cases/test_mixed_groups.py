@@ -192,7 +192,7 @@ async def test_a_killed_member_is_replaced(address: str, topic: str, strategy: s
         group.assert_in_order()
 
 
-async def test_all_libraries_in_one_group(address: str, topic: str) -> None:
+async def test_all_libraries_share_one_group(address: str, topic: str) -> None:
     async with mixed_group(address, topic, "range") as (group, writer):
         writer.start()
         for library in ("oncelog", *LIBRARIES_OF["range"], "oncelog", "oncelog"):

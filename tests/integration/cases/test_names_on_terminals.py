@@ -158,7 +158,7 @@ async def test_names_of_clients_steer_no_terminal(broker: BrokerProcess, topic: 
                     assert SHOWN in shown, command
 
 
-async def test_what_a_terminal_gets_of_them(broker: BrokerProcess, topic: str) -> None:
+async def test_names_reach_a_terminal_escaped(broker: BrokerProcess, topic: str) -> None:
     async with named(broker, topic):
         for command in (("groups", "list"), ("groups", "describe"), ("explain",)):
             shown = await asyncio.to_thread(on_terminal, broker, *arguments_of(command, READS[command], topic))
@@ -174,7 +174,7 @@ async def test_what_a_terminal_gets_of_them(broker: BrokerProcess, topic: str) -
 
 
 @pytest.mark.parametrize("command", CHANGES, ids=" ".join)
-async def test_what_is_said_and_refused_steers_no_terminal(
+async def test_messages_and_refusals_steer_no_terminal(
     broker: BrokerProcess, topic: str, command: tuple[str, ...]
 ) -> None:
     async with Admin(broker.address) as admin:

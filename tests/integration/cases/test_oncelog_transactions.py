@@ -72,7 +72,7 @@ async def producing(address: str, level: int) -> AsyncIterator[Producer]:
         yield producer
 
 
-async def test_s35_many_transactions(producing: Producer, address: str, topic: str) -> None:
+async def test_s35_many_transactions_are_committed(producing: Producer, address: str, topic: str) -> None:
     await create(address, topic)
     for number in range(40):
         producing.begin_transaction()
@@ -173,7 +173,7 @@ async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer
     indirect=["level"],
     ids=["V1-send", "V2-send", "V2-offsets", "V2-commit"],
 )
-async def test_s42_a_transaction_that_took_too_long_is_aborted_and_the_next_one_goes_on(
+async def test_s42_a_slow_transaction_is_aborted_and_the_next_one_succeeds(
     broker_factory: BrokerFactory, topic: str, level: int, notices_by: str
 ) -> None:
     """KIP-588: no other producer has taken over, so this one continues. Before V2 it has to notice by a write: the
@@ -204,7 +204,7 @@ async def until_aborted(admin: Admin, partition: TopicPartition) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before the sends", "after the sends", "at the commit"])
-async def test_s38_a_broker_that_is_killed_in_a_transaction(
+async def test_s38_a_transaction_survives_a_killed_broker(
     broker_factory: BrokerFactory, topic: str, level: int, moment: str
 ) -> None:
     broker = broker_factory().start()
@@ -241,7 +241,7 @@ async def test_s38_a_broker_that_is_killed_in_a_transaction(
         assert await committed(broker.address, topic, producer) == [values] * PARTITIONS
 
 
-async def test_s45_what_the_state_does_not_allow(producing: Producer, address: str, topic: str) -> None:
+async def test_s45_calls_in_a_wrong_state_are_refused(producing: Producer, address: str, topic: str) -> None:
     await create(address, topic)
     for wrong in (
         producing.send(topic, b"v"),
@@ -273,7 +273,9 @@ async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
     assert sum(map(len, found)) == 15
 
 
-async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(address: str, level: int, topic: str) -> None:
+async def test_s45_a_record_waiting_for_room_does_not_join_the_next_transaction(
+    address: str, level: int, topic: str
+) -> None:
     """It fails, and later records do not."""
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
@@ -296,7 +298,7 @@ async def test_s45_a_record_that_waits_for_room_when_its_transaction_ends(addres
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_s38_a_broker_that_is_killed_as_it_says_that_the_transaction_has_ended(
+async def test_s38_a_commit_survives_a_broker_killed_before_its_answer(
     broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker has nothing left to do then: the producer continues when a broker is up again."""
@@ -367,7 +369,7 @@ async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
     assert await committed(address, topic, producing) == [[b"once", b"twice"], [], []]
 
 
-async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
+async def test_s60_the_consumer_rewinds_although_the_broker_is_away(
     broker_factory: BrokerFactory, topic: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that takes, longer than one call may: nothing is passed over."""
@@ -416,7 +418,7 @@ async def test_s60_a_broker_that_is_away_when_the_consumer_goes_back(
         assert await committed(broker.address, topic, producer) == [[b"first", b"second"], [], []]
 
 
-async def test_s37_offsets_that_arrive_in_the_next_transaction(
+async def test_s37_late_offsets_do_not_join_the_next_transaction(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unanswered attempt arrives late: it must not reset the offsets that the next transaction commits."""
@@ -451,7 +453,7 @@ async def test_s37_offsets_that_arrive_in_the_next_transaction(
     assert found.offset == 2
 
 
-async def test_s38_closed_while_a_commit_fails(producing: Producer, address: str, topic: str) -> None:
+async def test_s38_a_producer_is_closed_while_its_commit_fails(producing: Producer, address: str, topic: str) -> None:
     """The transaction is aborted then, and does not wait for its timeout."""
     await create(address, topic, max_message_bytes="1000")
     producing.begin_transaction()
@@ -488,9 +490,7 @@ async def test_s38_a_producer_is_closed_in_time_though_its_commit_is_not_answere
         await producer.close()
 
 
-async def test_s38_what_could_not_be_sent_is_missed_at_the_commit(
-    producing: Producer, address: str, topic: str
-) -> None:
+async def test_s38_an_unsent_record_fails_the_commit(producing: Producer, address: str, topic: str) -> None:
     """Even if no caller has awaited `send`."""
     await create(address, topic)
     for wrong in ({"topic": "not a topic"}, {"topic": topic, "partition": PARTITIONS}):
@@ -537,7 +537,7 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_who_is_told_of_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
+async def test_a_process_that_knows_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
     """Its producer is closed by then. A repeated request, or one for the other end, gets the actual outcome."""
     await create(address, topic)
     async with Producer(address, transactional_id=new_id()) as producer:

@@ -31,7 +31,7 @@ async def sink(address: str, topic: str) -> Sink:
     return made
 
 
-async def test_what_was_decided_is_shown_and_reset(sink: Sink, address: str) -> None:
+async def test_decided_batches_are_shown_and_reset(sink: Sink, address: str) -> None:
     name, first = sink.query.name, sink.new_run(0)
     for number in range(2):
         await sink.replay(replace(first, number=number))
@@ -68,7 +68,7 @@ async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> N
     assert await sink.seen() == batches(0)
 
 
-async def test_what_a_query_has_decided_is_finished_while_it_is_down(sink: Sink, address: str) -> None:
+async def test_a_decided_batch_is_finished_while_its_query_is_down(sink: Sink, address: str) -> None:
     first = sink.new_run(0)
     sink.dies(Commit(first, await sink.tasks(first)), "one ended")
     assert f"{sink.query.name}: committed\n" in oncelog(address, "finish").stdout

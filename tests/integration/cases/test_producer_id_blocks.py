@@ -67,7 +67,7 @@ def check(taken: Sequence[Sequence[int]], blocks: int) -> None:
 
 
 @BROKER_IDS
-def test_s1_no_block_twice_where_connections_are_cut(zookeeper: str, broker_ids: tuple[int, ...]) -> None:
+def test_s1_no_block_is_given_twice_when_connections_are_cut(zookeeper: str, broker_ids: tuple[int, ...]) -> None:
     blocks = 40
     with takers(zookeeper, broker_ids, blocks, cuts=0.06) as processes:
         check(blocks_of(processes, 90), blocks)
@@ -76,7 +76,7 @@ def test_s1_no_block_twice_where_connections_are_cut(zookeeper: str, broker_ids:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @BROKER_IDS
-def test_s1_no_block_twice_where_servers_and_takers_stop_as_well(
+def test_s1_no_block_is_given_twice_when_servers_and_takers_stop(
     ensemble: Ensemble, broker_ids: tuple[int, ...]
 ) -> None:
     blocks, rng = 334, random.Random(SEED)

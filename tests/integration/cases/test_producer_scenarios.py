@@ -46,7 +46,7 @@ def send(client: RawClient, topic: str, batch: bytes | bytearray) -> Answer:
 
 
 @pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
-def test_s4_s5_an_id_is_given_once(
+def test_s4_s5_a_producer_id_is_given_once(
     broker_factory: BrokerFactory, topic: str, end: Callable[[BrokerProcess], object]
 ) -> None:
     broker = broker_factory().start()
@@ -184,7 +184,9 @@ def test_s35_e14_the_epochs_of_a_producer_id_run_out(
         assert committed_values(client, topic) == ([b"%d" % number for number in range(5)] if commits else [])
 
 
-def test_s35_s42_a_timeout_at_the_last_epoch(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s35_s42_a_timeout_at_the_last_epoch_brings_another_producer_id(
+    broker_factory: BrokerFactory, topic: str
+) -> None:
     """The producer continues with another producer id, and the timed-out transaction is aborted, too."""
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}).start()
     with RawClient(broker.port) as client:
@@ -214,7 +216,7 @@ def test_s35_s42_a_timeout_at_the_last_epoch(broker_factory: BrokerFactory, topi
         assert committed_values(client, topic) == [b"in time"]
 
 
-def test_s34_e17_going_on_after_an_error(raw: RawClient, topic: str) -> None:
+def test_s34_e17_a_producer_continues_after_an_error(raw: RawClient, topic: str) -> None:
     """KIP-360, on the wire: the current epoch is bumped, the one before is a retry, any other is fenced."""
     txn = RawTransactions(raw, topic)
     first = txn.take_over()
@@ -330,7 +332,7 @@ def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabot
 # --- one thing after the other
 
 
-def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: str) -> None:
+def test_s59_the_errors_of_a_batch_are_checked_in_order(raw: RawClient, topic: str) -> None:
     """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults gets the first of these errors, and
     changes nothing."""
     pid = new_producer_id(raw).producer_id
@@ -351,7 +353,7 @@ def test_s59_what_is_wrong_with_a_batch_is_said_in_order(raw: RawClient, topic: 
     assert (following.error_code, following.base_offset) == (ErrorCode.NONE, 1)
 
 
-def test_s67_a_sequence_changed_on_its_way(raw: RawClient, topic: str) -> None:
+def test_s67_a_sequence_changed_in_transit_is_detected(raw: RawClient, topic: str) -> None:
     """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, the original is accepted, and a
     producer that restarts, with the next epoch or another id, begins at 0."""
     raw.create_topic(topic)

@@ -97,7 +97,7 @@ def test_s12_e15_a_duplicate_from_before_the_window_is_called_one(raw: RawClient
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11])
-def test_t8_errors_of_producers_in_all_versions(raw: RawClient, topic: str, version: int) -> None:
+def test_t8_producer_errors_have_the_code_of_each_version(raw: RawClient, topic: str, version: int) -> None:
     raw.create_topic(topic)
     answers = send(
         raw,
@@ -119,7 +119,7 @@ def test_t8_errors_of_producers_in_all_versions(raw: RawClient, topic: str, vers
     assert [answer.base_offset for answer in answers] == [0, -1, -1, -1, 1]
 
 
-def test_s9_e16_what_kafka_2_0_said_to_unknown_producers(broker_factory: BrokerFactory, topic: str) -> None:
+def test_s9_e16_unknown_producers_get_the_error_of_kafka_2_0(broker_factory: BrokerFactory, topic: str) -> None:
     broker = broker_factory({"idempotence.unknown.producer": "legacy-2.0"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -221,7 +221,7 @@ def test_s55_e15_the_window_survives_a_restart(
 
 
 @pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
-def test_s8_each_record_once_though_answers_are_lost(
+def test_s8_each_record_is_written_once_though_answers_are_lost(
     broker_factory: BrokerFactory, topic: str, library: type[ForeignClient]
 ) -> None:
     with LossyProxy(one_in=4) as proxy:
@@ -318,7 +318,7 @@ OPEN = [b"1/28", b"1/29"]
 
 
 @pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
-def test_s52_s53_read_committed_of_other_libraries(finished: BrokerProcess, library: type[ForeignClient]) -> None:
+def test_s52_s53_other_libraries_read_committed_records(finished: BrokerProcess, library: type[ForeignClient]) -> None:
     client = library(finished.address)
     # The open transaction of producer 1 begins with its record 28, which is the end of the readable part.
     wanted = {*PLAIN[:28], *COMMITTED[:28]}

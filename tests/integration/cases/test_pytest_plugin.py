@@ -167,7 +167,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 
 
 @pytest.mark.soak  # as our own tests use it, too
-def test_it_goes_with_coroutines_and_each_worker_of_xdist_has_a_broker_of_its_own(project: Path) -> None:
+def test_the_plugin_supports_coroutines_and_a_broker_per_xdist_worker(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr
     assert len(set(re.findall(r"broker (\d+)", done.stdout))) == 2
@@ -253,7 +253,7 @@ def test_next(oncelog_cluster, oncelog_topic, oncelog_history):
 
 
 @pytest.mark.soak
-def test_a_cluster_of_three(project: Path) -> None:
+def test_a_cluster_of_three_brokers_is_available(project: Path) -> None:
     done = pytest_in(project, CLUSTER, "-o", "oncelog_cluster_required=true")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 

@@ -88,7 +88,7 @@ def ask(client: RawClient, client_id: str = "other") -> Any:
     return client.receive()
 
 
-def test_who_produces_too_much_is_answered_at_once_and_then_waits_alone(broker: BrokerProcess, topic: str) -> None:
+def test_a_producer_over_quota_is_answered_at_once_and_then_waits_alone(broker: BrokerProcess, topic: str) -> None:
     set_quota(broker, "slow", producer_byte_rate=10)
     with RawClient(broker.port) as slow, RawClient(broker.port) as other:
         slow.create_topic(topic)
@@ -104,7 +104,7 @@ def test_who_produces_too_much_is_answered_at_once_and_then_waits_alone(broker: 
         assert ask(other, "slow").throttle_time_ms == 0, "what is no Produce does not count"
 
 
-def test_what_is_produced_keeps_the_rate(broker: BrokerProcess, topic: str) -> None:
+def test_produced_bytes_keep_the_rate(broker: BrokerProcess, topic: str) -> None:
     set_quota(broker, "steady", producer_byte_rate=RATE)
     waits = []
     with RawClient(broker.port) as client:
@@ -145,7 +145,7 @@ def test_s95_a_connection_for_each_request_keeps_the_rate(broker: BrokerProcess,
     assert seconds >= (enough - 1) * len(RECORD) / RATE - WINDOW_SECONDS - 0.1, "the rate, after what a pause has left"
 
 
-def test_who_fetches_too_much_gets_nothing_until_it_is_made_up_for(broker: BrokerProcess, topic: str) -> None:
+def test_a_consumer_over_quota_gets_no_records_until_the_debt_is_paid(broker: BrokerProcess, topic: str) -> None:
     set_quota(broker, "reader", consumer_byte_rate=1000)
     with RawClient(broker.port) as client, RawClient(broker.port) as second:
         client.create_topic(topic)
@@ -174,7 +174,7 @@ def test_the_processors_time_is_waited_for_a_second_at_most(broker: BrokerProces
     assert [answer.throttle_time_ms for answer in answers][-1] == 1000
 
 
-async def test_what_changes_too_much_is_refused_or_waits(broker: BrokerProcess, topic: str) -> None:
+async def test_too_many_topic_changes_are_refused_or_delayed(broker: BrokerProcess, topic: str) -> None:
     await alter(broker.address, QuotaEntity(client_id="changer"), controller_mutation_rate=0.1)
     async with Admin(broker.address, client_id="changer") as admin:
         with pytest.raises(KafkaError):
@@ -203,7 +203,7 @@ async def test_what_changes_too_much_is_refused_or_waits(broker: BrokerProcess, 
     assert answer.throttle_time_ms > 10_000
 
 
-async def test_what_was_set_is_told_by_what_is_asked(broker: BrokerProcess) -> None:
+async def test_quotas_that_were_set_are_described(broker: BrokerProcess) -> None:
     entities = [
         QuotaEntity("a~ é/", "c"), QuotaEntity("a~ é/"), QuotaEntity(DEFAULT, "c"), QuotaEntity(ip="10.0.0.9"),
     ]  # fmt: skip
@@ -242,7 +242,7 @@ async def test_what_was_set_is_told_by_what_is_asked(broker: BrokerProcess) -> N
         assert not (await admin.describe_client_quotas()).keys() & set(entities)
 
 
-def test_librdkafka_is_told_and_keeps_the_rate(broker: BrokerProcess, topic: str) -> None:
+def test_librdkafka_obeys_the_throttle_time_and_keeps_the_rate(broker: BrokerProcess, topic: str) -> None:
     confluent = pytest.importorskip("confluent_kafka")
     set_quota(broker, "confluent", producer_byte_rate=RATE)
     events: list[Any] = []
@@ -400,7 +400,7 @@ def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess
     assert outcomes[0] is False
 
 
-def test_nothing_is_done_for_a_connection_that_is_turned_away(broker: BrokerProcess) -> None:
+def test_a_refused_connection_causes_no_work(broker: BrokerProcess) -> None:
     """It would get no response: its client would not know the outcome."""
     address = "127.0.0.9"
     wanted = CreateTopicsRequest.CreatableTopic(

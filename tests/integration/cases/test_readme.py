@@ -39,12 +39,12 @@ def pytest_of(program: str, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_its_test_passes_as_it_stands(tmp_path: Path) -> None:
+def test_the_readme_test_passes_as_written(tmp_path: Path) -> None:
     said = pytest_of(the_block_with("def test_"), tmp_path)
     assert "1 passed" in said, said
 
 
-def test_its_test_fails_for_an_application_that_writes_again(tmp_path: Path) -> None:
+def test_the_readme_test_fails_for_an_application_that_writes_again(tmp_path: Path) -> None:
     """As many applications do when a response is lost: another transaction with the same records."""
     commit = "        producer.commit_transaction()\n"
     again = "        producer.begin_transaction()\n        producer.produce(oncelog_topic, b'invoice 1')\n"
@@ -55,7 +55,7 @@ def test_its_test_fails_for_an_application_that_writes_again(tmp_path: Path) -> 
     assert IT_SAYS in README
 
 
-def test_its_commands_do_what_they_say(address: str, tmp_path: Path) -> None:
+def test_the_readme_commands_do_what_they_say(address: str, tmp_path: Path) -> None:
     serve, produce, consume = the_block_with("oncelog produce greetings").splitlines()
     assert serve.startswith("oncelog serve --data data ")
     for command in (produce, f"{consume} | head -n 1"):

@@ -42,7 +42,7 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     assert told == expected
 
 
-def test_others_are_answered_while_very_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
+def test_other_requests_are_answered_while_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
     """A few kilobytes of zstd that hold 300,000 records, the last one without a key."""
     records = [Record(0, 0, b"k", b"", [])] * 299_999 + [Record(0, 0, None, b"", [])]
     batch = build_batch(records, compression=Compression.ZSTD)
@@ -68,7 +68,7 @@ def test_garbage_with_a_right_checksum_is_refused(broker: BrokerProcess, topic: 
         assert client.list_offset(topic, 0)[0] == 0
 
 
-def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: str) -> None:
+def test_a_client_with_acks_0_does_not_wait_for_record_validation(broker: BrokerProcess, topic: str) -> None:
     """A producer with acks=0 may close as soon as it has sent all records: a batch that is being checked at that time
     is still appended."""
     batch = build_batch([Record(0, 0, b"k", b"", [])] * 300_000, compression=Compression.ZSTD)
@@ -79,7 +79,7 @@ def test_acks_0_does_not_stay_to_hear_of_a_walk(broker: BrokerProcess, topic: st
         eventually(lambda: other.list_offset(topic, 0)[0] == 300_000, "all records are appended")
 
 
-def test_acks_0_does_not_stay_to_hear_of_what_is_before_it(broker: BrokerProcess, topic: str) -> None:
+def test_a_client_with_acks_0_does_not_wait_for_earlier_answers(broker: BrokerProcess, topic: str) -> None:
     """It closes while its records wait behind a fetch that waits for others: they are appended, the fetch ends."""
     batch = build_batch([Record(0, 0, b"k", b"", [])])
     empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)

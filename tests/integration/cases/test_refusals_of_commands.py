@@ -99,7 +99,7 @@ async def test_a_group_with_members_is_not_moved_and_that_is_said(broker: Broker
     assert "NON_EMPTY_GROUP" in deleted.stderr
 
 
-async def test_that_a_transaction_will_move_a_group_is_said_when_it_is_reset(broker: BrokerProcess, made: str) -> None:
+async def test_resetting_a_group_warns_of_a_pending_transaction(broker: BrokerProcess, made: str) -> None:
     group = f"{made}-held"
     async with Producer(broker.address, transactional_id=group) as producer, producer.transaction():
         await producer.send_offsets({TopicPartition(made, 0): 0}, ConsumerGroupMetadata(group, -1, "", None))

@@ -111,7 +111,7 @@ def test_a_schema_that_earlier_readers_cannot_use_is_refused(client: SchemaRegis
     assert client.register_schema("evolving", other) != first
 
 
-def test_references(client: SchemaRegistryClient) -> None:
+def test_schemas_with_references_are_registered(client: SchemaRegistryClient) -> None:
     client.register_schema("colour", Schema('{"type":"enum","name":"Colour","symbols":["RED"]}', "AVRO"))
     used = SchemaReference("Colour", "colour", 1)
     text = AVRO % ',{"name":"colour","type":"Colour"}'
@@ -261,6 +261,50 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(
         assert answer.json()["error_code"] == 50001, "its id would go on from a topic that is gone"
 
 
+def test_a_topic_that_was_made_again_and_is_longer_is_not_taken_for_the_old_one(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    compact = ("--partitions", "1", "--config", "cleanup.policy=compact")
+    with (
+        Registry(broker.address, tmp_path / "log", "--topic", topic) as registry,
+        httpx.Client(base_url=registry.url, timeout=CALL_SECONDS) as http,
+    ):
+        http.post("/subjects/s/versions", json=avro('"int"')).raise_for_status()
+        run_oncelog_text("topics", "delete", topic, "-b", broker.address, "--yes")
+        run_oncelog_text("topics", "create", topic, "-b", broker.address, *compact)
+        filler = "".join(f"{number}=x\n" for number in range(50))
+        run_oncelog_text("produce", topic, "-b", broker.address, "--key-separator", "=", stdin=filler)
+        answers = [http.get("/subjects").json() for _ in range(3)]
+        assert [answer["error_code"] for answer in answers] == [50001] * 3, answers
+        assert "was deleted and made again" in answers[-1]["message"], "the fetch from the old offset fails once"
+
+
+def test_a_write_that_the_cluster_refuses_says_why(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    compact = ("--partitions", "1", "--config", "cleanup.policy=compact", "--config", "max.message.bytes=1000")
+    run_oncelog_text("topics", "create", topic, "-b", broker.address, *compact)
+    with (
+        Registry(broker.address, tmp_path / "log", "--topic", topic) as registry,
+        httpx.Client(base_url=registry.url, timeout=CALL_SECONDS) as http,
+    ):
+        long = avro('{"type":"enum","name":"E","symbols":["%s"]}' % ("a" * 5_000))
+        answer = http.post("/subjects/s/versions", json=long).json()
+        assert answer["error_code"] == 50001
+        assert "MESSAGE_TOO_LARGE" in answer["message"]
+        http.post("/subjects/s/versions", json=avro('"int"')).raise_for_status()
+
+
+def test_two_references_of_one_name_are_refused(http: httpx.Client) -> None:
+    for subject, size in (("first", 1), ("second", 2)):
+        text = f'{{"type":"fixed","name":"Two","size":{size}}}'
+        http.post(f"/subjects/{subject}/versions", json=avro(text)).raise_for_status()
+    references = [_reference("Two", "first"), _reference("Two", "second")]
+    answer = http.post("/subjects/both/versions", json={"schema": '"int"', "references": references})
+    assert answer.json()["error_code"] == 42201
+    assert "two references are called 'Two'" in answer.json()["message"]
+    same = [_reference("Two", "first"), _reference("Two", "first")]
+    http.post("/subjects/both/versions", json={"schema": '"int"', "references": same}).raise_for_status()
+
+
 def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
     """Each id belongs to one schema and each version of a subject to one, though both decide at the same time and one
     of them is killed; a third one reads the same from the topic."""
@@ -293,7 +337,7 @@ def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Re
             assert http.get(f"/schemas/ids/{next(iter(ids))}").json()["schema"] == text
 
 
-def test_what_was_answered_outlives_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
+def test_answered_registrations_survive_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
     """A registry that is killed leaves the transaction of its last write open or committed, and the others continue."""
     other = Registry(broker.address, tmp_path / "killed").start()
     first = httpx.post(f"{other.url}/subjects/kept/versions", json=avro('"int"'), timeout=CALL_SECONDS).json()["id"]

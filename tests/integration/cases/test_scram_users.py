@@ -27,7 +27,7 @@ def test_each_user_costs_the_same_however_many_a_request_names(broker: BrokerPro
     assert {result.error_code for result in results} == {ErrorCode.RESOURCE_NOT_FOUND}
 
 
-def test_the_longest_name_fits_into_what_is_told_of_it(broker: BrokerProcess) -> None:
+def test_the_longest_user_name_fits_into_the_answer(broker: BrokerProcess) -> None:
     name = "x" * 32767
     with RawClient(broker.port, TIMEOUT_SECONDS) as client:
         for times, code in ((1, ErrorCode.RESOURCE_NOT_FOUND), (2, ErrorCode.DUPLICATE_RESOURCE)):

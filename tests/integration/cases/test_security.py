@@ -81,7 +81,7 @@ def test_every_client_gets_in_by_every_mechanism(
     "mechanism",
     ["SCRAM-SHA-256", *(pytest.param(each, marks=pytest.mark.soak) for each in MECHANISMS if each != "SCRAM-SHA-256")],
 )
-def test_nobody_gets_in_with_a_wrong_password(secured: SecuredBroker, library: str, mechanism: str, topic: str) -> None:
+def test_a_wrong_password_is_refused(secured: SecuredBroker, library: str, mechanism: str, topic: str) -> None:
     with pytest.raises(NotLetIn):
         CLIENTS[library](
             secured.address("SASL_PLAINTEXT"),
@@ -90,7 +90,7 @@ def test_nobody_gets_in_with_a_wrong_password(secured: SecuredBroker, library: s
         )
 
 
-def test_what_a_refusal_says_and_what_it_does_not(secured: SecuredBroker) -> None:
+def test_a_refusal_reveals_no_details(secured: SecuredBroker) -> None:
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         said = []
         for user in (USER, "nobody"):
@@ -113,7 +113,7 @@ async def list_topics(address: str, settings: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("library", CLIENTS)
-def test_mutual_tls(secured: SecuredBroker, library: str, topic: str, tmp_path: Path) -> None:
+def test_mutual_tls_authenticates_clients(secured: SecuredBroker, library: str, topic: str, tmp_path: Path) -> None:
     settings = {**secured.settings("SSL"), **shown(secured.authority.issue(("CN", USER)), tmp_path)}
     assert CLIENTS[library](secured.address("SSL"), topic, settings) == b"hello"
 
@@ -122,7 +122,7 @@ def test_mutual_tls(secured: SecuredBroker, library: str, topic: str, tmp_path: 
     "library", ["oncelog", *(pytest.param(each, marks=pytest.mark.soak) for each in CLIENTS if each != "oncelog")]
 )
 @pytest.mark.parametrize("kind", ["foreign", "expired"])
-def test_certificates_of_clients_that_are_not_trusted(
+def test_untrusted_client_certificates_are_refused(
     secured: SecuredBroker, library: str, kind: str, topic: str, tmp_path: Path
 ) -> None:
     authority = Certificate.authority("somebody else") if kind == "foreign" else secured.authority
@@ -178,7 +178,7 @@ def authenticate(client: RawClient, token: bytes, version: int = 1) -> Any:
 TOKEN = f"\0{USER}\0{PASSWORD}".encode()
 
 
-def test_before_the_login_nothing_else_is_decoded(secured: SecuredBroker) -> None:
+def test_no_other_request_is_decoded_before_the_login(secured: SecuredBroker) -> None:
     header = b"\0\1c"
     for key, served in SERVED.items():
         with raw(secured) as client:
@@ -210,7 +210,7 @@ def test_frames_are_small_before_the_login_and_large_after_it(secured: SecuredBr
             client.socket.recv(1)
 
 
-def test_raw_tokens_after_a_handshake_of_version_0(secured: SecuredBroker) -> None:
+def test_raw_tokens_are_accepted_after_handshake_version_0(secured: SecuredBroker) -> None:
     with raw(secured) as client:
         handshake(client, version=0)
         assert client.exchange(SIZE.pack(len(TOKEN)) + TOKEN) == b""
@@ -244,7 +244,7 @@ def test_a_refusal_is_told_and_then_the_connection_closes(secured: SecuredBroker
         assert client.socket.recv(1) == b""
 
 
-def test_logging_in_where_nobody_has_to_is_an_illegal_state(secured: SecuredBroker) -> None:
+def test_a_login_on_a_listener_without_sasl_is_an_illegal_state(secured: SecuredBroker) -> None:
     with raw(secured, "PLAINTEXT") as client:
         assert handshake(client).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert authenticate(client, TOKEN).error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -255,7 +255,7 @@ def test_logging_in_where_nobody_has_to_is_an_illegal_state(secured: SecuredBrok
         assert client.call(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION).brokers
 
 
-def test_who_speaks_no_tls_is_told_to_go(secured: SecuredBroker) -> None:
+def test_a_plaintext_client_on_a_tls_port_is_refused(secured: SecuredBroker) -> None:
     with raw(secured, "SSL") as client, pytest.raises(ConnectionError):
         client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     said = "no TLS: is its security.protocol that of the listener SSL?"
@@ -263,7 +263,7 @@ def test_who_speaks_no_tls_is_told_to_go(secured: SecuredBroker) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"\xff" * 100_000, b"\0\0\0\x05" + b"x" * 100_000], ids=["no frame", "no request"])
-def test_more_behind_what_is_no_request_is_not_looked_at(secured: SecuredBroker, junk: bytes) -> None:
+def test_bytes_after_a_malformed_request_are_ignored(secured: SecuredBroker, junk: bytes) -> None:
     """The end of the fixture looks for tracebacks."""
     with (
         socket.create_connection(("127.0.0.1", secured.port("SSL")), TIMEOUT_SECONDS) as plain,
@@ -312,7 +312,9 @@ def test_a_large_answer_arrives_whole(secured: SecuredBroker, topic: str) -> Non
     assert asyncio.run(asyncio.wait_for(there_and_back(), TIMEOUT_SECONDS)) == 12
 
 
-def test_who_waits_for_no_answer_and_leaves_has_sent_everything(secured: SecuredBroker, topic: str) -> None:
+def test_a_client_that_disconnects_without_awaiting_answers_has_sent_all_records(
+    secured: SecuredBroker, topic: str
+) -> None:
     async def sent() -> int:
         settings = secured.settings("SASL_SSL", "SCRAM-SHA-512")
         async with Producer(secured.address("SASL_SSL"), **settings) as producer:
@@ -455,7 +457,7 @@ def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path:
         assert "Traceback" not in broker.logged
 
 
-def test_who_does_not_log_in_again_is_cut_off(tmp_path: Path) -> None:
+def test_a_client_that_does_not_re_authenticate_is_disconnected(tmp_path: Path) -> None:
     settings = {"connections.max.reauth.ms": "200", "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
     with SecuredBroker(tmp_path, settings) as broker, RawClient(broker.process.port) as client:
         handshake(client)
@@ -471,7 +473,7 @@ def test_who_does_not_log_in_again_is_cut_off(tmp_path: Path) -> None:
         eventually(asked, "the connection is cut")
 
 
-def test_users_by_the_command_line(secured: SecuredBroker, tmp_path: Path) -> None:
+def test_users_are_managed_by_the_command_line(secured: SecuredBroker, tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_SSL\n"

@@ -25,7 +25,7 @@ def refusal(data: Path, *settings: str) -> str:
     return reason
 
 
-def test_a_port_that_is_taken(tmp_path):
+def test_a_port_in_use_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         reason = refusal(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}")
@@ -35,18 +35,18 @@ def test_a_port_that_is_taken(tmp_path):
     )
 
 
-def test_an_address_that_does_not_exist(tmp_path):
+def test_a_missing_address_is_reported(tmp_path):
     assert "Check '256.1.1.1' in `listeners`." in refusal(tmp_path / "data", "listeners=PLAINTEXT://256.1.1.1:0")
 
 
-def test_a_file_where_the_data_should_be(tmp_path):
+def test_a_file_in_place_of_the_data_directory_is_reported(tmp_path):
     (tmp_path / "data").touch()
     reason = refusal(tmp_path / "data", FREE_PORT)
     assert reason.endswith("data cannot be made: File exists. Choose another with --data or log.dirs.")
 
 
 @pytest.mark.usefixtures("in_a_file")
-def test_the_directory_of_another_broker(tmp_path):
+def test_the_directory_of_another_broker_is_refused(tmp_path):
     broker = BrokerProcess(tmp_path / "data").start()
     try:
         assert "is locked by another process: stop the broker" in refusal(tmp_path / "data", FREE_PORT)
@@ -63,5 +63,5 @@ def test_the_directory_of_another_broker(tmp_path):
         ("listeners=foo", "listeners: 'foo' is no address: expected NAME://host:port"),
     ],
 )
-def test_a_wrong_setting(tmp_path, setting, reason):
+def test_a_wrong_setting_is_reported(tmp_path, setting, reason):
     assert refusal(tmp_path / "data", setting).startswith(reason)

@@ -124,7 +124,7 @@ async def sink(level: int, address: str, topic: str) -> Sink:
     return made
 
 
-async def test_a_commit_that_dies_under_v1(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_killed_under_v1_is_recovered(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under V1 only the state shows the outcome of a transaction; `make soak` runs all of these tests under V1."""
     monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
     monkeypatch.setenv(V1, "1")
@@ -133,7 +133,7 @@ async def test_a_commit_that_dies_under_v1(address: str, topic: str, monkeypatch
     await test_k4_to_k7_k10_to_k13_the_commit_dies(sink, "one ended", False)
 
 
-async def test_batch_after_batch(sink: Sink) -> None:
+async def test_batch_after_batch_is_written_once(sink: Sink) -> None:
     first = sink.new_run(0)
     for number in range(6):
         await sink.replay(Batch(sink.query, first.run, number))
@@ -199,7 +199,7 @@ async def test_k9_the_driver_dies_while_tasks_write(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("lost", [pytest.param({0, 1, 2}, marks=pytest.mark.soak), {1}])
-async def test_k14_decided_and_timed_out_is_repaired(sink: Sink, lost: set[int]) -> None:
+async def test_k14_a_decided_timed_out_batch_is_repaired(sink: Sink, lost: set[int]) -> None:
     """A timeout and `oncelog txns fence` have the same effect on a transaction."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
@@ -221,7 +221,7 @@ async def fence(sink: Sink, messages: list[TaskMessage]) -> None:
 
 
 @pytest.mark.soak
-async def test_a_decision_whose_transaction_is_gone_is_told(sink: Sink) -> None:
+async def test_a_decision_without_its_transaction_is_reported(sink: Sink) -> None:
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decided")
@@ -232,7 +232,7 @@ async def test_a_decision_whose_transaction_is_gone_is_told(sink: Sink) -> None:
     assert await sink.seen() == batches(0)
 
 
-async def test_k15_timed_out_before_the_decision(sink: Sink) -> None:
+async def test_k15_a_batch_timed_out_before_the_decision_is_repeated(sink: Sink) -> None:
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     await fence(sink, messages[1:2])
@@ -299,7 +299,7 @@ async def test_k18_the_slower_of_two_attempts_is_swept(sink: Sink) -> None:
     assert await sink.seen() == batches(0)
 
 
-async def test_k23_an_index_that_has_expired_costs_a_scan_only(sink: Sink) -> None:
+async def test_k23_an_expired_index_costs_only_a_scan(sink: Sink) -> None:
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decided")
@@ -313,7 +313,7 @@ async def test_k23_an_index_that_has_expired_costs_a_scan_only(sink: Sink) -> No
 
 
 @pytest.mark.parametrize("point", [pytest.param("rows sent", marks=pytest.mark.soak), "rows flushed"])
-async def test_each_task_by_itself(sink: Sink, point: str) -> None:
+async def test_each_task_commits_by_itself(sink: Sink, point: str) -> None:
     """exactly-once-per-task: killed and tried again; then the whole batch once more, as after a restart."""
     batch = sink.new_run(0)
     sink.dies(Task(batch, 0, is_by_itself=True), point)

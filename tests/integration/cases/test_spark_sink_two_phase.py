@@ -79,7 +79,7 @@ async def test_s123_k14_a_decision_outlives_the_timeout(
     assert await sink.seen() == batches(0)
 
 
-async def test_s123_kept_and_not_decided_is_swept(sink: Sink, two_phase: BrokerProcess) -> None:
+async def test_s123_a_kept_undecided_transaction_is_swept(sink: Sink, two_phase: BrokerProcess) -> None:
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decision")
@@ -89,7 +89,7 @@ async def test_s123_kept_and_not_decided_is_swept(sink: Sink, two_phase: BrokerP
     assert await sink.seen() == batches(0)
 
 
-async def test_s123_kept_and_not_decided_is_aborted_by_its_driver(sink: Sink) -> None:
+async def test_s123_a_kept_undecided_transaction_is_aborted_by_its_driver(sink: Sink) -> None:
     """Spark calls abort after a commit that has died in a process of its own."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
@@ -107,7 +107,7 @@ async def test_s123_a_commit_is_repeated_for_the_same_batch(sink: Sink) -> None:
     assert await sink.seen() == batches(0)
 
 
-async def test_s123_without_the_right_it_goes_on_with_timeouts(
+async def test_s123_the_sink_continues_with_timeouts_without_the_right(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refused(*_: object) -> None:

@@ -35,7 +35,7 @@ def values(batches: list[ColumnBatch]) -> list[bytes | None]:
     return [value for batch in batches for value in batch.values]
 
 
-async def test_columns_are_the_records(address: str, topic: str) -> None:
+async def test_columns_equal_the_records(address: str, topic: str) -> None:
     """Keys, headers, tombstones, timestamps: the same as `poll` returns."""
     partition = await create(address, topic)
     async with Producer(address) as producer:
@@ -99,7 +99,7 @@ async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: st
     assert len(values(dirty)) == 40
 
 
-async def test_what_is_deleted_fails_or_is_passed_over(address: str, topic: str) -> None:
+async def test_deleted_records_fail_the_query_or_are_skipped(address: str, topic: str) -> None:
     partition = await create(address, topic)
     async with Producer(address, linger_ms=0) as producer:
         for number in range(10):

@@ -107,7 +107,7 @@ def the_large(cases: Iterable[Case]) -> Iterator[Case]:
 @NEEDS_PROC
 @pytest.mark.measured
 @pytest.mark.parametrize("pick", [the_large, pytest.param(iter, marks=pytest.mark.soak)])
-def test_no_request_hurts_anybody(
+def test_no_request_harms_other_clients(
     broker_factory: BrokerFactory, undisturbed_directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> None:
     """A client next to them does not wait long, and the broker keeps little memory; measured with long ones here, in a

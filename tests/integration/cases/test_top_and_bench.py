@@ -39,7 +39,7 @@ def oncelog(broker: BrokerProcess) -> Oncelog:
     return run
 
 
-def test_what_was_produced_is_what_is_consumed(oncelog: Oncelog, topic: str) -> None:
+def test_consumed_records_equal_produced_ones(oncelog: Oncelog, topic: str) -> None:
     oncelog("topics", "create", topic, "--partitions", "2")
     wrote = json.loads(
         oncelog("bench", "produce", topic, "--records", "500", "--size", "10", "--output", "json").stdout

@@ -32,7 +32,7 @@ def in_hex(span: ReadableSpan) -> str:
     return f"{span.context.trace_id:032x}"
 
 
-async def test_one_trace_from_producer_to_what_is_made_of_its_record(address: str, topic: str, group: str) -> None:
+async def test_one_trace_leads_from_a_producer_to_the_derived_record(address: str, topic: str, group: str) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

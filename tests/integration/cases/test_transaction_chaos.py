@@ -181,7 +181,9 @@ class World:
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[] if seed < 3 else pytest.mark.soak) for seed in range(20)])
-def test_e1_e2_e20_any_order_of_requests_and_their_copies(broker_factory: BrokerFactory, topic: str, seed: int) -> None:
+def test_e1_e2_e20_reordered_and_duplicated_requests_are_harmless(
+    broker_factory: BrokerFactory, topic: str, seed: int
+) -> None:
     broker = broker_factory({"log.segment.bytes": "4000"}).start()
     world = World(broker, topic, seed)
     with Watch(broker.port, topic, *range(PARTITIONS)) as watch:

@@ -71,7 +71,7 @@ def test_s53_s54_each_library_reads_exactly_what_was_committed(
             client.close()
 
 
-def test_s41_two_producers_with_one_transactional_id(
+def test_s41_the_second_producer_with_a_transactional_id_fences_the_first(
     producer: TransactionalProducer, library: type[TransactionalProducer], reader: Librdkafka, address: str, topic: str
 ) -> None:
     reader.create_topic(topic)
@@ -103,7 +103,7 @@ def test_s37_s60_offsets_are_committed_with_the_records(
     assert values(reader, topic, 1, isolation="read_committed") == [b"3"]
 
 
-def test_transactions_over_many_partitions(
+def test_transactions_span_many_partitions(
     producer: TransactionalProducer, reader: Librdkafka, address: str, topic: str
 ) -> None:
     reader.create_topic(topic, 8)
@@ -275,7 +275,9 @@ PIPES: dict[str, Callable[[str, str, str], None]] = {
 
 
 @pytest.mark.parametrize("name", list(PIPES))
-def test_s60_consume_process_produce(name: str, reader: Librdkafka, address: str, topic: str) -> None:
+def test_s60_records_are_consumed_processed_and_produced_once(
+    name: str, reader: Librdkafka, address: str, topic: str
+) -> None:
     source, target = f"{topic}-in", f"{topic}-out"
     reader.create_topic(source)
     reader.create_topic(target)

@@ -231,7 +231,7 @@ def test_e1_an_old_end_does_not_touch_the_next_transaction(raw: RawClient, topic
 
 
 @BOTH
-def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> None:
+def test_e20_e21_a_repeated_end_is_answered_alike(raw: RawClient, topic: str, is_v2: bool) -> None:
     raw.create_topic(topic, 40)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     old = txn.take_over()
@@ -275,7 +275,7 @@ def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, t
         "complete-logged = duplicate",
     ],
 )
-def test_e7_e8_e13_markers_lost_late_or_said_twice(
+def test_e7_e8_e13_lost_late_and_repeated_markers_are_harmless(
     broker_factory: BrokerFactory, topic: str, fail_points: str, is_v2: bool
 ) -> None:
     broker = broker_factory().start(fail_points)
@@ -312,7 +312,7 @@ DIES = {
 @BOTH
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("when", DIES)
-def test_s44_e20_killed_between_prepare_and_complete(
+def test_s44_e20_a_kill_between_prepare_and_complete_is_recovered(
     broker_factory: BrokerFactory, topic: str, when: str, commits: bool, is_v2: bool
 ) -> None:
     broker = broker_factory().start(DIES[when])
@@ -443,7 +443,7 @@ def test_s46_a_generation_of_no_group_is_refused(raw: RawClient, topic: str, gro
 # --- partitions, and looking
 
 
-def test_s36_all_partitions_or_none(raw: RawClient, topic: str) -> None:
+def test_s36_all_partitions_are_added_or_none(raw: RawClient, topic: str) -> None:
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -478,7 +478,7 @@ def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version:
     assert txn.end() == ErrorCode.INVALID_TXN_STATE
 
 
-def test_s36_brokers_add_the_offsets_topic_alone(raw: RawClient, topic: str) -> None:
+def test_s36_only_brokers_add_the_offsets_topic(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
     raw.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 0)
@@ -515,7 +515,7 @@ def test_s39_no_marker_goes_to_the_log_of_transactions(raw: RawClient, topic: st
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)])
-def test_s36_verify_only(raw: RawClient, topic: str, version: int, code: ErrorCode) -> None:
+def test_s36_a_verify_only_request_changes_nothing(raw: RawClient, topic: str, version: int, code: ErrorCode) -> None:
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
     txn.take_over()

@@ -92,7 +92,7 @@ def highest_init(client: RawClient) -> int:
     return next(each.max_version for each in answer.api_keys if each.api_key == ApiKey.INIT_PRODUCER_ID)
 
 
-def test_s120_it_is_offered_with_the_setting_alone(
+def test_s120_two_phase_commit_is_offered_only_with_the_setting(
     broker: BrokerProcess, raw: RawClient, client: RawClient, topic: str
 ) -> None:
     assert (highest_init(raw), highest_init(client)) == (5, 6)
@@ -110,7 +110,9 @@ def test_s120_it_is_offered_with_the_setting_alone(
 # --- no timeout
 
 
-def test_s120_only_what_has_a_timeout_is_aborted(two_phase: BrokerProcess, client: RawClient, topic: str) -> None:
+def test_s120_only_transactions_with_a_timeout_are_aborted(
+    two_phase: BrokerProcess, client: RawClient, topic: str
+) -> None:
     client.create_topic(topic)
     client.create_topic(f"{topic}-timed")
     prepared = asyncio.run(prepared_one(two_phase.address, topic))
@@ -125,7 +127,7 @@ def test_s120_only_what_has_a_timeout_is_aborted(two_phase: BrokerProcess, clien
     assert asyncio.run(complete(two_phase.address, topic, prepared)) is None
 
 
-def test_s121_the_timeout_of_what_an_admin_keeps_does_not_count(
+def test_s121_a_transaction_kept_by_an_admin_does_not_time_out(
     two_phase: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     client.create_topic(topic)
@@ -156,7 +158,9 @@ def test_s121_the_timeout_of_what_an_admin_keeps_does_not_count(
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-def test_s120_the_last_owner_ends_it_and_all_before_are_fenced(client: RawClient, topic: str, commits: bool) -> None:
+def test_s120_the_last_owner_ends_the_transaction_and_earlier_ones_are_fenced(
+    client: RawClient, topic: str, commits: bool
+) -> None:
     client.create_topic(topic)
     txn = RawTransactions(client, topic, is_v2=True)
     _, nothing = kept(client, topic)
@@ -195,7 +199,9 @@ def test_s120_a_zombie_adds_nothing_and_the_owner_neither(client: RawClient, top
     assert (content(client, topic, 0), content(client, topic, 1)) == (["data", "commit"], [])
 
 
-def test_s121_of_many_starts_at_once_one_completes_it(two_phase: BrokerProcess, client: RawClient, topic: str) -> None:
+def test_s121_one_of_many_simultaneous_starts_completes_the_transaction(
+    two_phase: BrokerProcess, client: RawClient, topic: str
+) -> None:
     client.create_topic(topic)
     prepared = asyncio.run(prepared_one(two_phase.address, topic))
 
@@ -212,7 +218,9 @@ def test_s121_of_many_starts_at_once_one_completes_it(two_phase: BrokerProcess, 
     assert content(client, topic) == ["data", "commit"]
 
 
-def test_s121_an_operator_ends_it_by_hand(two_phase: BrokerProcess, client: RawClient, topic: str) -> None:
+def test_s121_an_operator_ends_a_prepared_transaction_by_hand(
+    two_phase: BrokerProcess, client: RawClient, topic: str
+) -> None:
     names = [f"{topic}-commit", f"{topic}-abort"]
 
     async def by_hand() -> None:
@@ -234,7 +242,7 @@ def test_s121_an_operator_ends_it_by_hand(two_phase: BrokerProcess, client: RawC
         assert content(client, name) == ["data", end]
 
 
-def test_s121_commands_show_it_and_ask_before_they_end_it(
+def test_s121_commands_show_a_prepared_transaction_and_ask_before_they_end_it(
     two_phase: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     names = [f"{topic}-commit", f"{topic}-abort"]
@@ -363,7 +371,7 @@ def test_s122_database_and_topic_agree_though_the_application_is_killed(
     assert committed_values(client, topic) == booked
 
 
-def test_s122_both_are_killed_between_prepare_and_complete(
+def test_s122_database_and_topic_agree_though_both_are_killed(
     broker_factory: BrokerFactory, topic: str, tmp_path: Path
 ) -> None:
     broker = broker_factory(ENABLED).start()

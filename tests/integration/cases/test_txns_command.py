@@ -297,7 +297,7 @@ def test_transactions_and_producers_are_listed(broker: BrokerProcess, topic: str
         (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "unknown broker 9"),
     ],
 )
-def test_what_is_not_there_is_named(broker: BrokerProcess, arguments: list[str], code: int, message: str) -> None:
+def test_missing_transactions_are_named(broker: BrokerProcess, arguments: list[str], code: int, message: str) -> None:
     done = oncelog(broker, *arguments, code=code)
     assert message in " ".join(done.stderr.split())
 
@@ -314,7 +314,7 @@ def test_a_partition_that_is_not_there_is_named_at_once(broker: BrokerProcess, t
         assert f"{topic} has the partitions 0 to 0, not 7" in " ".join(done.stderr.split())
 
 
-async def test_the_library_says_the_same(unguarded: BrokerProcess, raw: RawClient, topic: str) -> None:
+async def test_the_library_gives_the_same_explanation(unguarded: BrokerProcess, raw: RawClient, topic: str) -> None:
     txn = hung(raw, topic)
     here = TopicPartition(topic, 0)
     async with Admin(unguarded.address) as admin:

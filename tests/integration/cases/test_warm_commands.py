@@ -47,20 +47,20 @@ def test_commands_are_answered_one_after_the_other() -> None:
 @pytest.mark.parametrize(
     "variable", ["PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONPATH", "LC_ALL", "TZ", "PYTHONWARNINGS"]
 )
-def test_what_python_reads_at_its_start_cannot_be_given_to_what_is_forked(variable: str) -> None:
+def test_variables_read_by_python_at_its_start_prevent_a_fork(variable: str) -> None:
     run_oncelog_text("--version")
     assert warm.can_start(os.environ)
     assert warm.can_start({**os.environ, "ONCELOG_NUM_PARTITIONS": "3", "PYTHONWARNINGS": "error"})
     assert not warm.can_start({**os.environ, variable: "another"})
 
 
-def test_what_is_sabotaged_is_not_forked_though_it_is_the_first(tmp_path: Path) -> None:
+def test_a_sabotaged_command_is_not_forked_even_as_the_first(tmp_path: Path) -> None:
     """Otherwise the changes of this test to its brokers would affect the brokers of all later ones."""
     (tmp_path / "sitecustomize.py").write_text("")
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
-def test_other_modules_are_not_forked_though_nothing_was_yet() -> None:
+def test_other_modules_are_not_forked_even_as_the_first() -> None:
     """A test may run alone, or as the first of its worker."""
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": "/elsewhere"})
 
@@ -72,7 +72,7 @@ def test_the_command_finds_no_modules_of_the_tests() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_who_has_waited_in_a_loop_that_is_over_can_still_end_it(tmp_path: Path, again: bool) -> None:
+def test_a_process_awaited_in_a_closed_loop_can_still_be_ended(tmp_path: Path, again: bool) -> None:
     (tmp_path / "program.py").write_text(WAITS)
 
     async def wait_in_vain(child: Child) -> None:

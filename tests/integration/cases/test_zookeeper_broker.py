@@ -78,7 +78,7 @@ def registration(look: KazooClient) -> dict[str, Any]:
     return dict(json.loads(look.get("/brokers/ids/1")[0]))
 
 
-def test_what_it_registers_and_leaves_for_its_successor(
+def test_a_broker_registers_and_leaves_a_trace_for_its_successor(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient
 ) -> None:
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
@@ -128,7 +128,7 @@ def test_a_broker_id_that_is_taken_is_refused(broker_factory: BrokerFactory, zoo
     assert "broker id 1 is in use by another live broker" in refusal_of(second)
 
 
-def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFactory) -> None:
+def test_a_start_without_zookeeper_says_what_is_missing(broker_factory: BrokerFactory) -> None:
     """By default it waits for that as long as a session lasts."""
     broker = broker_factory(on_zookeeper("127.0.0.1:1", "500"))
     del broker.settings["zookeeper.connection.timeout.ms"]
@@ -165,7 +165,7 @@ def refusal_of(broker: BrokerProcess) -> str:
 
 
 @pytest.mark.usefixtures("in_a_file")
-def test_a_broker_alone_knows_nothing_of_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
+def test_a_broker_alone_does_not_import_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
     """Otherwise it would pay for the import at every start."""
     sabotage("import sys; sys.modules['kazoo'] = None")
     assert "embedded metadata" in broker_factory().start().start_line
@@ -198,7 +198,7 @@ def test_a_session_that_ends_is_followed_by_another_registration(
     assert "Traceback" not in broker.log.read_text()
 
 
-def test_s74_a_zookeeper_that_comes_back_empty_is_not_founded_anew_by_who_runs(
+def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
     """The broker serves nothing, and says why: its records would diverge from those of its cluster."""

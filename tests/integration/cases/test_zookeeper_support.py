@@ -54,7 +54,7 @@ def test_a_write_that_is_cut_before_it_is_forwarded_is_not_done(zookeeper: str, 
         assert witness.get("/node")[0] == b"old"
 
 
-def test_a_write_that_is_cut_after_it_was_forwarded_is_done(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
+def test_a_write_cut_after_it_was_forwarded_is_done(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
     with client_of(zookeeper) as witness, client_of(zookeeper_proxy.connect_string) as client:
         client.create("/node", b"old")
         zookeeper_proxy.cut_when(is_set_data, Moment.AFTER)
@@ -102,7 +102,7 @@ def test_cuts_by_chance_spare_the_beginning_of_a_session(zookeeper: str, zookeep
         assert client.retry(client.get, "/node")[1].version == 20
 
 
-def test_what_is_held_arrives_late(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
+def test_held_frames_arrive_late(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
     with client_of(zookeeper) as witness, client_of(zookeeper_proxy.connect_string, timeout=60) as client:
         zookeeper_proxy.hold(Direction.ANSWERS)
         answer = client.create_async("/node")
@@ -114,7 +114,7 @@ def test_what_is_held_arrives_late(zookeeper: str, zookeeper_proxy: CuttingProxy
         assert zookeeper_proxy.connections == 1
 
 
-def test_in_a_black_hole_a_session_ends_and_nobody_is_told(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
+def test_a_session_ends_unnoticed_in_a_black_hole(zookeeper: str, zookeeper_proxy: CuttingProxy) -> None:
     with client_of(zookeeper) as witness, client_of(zookeeper_proxy.connect_string, timeout=1) as client:
         client.create("/here", ephemeral=True)
         first = client.client_id
@@ -125,7 +125,7 @@ def test_in_a_black_hole_a_session_ends_and_nobody_is_told(zookeeper: str, zooke
         assert eventually(lambda: client.connected and client.client_id != first)
 
 
-def test_while_it_refuses_nobody_gets_in(zookeeper_proxy: CuttingProxy) -> None:
+def test_a_refusing_proxy_accepts_no_connection(zookeeper_proxy: CuttingProxy) -> None:
     with client_of(zookeeper_proxy.connect_string) as client:
         zookeeper_proxy.refuse()
         zookeeper_proxy.cut()
@@ -233,7 +233,7 @@ def eventually(is_so: Callable[[], object], seconds: float = 60.0) -> bool:
     return bool(is_so())
 
 
-def test_started_at_knows_no_process_that_is_not_there() -> None:
+def test_started_at_is_none_for_a_missing_process() -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
     assert started_at(ended.pid) is None

@@ -79,7 +79,7 @@ class ClientContract:
     # --- records
 
     @pytest.mark.parametrize("compression", COMPRESSIONS)
-    def test_what_was_produced_is_consumed(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+    def test_produced_records_are_consumed(self, client: ForeignClient, topic: str, compression: str | None) -> None:
         need(client, compression)
         client.create_topic(topic)
         records = varied_records(client)
@@ -90,7 +90,7 @@ class ClientContract:
         assert [record.timestamp_ms for record in received] == [record.timestamp_ms for record in records]
         assert {record.timestamp_type for record in received} == {CREATE_TIME}
 
-    def test_records_of_a_megabyte(self, client: ForeignClient, topic: str) -> None:
+    def test_records_of_a_megabyte_are_written_and_read(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, configs={"max.message.bytes": "3000000", "segment.bytes": "8000000"})
         records = [Record(random.Random(seed).randbytes(MEGABYTE), b"k") for seed in range(2)]
         client.produce(topic, records)
@@ -105,7 +105,7 @@ class ClientContract:
         assert client.offsets(topic) == (0, 1)
 
     @pytest.mark.parametrize("acks", [0, 1, -1])
-    def test_acks(self, client: ForeignClient, topic: str, acks: int) -> None:
+    def test_every_acks_setting_works(self, client: ForeignClient, topic: str, acks: int) -> None:
         client.create_topic(topic)
         eventually(
             lambda: is_led(client, topic), "the leader has heard of the topic: with acks=0 nobody would try again"
@@ -114,14 +114,14 @@ class ClientContract:
         assert [place.offset for place in placed] == ([-1, -1] if acks == 0 else [0, 1])
         assert [record.value for record in client.consume(topic, 2)] == [b"one", b"two"]
 
-    def test_idempotent_producing(self, client: ForeignClient, topic: str) -> None:
+    def test_an_idempotent_producer_writes_once(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
         for _ in range(2):  # two producers, two producer ids
             client.produce(topic, timed_records(now_ms()), idempotent=True, compression="gzip")
         assert client.offsets(topic) == (0, 40)
         assert [record.offset for record in client.consume(topic, 40)] == list(range(40))
 
-    def test_read_committed_sees_what_is_not_transactional(self, client: ForeignClient, topic: str) -> None:
+    def test_read_committed_sees_non_transactional_records(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
         client.produce(topic, timed_records(now_ms()))
         assert len(client.consume(topic, 20, isolation="read_committed")) == 20
@@ -156,7 +156,7 @@ class ClientContract:
         assert client.offset_for_time(topic, after + MINUTE_MS) is None
 
     @pytest.mark.parametrize("compression", COMPRESSIONS)
-    def test_seek_by_time(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+    def test_a_consumer_seeks_by_time(self, client: ForeignClient, topic: str, compression: str | None) -> None:
         need(client, compression)
         client.create_topic(topic)
         base = now_ms() - 10 * MINUTE_MS
@@ -170,7 +170,7 @@ class ClientContract:
         assert client.offset_for_time(topic, base + 2000 + 190) == 59
         assert client.offset_for_time(topic, base + 2000 + 191) is None
 
-    def test_seek_by_time_where_time_runs_backwards(self, client: ForeignClient, topic: str) -> None:
+    def test_a_consumer_seeks_by_time_although_time_runs_backwards(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
         base = now_ms() - 10 * MINUTE_MS
         times = [base + 500, base + 100, base + 900, base + 300]
@@ -181,7 +181,7 @@ class ClientContract:
         assert client.offset_for_time(topic, base + 901) is None
 
     @pytest.mark.parametrize("compression", [None, "gzip", "lz4"])
-    def test_seek_into_a_batch(self, client: ForeignClient, topic: str, compression: str | None) -> None:
+    def test_a_consumer_seeks_into_a_batch(self, client: ForeignClient, topic: str, compression: str | None) -> None:
         need(client, compression)
         client.create_topic(topic)
         for _ in range(2):
@@ -190,7 +190,7 @@ class ClientContract:
             (record,) = client.consume(topic, 1, offset=offset)
             assert (record.offset, record.value) == (offset, b"v%d" % (offset % 20))
 
-    def test_begin_and_end(self, client: ForeignClient, topic: str) -> None:
+    def test_begin_and_end_offsets_are_reported(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic, 2)
         assert client.offsets(topic, 1) == (0, 0)
         client.produce(topic, timed_records(now_ms()), partition=1)

@@ -29,6 +29,7 @@ DEFAULTS: Final = {
     "listeners": f"PLAINTEXT://{LOOPBACK}:0",
     "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
     "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+    "share.coordinator.state.topic.num.partitions": str(INTERNAL_PARTITIONS),
 }
 
 
@@ -59,7 +60,7 @@ class BrokerProcess:
         self.settings = {**DEFAULTS, **(settings or {})}
         if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
             self.settings["zookeeper.connect"] = self._chroot_of(data)
-            for topic in ("offsets.topic", "transaction.state.log"):
+            for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
                 self.settings.setdefault(f"{topic}.replication.factor", "1")
         if "zookeeper.connect" in self.settings:
             # As long as a busy machine takes; the default is the session timeout, which tests shorten.

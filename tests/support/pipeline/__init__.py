@@ -1,1 +1,1 @@
-"""What tests of the pipeline share: a cluster and a Spark in memory, whose every step can be the last."""
+"""Shared by the tests of the pipeline: a cluster and a Spark in memory that may fail after any step."""

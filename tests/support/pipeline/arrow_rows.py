@@ -1,4 +1,4 @@
-"""Rows as Arrow batches, and what plain code makes of them: what the columns' code must agree with."""
+"""Rows as Arrow batches, and their encoding by plain code, with which the code for columns must agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
 
 def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool = False, skipped: int = 0) -> Any:
-    """The rows as Spark would give them, in a batch that begins `skipped` rows into its buffers."""
+    """The rows as Spark would pass them, in a batch that begins `skipped` rows into its buffers."""
     rows = [Given(b"not a row", b"not its key", [("not", b"its header")])] * skipped + list(rows)
     binary = pa.large_binary() if is_large else pa.binary()
     every = {
@@ -51,18 +51,18 @@ def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool
 
 
 def _headers_of(row: Given) -> list[dict[str, Any]] | None:
-    """Where there are none, a null as well as an empty list."""
+    """The headers of a row; rows without headers have a null or an empty list."""
     found = [{"key": name, "value": value} for name, value in row.headers]
     return found if found or row.value is None else None
 
 
 def packed_rows(rows: Sequence[Given], columns: Sequence[str], **options: Any) -> PackedRows:
-    """All of them, as rows that encode themselves. `options` are those of `arrow_batch`."""
+    """All rows as self-encoding rows. `options` are those of `arrow_batch`."""
     return PackedRows(EncodedColumns(record_columns(arrow_batch(rows, columns, **options))), 0, len(rows))
 
 
 def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, size_limit: int) -> list[bytes]:
-    """The record batches that `append`, record by record, makes of them."""
+    """The record batches that `append` makes of the rows, record by record."""
     builders: list[RecordBatchBuilder] = []
     for row in rows:
         record = (
@@ -78,7 +78,7 @@ def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, si
 
 
 def packed_batches(rows: PackableRows, now_ms: int, size_limit: int) -> list[bytes]:
-    """The record batches that rows make that encode themselves, as a producer has them do it."""
+    """The record batches that self-encoding rows make, as in a producer."""
     builders: list[RecordBatchBuilder] = []
     done = 0
     while done < len(rows):

@@ -1,4 +1,4 @@
-"""A cluster for the steps of the sink: coordinators, a topic and the queries' states, in memory, one step at a time.
+"""A cluster for the steps of the sink: coordinators, a topic and the states of queries, in memory, one step at a time.
 
 Each call takes its effect between two turns: whoever called may be stopped or killed before it, and after it without
 learning its answer. Written from Kafka's rules; shares no code with the broker.
@@ -21,7 +21,7 @@ from oncelog_pipeline.sink.state import Place, State, Written
 
 
 class Row(NamedTuple):
-    """A row of a partition of a batch; `version` tells the attempts apart that bring different ones."""
+    """A row of a partition of a batch; `version` differs between attempts that bring different rows."""
 
     batch: int
     partition: int
@@ -31,18 +31,18 @@ class Row(NamedTuple):
 
 
 class Fenced(Exception):
-    """This producer is not the last one with its transactional id."""
+    """Another producer has taken over the transactional id."""
 
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Other processes may take any number of steps now."""
+    """Let other processes take any number of steps."""
     yield
 
 
 @dataclass
 class Held:
-    """What a coordinator holds of one transactional id."""
+    """The coordinator's state of one transactional id."""
 
     producer_id: int
     epoch: int = -1
@@ -50,7 +50,7 @@ class Held:
     rows: list[Row] = field(default_factory=list)
     marker: Marker | None = None
     owner_epoch: int | None = None
-    """The driver that has kept the open transaction, which has no timeout any more."""
+    """The driver that has kept the open transaction, which then has no timeout."""
 
 
 def row_digest(row: Row) -> Digest:
@@ -58,7 +58,7 @@ def row_digest(row: Row) -> Digest:
 
 
 class SimulatedCounter:
-    """Takes the rows of a replay, and writes nothing."""
+    """Counts the rows of a replay and writes none."""
 
     def __init__(self) -> None:
         self.digest = NOTHING
@@ -69,7 +69,7 @@ class SimulatedCounter:
 
 
 class SimulatedProducer:
-    """A task's. Its transaction is begun with the first row."""
+    """The producer of a task. Its first row begins its transaction."""
 
     def __init__(self, cluster: SimulatedCluster, transactional_id: str, epoch: int) -> None:
         self.cluster = cluster
@@ -153,14 +153,14 @@ class SimulatedCluster:
         self.committed: set[Place] = set()
         self.was_lost = False
         self.deciders: set[Query] = set()
-        """Queries whose own producer has committed last; to own one takes it out."""
+        """Queries whose own producer committed last; a new owner removes its query."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before its end."""
         self.targets: dict[str, str] = {}
         self.age_seconds = 0.0
         """The age of all states, in seconds."""
         self.same_id_aborts = 0
-        """How often a task's producer has aborted what another one with its id had open."""
+        """How often a task's producer has aborted the open transaction of another producer with its id."""
 
     async def read_state(self, query: Query) -> State | None:
         await turn()
@@ -212,7 +212,7 @@ class SimulatedCluster:
         return held is not None and held.state == "Ongoing"
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """A timeout comes when it likes, not after a time."""
+        """Whether all transactions are open; a timeout may come at any step."""
         open_ones = []
         for each in transactions:
             await turn()
@@ -239,7 +239,7 @@ class SimulatedCluster:
         return kept
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        """In any order, as the requests are all under way at once."""
+        """End transactions in any order, as the requests run concurrently."""
         order = list(range(len(transactions)))
         self.rng.shuffle(order)
         have_ended = [False] * len(transactions)
@@ -276,7 +276,7 @@ class SimulatedCluster:
         await turn()
 
     def ended(self, transactional_id: str, *, commits: bool) -> None:
-        """The coordinator ends the open transaction."""
+        """End the open transaction as the coordinator does."""
         held = self.held[transactional_id]
         assert held.state == "Ongoing"
         if commits:
@@ -292,7 +292,7 @@ class SimulatedCluster:
         held.rows, held.marker = [], None
 
     def time_out(self, transactional_id: str) -> None:
-        """transaction.timeout.ms has passed: aborted, under the next epoch, unless its driver has kept it."""
+        """Let transaction.timeout.ms pass: abort under the next epoch, unless the driver has kept the transaction."""
         if self.held[transactional_id].owner_epoch is not None:
             return
         self.ended(transactional_id, commits=False)

@@ -1,4 +1,4 @@
-"""Spark as the sink sees it: drivers, tasks, attempts; all of which may be killed, stopped, or go on as zombies.
+"""Spark as the sink sees it: drivers, tasks and attempts, all of which may be killed, stopped, or continue as zombies.
 
 One driver runs a query from the last batch that Spark's log has, batch after batch. For each batch it
 runs the tasks, with further attempts if one fails or is slow; commits, or aborts if the commit fails; and writes the
@@ -27,7 +27,7 @@ ATTEMPTS = 4
 BATCHES = 3
 PARTITIONS = 3
 MANY = 20_000
-"""Steps after which a driver that nothing disturbs must be done."""
+"""The number of steps after which an undisturbed driver must be done."""
 
 
 class Delivery(Enum):
@@ -37,7 +37,7 @@ class Delivery(Enum):
 
 
 class Chaos(NamedTuple):
-    """What may happen, and in how many of a thousand steps."""
+    """The possible events, and their frequency in a thousand steps."""
 
     kill: int = 5
     stop: int = 30
@@ -57,7 +57,7 @@ QUIET = Chaos(*[0] * len(Chaos._fields))
 
 @dataclass(eq=False)
 class Actor:
-    """A process, or what one does; `has_failed` also if it was killed."""
+    """A process, or a part of it; `has_failed` is also true if it was killed."""
 
     name: str
     work: Coroutine[Any, Any, Any]
@@ -72,7 +72,7 @@ class Actor:
 class TaskResult(NamedTuple):
     message: TaskMessage
     rows: list[Row] | None
-    """What it wrote; None where it was not wanted."""
+    """The rows that it wrote; None if they were not wanted."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Spark:
     # what happens
 
     def play(self, steps: int) -> None:
-        """Anything may happen."""
+        """Run steps during which any event may happen."""
         for _ in range(steps):
             if not any(actor.driver is None for actor in self.actors):
                 if self.committed == self.batches - 1:
@@ -113,7 +113,7 @@ class Spark:
                 self._step(self.rng.choice(running))
 
     def settle(self) -> None:
-        """Everybody who was there is dead; undisturbed drivers do the rest, and one batch more."""
+        """Kill all present processes, and let undisturbed drivers finish the rest and one more batch."""
         for actor in list(self.actors):
             self._kill(actor)
         self.batches += 1
@@ -129,7 +129,7 @@ class Spark:
             self._kill(actor)
 
     def check(self) -> None:
-        """What is seen at the end."""
+        """Check the visible rows at the end."""
         for number in range(self.batches):
             self._check_batch(number)
         if self.delivery is Delivery.EXACTLY_ONCE and self.cluster.open_now():
@@ -299,7 +299,7 @@ class Spark:
         return TaskMessage(batch, partition, None)
 
     async def _accept(self, batch: Batch) -> None:
-        """Somebody reads why the replay was refused, and lets stand what was decided."""
+        """Act as an operator who reads why the replay was refused and keeps the decided rows."""
         self.refused += 1
         seen = await self.cluster.read_state(batch.query)
         if seen is not None and seen.batch == batch.number and not seen.lost:
@@ -313,12 +313,12 @@ class Spark:
     # what is right
 
     def _offer(self, batch: Batch, tasks: list[TaskResult]) -> None:
-        """A batch that is up for a decision, if its tasks were to write it."""
+        """A batch that awaits a decision, if its tasks were to write it."""
         if all(task.rows is not None for task in tasks):
             self.offered.append((batch.number, sorted(row for task in tasks for row in task.rows or ())))
 
     def _check_batch(self, number: int) -> None:
-        """All rows of the batch are visible, each once; where replays differ, those of one and the same try."""
+        """Check that all rows of the batch are visible once; where replays differ, all are of the same attempt."""
         seen = sorted(self.cluster.rows_of(number))
         if self.are_rows_the_same:
             right = [

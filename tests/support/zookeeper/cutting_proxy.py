@@ -30,7 +30,7 @@ T = TypeVar("T")
 BOTH = (Direction.REQUESTS, Direction.ANSWERS)
 CALL_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
-"""How long the server may take to read what was forwarded before a cut."""
+"""The time limit for the server to read forwarded frames before a cut."""
 WAIT_SECONDS = 30.0
 
 
@@ -76,11 +76,11 @@ class CuttingProxy:
         self._changed = threading.Condition()
         self.port = 0
         self.connections = 0
-        """That were accepted and forwarded, so far."""
+        """The number of accepted and forwarded connections so far."""
         self.refused = 0
         self.cuts = 0
         self.passed = dict.fromkeys(Direction, 0)
-        """Frames that were forwarded."""
+        """The number of forwarded frames."""
         self.held = dict.fromkeys(Direction, 0)
         """Frames that wait now; of each connection one at most, what follows it waits in the socket."""
         self.lost = dict.fromkeys(Direction, 0)
@@ -91,7 +91,7 @@ class CuttingProxy:
 
     @property
     def connect_string(self) -> str:
-        """With the chroot of the targets."""
+        """The connect string of the proxy, with the chroot of the targets."""
         return self.address + self._chroot
 
     def start(self) -> CuttingProxy:
@@ -100,7 +100,7 @@ class CuttingProxy:
         return self
 
     def close(self) -> None:
-        """Cuts what is still connected."""
+        """Cut all remaining connections."""
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
@@ -115,7 +115,7 @@ class CuttingProxy:
     # --- cuts
 
     def cut(self) -> None:
-        """Cut all connections, now."""
+        """Cut all connections now."""
         self._call(self._cut_all)
 
     def cut_when(
@@ -134,7 +134,7 @@ class CuttingProxy:
         return self._add(Cut(lambda frame: frame.direction is direction and matches(frame), lambda: moment, times))
 
     def cut_at(self, number: int, moment: Moment, *, direction: Direction = Direction.REQUESTS) -> Cut:
-        """Cut each connection at its frame of this number; the first opens the session."""
+        """Cut each connection at its frame of this number; frame 1 opens the session."""
         return self.cut_when(lambda frame: frame.number == number, moment, direction=direction, times=None)
 
     def cut_by_chance(
@@ -145,7 +145,7 @@ class CuttingProxy:
         directions: Iterable[Direction] = (Direction.REQUESTS,),
         moments: Iterable[Moment] = tuple(Moment),
     ) -> Cut:
-        """Cut at each frame with this probability, but for the first `spared` of a connection, before or after it."""
+        """Cut before or after any frame with this probability, except for the first `spared` frames of a connection."""
         among, choices = frozenset(directions), tuple(moments)
 
         def matches(frame: Frame) -> bool:
@@ -154,7 +154,7 @@ class CuttingProxy:
         return self._add(Cut(matches, lambda: self._random.choice(choices), None))
 
     def forget_cuts(self) -> None:
-        """No rule holds any more."""
+        """Remove all cutting rules."""
         self._call(self._rules.clear)
 
     # --- what else networks do
@@ -167,24 +167,27 @@ class CuttingProxy:
         self._call(lambda: setattr(self, "_is_refusing", False))
 
     def hold(self, *directions: Direction) -> None:
-        """Pass nothing on, no end of a connection either; `resume` passes it on then. Both directions by default."""
+        """Pass no frame on, nor the end of a connection; `resume` passes them on. Both directions by default."""
         self._call(lambda: [self._gates[direction].clear() for direction in directions or BOTH])
 
     def resume(self, *directions: Direction) -> None:
         self._call(lambda: [self._gates[direction].set() for direction in directions or BOTH])
 
     def lose(self, *directions: Direction) -> None:
-        """A black hole: what comes is thrown away, also the end of a connection. Both directions by default."""
+        """Become a black hole: discard all frames, and ends of connections. Both directions by default."""
         self._call(lambda: setattr(self, "_lost_directions", frozenset(directions or BOTH)))
 
     def heal(self) -> None:
-        """The black hole closes. Connections that have lost something are cut: nobody could go on with them."""
+        """End the black hole. Connections that have lost frames are cut, since they could not continue."""
         self._call(self._heal)
 
     # --- waiting
 
     def wait_until(self, is_so: Callable[[CuttingProxy], bool], seconds: float = WAIT_SECONDS) -> None:
-        """Until this is so of what the proxy counts. Raises TimeoutError. Blocks: not in an event loop."""
+        """Wait until a condition on the proxy's counters is true.
+
+        Raises TimeoutError. Blocks: not for use in an event loop.
+        """
         deadline = time.monotonic() + seconds
         with self._changed:
             while not is_so(self):
@@ -283,7 +286,7 @@ class CuttingProxy:
             await asyncio.gather(*directions, return_exceptions=True)
 
     async def _pass(self, connection: _Connection, direction: Direction) -> None:
-        """Frame by frame, until the connection ends; then it ends for the other side as well."""
+        """Pass frames on until the connection ends; then end the other side as well."""
         reader, writer = connection.streams(direction)
         while True:
             try:
@@ -342,7 +345,7 @@ class CuttingProxy:
 
 
 class _Connection:
-    """One of a client, and the one to a server that belongs to it."""
+    """One connection of a client, with its connection to a server."""
 
     def __init__(
         self,

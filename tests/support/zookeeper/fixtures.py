@@ -96,22 +96,22 @@ def zookeeper(new_chroot: Callable[[], str]) -> str:
 
 
 class SecuredZooKeeper(NamedTuple):
-    """With a chroot of the test's own, which the first broker makes."""
+    """A server with TLS, and a chroot of the test's own that the first broker creates."""
 
     connect: str
-    """To the port with TLS."""
+    """The connect string for the TLS port."""
     connect_plainly: str
-    """The same chroot by the port without, for strangers."""
+    """The same chroot through the port without TLS, for strangers."""
     authority: Path
-    """Who has signed the server's certificate."""
+    """The authority that signed the server's certificate."""
     key_store: Path
-    """A certificate that the server takes for an identity, `x509` `CN=broker`; not in the settings."""
+    """A certificate that the server accepts as the identity `x509` `CN=broker`; not in the settings."""
     other_key_store: Path
-    """Another's: `CN=other`."""
+    """A certificate of another identity, `CN=other`."""
 
     @property
     def settings(self) -> dict[str, str]:
-        """Settings of a broker that uses all of it."""
+        """The settings of a broker that uses TLS and the login."""
         return {
             "zookeeper.connect": self.connect,
             "zookeeper.ssl.client.enable": "true",

@@ -57,7 +57,7 @@ class Op(IntEnum):
 WRITES: Final = frozenset(
     {Op.CREATE, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL}
 )
-"""What changes the tree; to open and to close a session is a write too, but not among these."""
+"""The operations that change the tree, except for opening and closing a session."""
 
 
 class Frame:
@@ -69,7 +69,7 @@ class Frame:
         self.direction = direction
         self.data = data
         self.number = number
-        """From 1, in its connection and direction: 1 is the session's request, or its answer."""
+        """The position in its connection and direction, from 1: 1 is the session's request or its answer."""
         self.xid = xid
         self.op = op
 
@@ -78,7 +78,7 @@ class Frame:
         return self.op in WRITES
 
     def mentions(self, path: str) -> bool:
-        """Whether these bytes are in it: a request names its paths; only some answers do."""
+        """Whether the frame contains these bytes: a request contains its paths; only some answers do."""
         return path.encode() in self.data
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ async def take(connect: str, broker_id: int, blocks: int) -> None:
 
 
 async def next_id(ids: ProducerIdManager) -> int:
-    """As a producer, which asks again."""
+    """Take the next id like a producer, which retries."""
     while True:
         try:
             return await ids.generate()

@@ -77,7 +77,7 @@ def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
 
 
 def tls_settings(directory: Path, port: int) -> dict[str, object]:
-    """Clients need no certificate; who they are they say by one (scheme `x509`) or by `digest`."""
+    """The TLS settings: clients need no certificate, and identify by one (scheme `x509`) or by `digest`."""
     authority = Certificate.authority("authority of the tests' ZooKeeper")
     (directory / AUTHORITY).write_text(authority.pem)
     for name, store in (("broker", KEY_STORE), ("other", OTHER_KEY_STORE)):

@@ -11,7 +11,7 @@ from oncelog_broker.metadata.stores.store import ConnectionLost
 
 
 class UnreliableStore:
-    """Passes everything on to `store`; `lose_replies` and `lose_requests` count down with each write that they hit.
+    """Forwards all calls to `store`; `lose_replies` and `lose_requests` count down with each write that they hit.
 
     `before_write` is awaited once, before the next write is passed on: a place for others to interfere.
     """

@@ -1,4 +1,5 @@
-"""How many Python and C functions the broker calls for a request of each kind: what costs CPU, counted without a clock.
+"""Counts the Python and C function calls of the broker for a request of each kind: a measure of CPU cost without a
+clock.
 
 A broker serves in this process; its requests come in by a connection without a socket. Counted is what is called
 between the arrival of a request and its answer, and for a transaction until its markers are written; of several times
@@ -49,12 +50,14 @@ TOPIC: Final = "counted"
 PARTITIONS: Final = 10
 REPEATS: Final = 10
 LONG_MS: Final = 600_000
-"""No deadline ends while calls are counted, however slow the machine."""
+"""A delay so long that no deadline ends while calls are counted, on any machine."""
 ALONE: Final = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 TOLERANCE: Final = 1.05
 ERROR: Final = re.compile(r"error_code=(-?\d+)")
 OURS: Final = ("oncelog_broker", "oncelog_protocol", "oncelog/", "<string>")
-"""What the names of files have whose functions are counted; the last are functions made of declarations."""
+"""Parts of the names of files whose functions are counted; the last one matches functions generated from
+declarations.
+"""
 
 
 class Calls(NamedTuple):
@@ -63,24 +66,24 @@ class Calls(NamedTuple):
 
 
 BUDGETS: Final = {
-    "produce": Calls(40, 36),
-    "produce, pipelined": Calls(28, 30),
-    "produce, idempotent": Calls(42, 40),
-    "produce, in the usual way": Calls(99, 87),
-    "fetch": Calls(74, 86),
-    "fetch, in a session": Calls(77, 92),
-    "fetch, in the usual way": Calls(124, 117),
-    "fetch that waits, and the record that it waits for": Calls(111, 104),
-    "produce with a follower, and the follower's fetch": Calls(159, 145),
-    "produce with a follower, and the follower's fetch of 20 partitions": Calls(292, 221),
-    "transaction of 1 partition": Calls(576, 432),
-    "transaction of 10 partitions": Calls(1504, 1456),
+    "produce": Calls(32, 33),
+    "produce, pipelined": Calls(20, 27),
+    "produce, idempotent": Calls(34, 37),
+    "produce, in the usual way": Calls(89, 82),
+    "fetch": Calls(71, 85),
+    "fetch, in a session": Calls(74, 91),
+    "fetch, in the usual way": Calls(122, 116),
+    "fetch that waits, and the record that it waits for": Calls(103, 102),
+    "produce with a follower, and the follower's fetch": Calls(148, 143),
+    "produce with a follower, and the follower's fetch of 20 partitions": Calls(224, 219),
+    "transaction of 1 partition": Calls(522, 408),
+    "transaction of 10 partitions": Calls(1061, 1192),
 }
 """Calls of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
 
 
 class StoppedClock(SystemClock):
-    """A clock that stands still while calls are counted: no slice of work is over then, however slow the machine."""
+    """A clock that stands still while calls are counted: no slice ends then, on any machine."""
 
     def __init__(self) -> None:
         self.stopped_at: float | None = None
@@ -90,10 +93,10 @@ class StoppedClock(SystemClock):
 
 
 class Counter:
-    """Counts what is called in the broker while it is active."""
+    """Counts the function calls in the broker while it is active."""
 
     def __init__(self, clock: StoppedClock | None) -> None:
-        """`clock`: of the broker; None where it stands still anyway."""
+        """`clock` is the broker's clock; None if it stands still anyway."""
         self._clock = clock
         self.python = self.c = 0
 
@@ -134,14 +137,15 @@ class Requests:
         self._answers = 0
 
     async def ask(self, request: Any, api: ApiKey, version: int) -> Any:
-        """The answer, whenever it comes."""
+        """The answer, at once or later."""
         self.client.send(request, api=api, version=version)
         self._answers += 1
         return (await self.client.answered(self._answers))[-1][1]
 
     async def count(self, make: Callable[[], list[tuple[Any, ApiKey, int]]], *, turns: int = 0) -> Calls:
-        """For the requests that `make` makes, each sent when the one before is answered, and for what comes in so many
-        `turns` of the loop behind the last: the least of REPEATS times."""
+        """Count the calls for the requests of `make`, each sent after the previous answer, and for the next `turns` of
+        the loop. The least of REPEATS counts.
+        """
         found = []
         for _ in range(REPEATS):
             requests = make()
@@ -233,7 +237,7 @@ def fetch(
     topic: str = TOPIC,
     follower: int | None = None,
 ) -> FetchRequest:
-    """A Fetch of so many partitions, all from the same offset on. `session`: id and epoch."""
+    """A Fetch of this many partitions, all from one offset on. `session`: id and epoch."""
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index,
@@ -297,7 +301,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 class Replicated:
-    """A leader whose follower, or a consumer, waits for the records of a producer."""
+    """A leader with a follower, or a consumer, that waits for the records of a producer."""
 
     def __init__(self, directory: Path, partitions: int, isr: tuple[int, ...]) -> None:
         self.served = served = Served(directory, partitions=partitions, segment_bytes=1 << 20)
@@ -324,7 +328,7 @@ class Replicated:
         return self.reader._frame(asked, ApiKey.FETCH, 17)
 
     async def begin(self) -> None:
-        """The session; its first request that waits."""
+        """Begin the session and send its first waiting request."""
         self.reader._receive(self.fetch(0))
         ((_, answer),) = await self.reader.answered(1)
         self.session = answer.session_id, 1
@@ -333,7 +337,7 @@ class Replicated:
         await turns()
 
     async def count(self) -> Calls:
-        """A record is produced, and the reader, which waits for it, gets it and waits for the next one."""
+        """Count the calls for a produced record until the waiting reader has got it and waits again."""
         found = []
         for number in range(1, REPEATS + 1):
             frame = self.producer._frame(produce(bytes(make_batch())), ApiKey.PRODUCE, 9)

@@ -1,4 +1,4 @@
-"""The log cleaner: running steps between everything else that an event loop does, and what it notes."""
+"""The log cleaner: its steps run between other work of the event loop, and its notes are written first."""
 
 import dataclasses
 import errno
@@ -131,8 +131,8 @@ async def test_the_off_switch_starts_nothing():
         assert started == ["log cleaner"] * enabled
 
 
-async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes(tmp_path):
-    """After a crash, this tells a segment that was emptied from a damaged one."""
+async def test_a_compaction_is_noted_before_the_log_changes(tmp_path):
+    """After a crash, the note distinguishes an emptied segment from a damaged one."""
     noted: list[str] = []
 
     class WatchedDisk(RealDisk):
@@ -154,8 +154,8 @@ async def test_it_is_noted_that_a_log_is_compacted_before_anything_of_it_changes
     logs.close()
 
 
-async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_path, monkeypatch):
-    """The markers behind it, the producers' last batches, and up to where a hole in the log is no loss."""
+async def test_records_read_by_a_compaction_are_on_the_disk_before_it_begins(tmp_path, monkeypatch):
+    """This includes later markers, the producers' last batches, and the offset below which a hole is no loss."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "table", 0, None, dataclasses.replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
@@ -180,7 +180,7 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
 
 
 class OneFails(RealDisk):
-    """One of the data directories cannot be written, or a checkpoint cannot."""
+    """A disk on which one data directory, or one checkpoint, cannot be written."""
 
     __slots__ = ("failing",)
 
@@ -194,7 +194,7 @@ class OneFails(RealDisk):
 
 
 def full_table(logs, number=0):
-    """A log with something to compact."""
+    """A log that has records to compact."""
     config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
     log = make_log(logs, "table", number, None, config)
     for _ in range(4):
@@ -215,8 +215,8 @@ async def test_a_disk_that_fails_keeps_no_log_of_another_one_from_being_compacte
     logs.close()
 
 
-async def test_nothing_is_compacted_before_it_is_noted_however_often_that_fails(tmp_path):
-    """After a crash, a segment that was emptied would be one that lost its records."""
+async def test_no_log_is_compacted_before_its_note_is_written(tmp_path):
+    """After a crash, an emptied segment would look like one that lost its records."""
     disk, clock = OneFails(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log, partition = full_table(logs)
@@ -228,8 +228,8 @@ async def test_nothing_is_compacted_before_it_is_noted_however_often_that_fails(
     logs.close()
 
 
-async def test_a_log_that_is_cut_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
-    """Behind the recovery point, what compaction leaves out is a loss."""
+async def test_a_log_truncated_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
+    """Records removed by compaction behind the recovery point look lost."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log, partition = full_table(logs)

@@ -1,4 +1,4 @@
-"""The end of a broker: its logs are closed beside the event loop, which still ends connections meanwhile."""
+"""The end of a broker: its logs are closed in threads while the event loop ends connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, bool]] = []
-        """And whether that was on the event loop."""
+        """Note the call, and whether it ran on the event loop."""
 
     def _note(self, what: str) -> None:
         self.done.append((what, threading.current_thread() is threading.main_thread()))
@@ -57,7 +57,7 @@ async def test_logs_are_closed_though_the_high_watermarks_cannot_be_written() ->
     assert made.store.is_closed  # type: ignore[attr-defined]
 
 
-async def test_nothing_on_the_event_loop_waits_for_the_disk() -> None:
+async def test_no_step_of_closing_blocks_the_event_loop_on_the_disk() -> None:
     made = storage(Logs())
     await made.note_high_watermarks({})
     await made.close()

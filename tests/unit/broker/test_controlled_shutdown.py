@@ -1,4 +1,4 @@
-"""A broker that stops asks for others to lead, waits for what may come, and not for what cannot."""
+"""A stopping broker asks for other leaders, waits for possible ones, and does not wait for impossible ones."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def answer(*remaining, error=ErrorCode.NONE):
 
 
 class Controller:
-    """Answers as told, one after the other; each answer may come with a new image, a moment later."""
+    """Gives the prepared answers one after the other; each may be followed by a new image a moment later."""
 
     def __init__(self, first, *answers):
         self.metadata = MetadataCache(None, first)
@@ -51,7 +51,7 @@ class Controller:
         return outcome
 
     def depart(self):
-        """Whether all was moved, and how long it took."""
+        """Run the controlled shutdown. Returns whether all partitions were moved, and the time it took."""
 
         async def prepare():
             loop = asyncio.get_running_loop()
@@ -65,36 +65,36 @@ class Controller:
 LEFT = ("t", 0)
 
 
-def test_it_is_over_when_the_own_image_shows_who_leads_now():
+def test_the_controlled_shutdown_ends_when_the_image_shows_the_new_leaders():
     controller = Controller(image(), (answer(), image(leader=2, isr=(2,))))
     assert controller.depart() == (True, pytest.approx(1))
     assert [asked[1:] for asked in controller.asked] == [(1, 10)]
 
 
-def test_nobody_is_asked_where_nobody_else_is():
+def test_a_broker_alone_asks_no_controller_at_its_shutdown():
     controller = Controller(image(brokers=(1,)))
     assert controller.depart() == (False, 0)
     assert controller.asked == []
 
 
-def test_it_asks_again_as_soon_as_another_replica_is_in_sync():
+def test_the_stopping_broker_asks_again_when_another_replica_is_in_sync():
     controller = Controller(image(isr=(1,)), (answer(LEFT), image()), (answer(), image(leader=2, isr=(2,))))
     assert controller.depart() == (True, pytest.approx(2))
 
 
-def test_it_does_not_wait_for_others_that_are_gone():
+def test_the_stopping_broker_does_not_wait_for_dead_replicas():
     controller = Controller(image(), (answer(LEFT), image(brokers=(1,))))
     assert controller.depart() == (False, pytest.approx(1))
     assert len(controller.asked) == 1
 
 
-def test_its_patience_ends():
+def test_the_controlled_shutdown_ends_after_its_timeout():
     controller = Controller(image(isr=(1,)), *[(answer(LEFT),)] * 3)
     assert controller.depart() == (False, pytest.approx(2 * BACKOFF))
 
 
 @pytest.mark.parametrize("failure", [PeerUnavailable(2, "gone"), answer(error=ErrorCode.NOT_CONTROLLER)])
-def test_another_controller_is_asked_when_there_is_one(failure):
+def test_the_stopping_broker_asks_the_next_controller(failure):
     without = image(controller=NO_CONTROLLER, brokers=(1, 2, 3))
     controller = Controller(
         image(brokers=(1, 2, 3)),
@@ -104,19 +104,19 @@ def test_another_controller_is_asked_when_there_is_one(failure):
     assert controller.depart() == (True, pytest.approx(3))
 
 
-def test_it_waits_for_the_first_controller():
+def test_the_stopping_broker_waits_for_the_first_controller():
     controller = Controller(image(controller=NO_CONTROLLER), (answer(), image(leader=2, isr=(2,))))
     assert controller.depart() == (True, pytest.approx(BACKOFF + 1))
 
 
-def test_what_has_no_other_replica_moves_nowhere_and_holds_up_nothing():
+def test_a_partition_without_other_replicas_does_not_delay_the_shutdown():
     alone = Topic("alone", b"a" * 16, {0: PartitionState((1,), (1,), 1, 4, 7)})
     assert leads_only(image(leader=2).with_topic(alone), 1, [])
     assert not leads_only(image(), 1, [])
     assert leads_only(image(), 1, [LEFT])
 
 
-def test_what_has_not_changed_is_not_asked_again():
+def test_an_unchanged_situation_causes_no_further_request():
     before = image()
     assert not is_worth_asking(before, 1, [LEFT], before)
     assert not is_worth_asking(before, 1, None, image(isr=(1,)))

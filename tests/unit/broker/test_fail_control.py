@@ -1,4 +1,4 @@
-"""Orders to fail, and the catalogue of what can be ordered: that it names what is there, and nothing else."""
+"""Orders to fail, and the catalogue of possible orders: it names all existing steps and nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from oncelog_protocol.errors import ErrorCode
 DROP = Action(Kind.DROP)
 IN_THE_CLIENT = {"drain", "send"}
 AS_ANSWERS = {"acknowledge": "Produce.answer", "reply-sent": "EndTxn.answer"}
-"""Points that the catalogue has under another name."""
+"""Points that have another name in the catalogue."""
 
 ARMED = """
 import json, sys
@@ -92,7 +92,7 @@ def test_a_refusal_can_be_told_in_every_version(key: ApiKey) -> None:
 
 
 def _request(key: ApiKey, version: int) -> Any:
-    """With one topic and one partition, group or key, wherever it has any."""
+    """A request with one topic and one partition, group or key, where its API has any."""
     made = _made(request_type(key))
     if key is ApiKey.PRODUCE:
         made.acks = -1
@@ -219,7 +219,7 @@ def test_no_more_faults_are_kept_than_each_hit_can_look_at() -> None:
     faults.add("p", DROP)
 
 
-def test_of_several_faults_at_one_hit_those_that_were_taken_back_meanwhile_are_not_done() -> None:
+def test_revoked_faults_of_one_hit_are_not_done() -> None:
     faults = ControlledFaults()
     for delay_ms in (1, 2, 3):
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
@@ -248,13 +248,13 @@ def test_the_control_listens_on_loopback_unless_told(text: str, address: tuple[s
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "1:65536", "-1", "a:b:-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_a_malformed_control_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="PORT"):
         parse_address(text)
 
 
 async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its event loop would stand still, half a second at each stop."""
+    """Otherwise its event loop would block for half a second at each stop."""
     is_closed, has_ended = threading.Event(), threading.Event()
     shutdown = ThreadingHTTPServer.shutdown
 
@@ -272,7 +272,7 @@ async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: py
     assert await asyncio.to_thread(has_ended.wait, 20)
 
 
-def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
+def test_fail_points_are_not_armed_unless_asked_for() -> None:
     startup_options = StartupOptions(stops_at_eof=False, fail_control=None)
     assert startup_options.line is None
     startup_options.end()
@@ -283,15 +283,15 @@ HOUR = Action(Kind.DELAY, delay_ms=HOUR_MS)
 
 
 def remove_all(faults: ControlledFaults) -> None:
-    """Taken back one by one."""
+    """Revoke all faults one by one."""
     for fault in faults.all():
         faults.remove(fault.number)
 
 
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("point", ["Heartbeat.request", "Heartbeat.answer"])
-async def test_who_takes_a_fault_back_ends_its_delays(take_back: Any, point: str) -> None:
-    """The client that waits for the answer is to go on: what a test has done is undone."""
+async def test_revoking_a_fault_ends_its_delays(take_back: Any, point: str) -> None:
+    """The client that waits for the answer must continue: the effects of a test are undone."""
     faults = Faults([])
     handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
     for _ in range(2):
@@ -336,8 +336,8 @@ async def test_a_client_that_goes_ends_all_delays_of_its_answer() -> None:
 
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("is_coroutine", [False, True])
-async def test_who_takes_a_fault_back_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
-    """Where a step is a function, the whole broker stands still in it."""
+async def test_revoking_a_fault_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
+    """If the step is a plain function, the whole broker blocks in it."""
     faults = Faults([])
 
     def step() -> str:

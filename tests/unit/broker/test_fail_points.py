@@ -1,4 +1,4 @@
-"""Which function each fail point is at; and that the points are not there unless they are asked for."""
+"""The function of each fail point; and fail points are absent unless requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background work on the logs: what waits for the disk does not keep the event loop."""
+"""Background work on the logs: waiting for the disk does not block the event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
 class WatchedDisk(RealDisk):
-    """Tells which threads waited for it to free something; one path cannot be removed."""
+    """Records which threads waited to free files; one path cannot be removed."""
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()
@@ -66,8 +66,8 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     logs.close()
 
 
-async def test_e16_retention_flushes_what_it_could_not_let_go_of(tmp_path: Path) -> None:
-    """Segments that nothing but the log says anything of wait for a snapshot, which retention sees to."""
+async def test_e16_retention_flushes_segments_that_it_could_not_delete(tmp_path: Path) -> None:
+    """Segments with the only record of a producer wait for a snapshot, which retention causes."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "orders", 0, None, dataclasses.replace(SMALL, retention_ms=1000))
@@ -87,7 +87,7 @@ LOOK_MS = 600_000
 
 
 class Expiring:
-    """A log whose silent producers are looked for, from time to time."""
+    """A log that is searched for silent producers from time to time."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
@@ -111,7 +111,7 @@ def expiring(tmp_path: Path) -> Iterator[Expiring]:
 
 @pytest.mark.parametrize("age_ms", [0, 365 * DAY_MS])
 async def test_s56_a_producer_that_writes_is_known_however_old_its_records_are(expiring: Expiring, age_ms: int) -> None:
-    """Else a batch whose answer was lost would be written twice, and one that is out of order taken."""
+    """Otherwise a batch with a lost answer would be written twice, and an out-of-order batch accepted."""
     for sequence in range(4):
         options = {"timestamp": expiring.clock.now_ms() - age_ms}
         assert produce(expiring.log, 1, sequence, **options) == sequence
@@ -128,7 +128,7 @@ async def test_s56_no_clock_that_is_set_expires_a_producer(expiring: Expiring) -
     assert produce(expiring.log, 1, 0) == 0
 
 
-async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expiring: Expiring) -> None:
+async def test_s56_a_producer_written_since_a_truncation_is_known(expiring: Expiring) -> None:
     for sequence in range(3):
         produce(expiring.log, 1, sequence, timestamp=1)
         await expiring.look_for(DAY_MS // 4)
@@ -139,7 +139,7 @@ async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expirin
 
 
 class TickingClock(ManualClock):
-    """A clock by which each look at it takes a second."""
+    """A clock that advances by a second per reading."""
 
     def monotonic(self) -> float:
         self.advance_ms(1000)
@@ -147,7 +147,7 @@ class TickingClock(ManualClock):
 
 
 @pytest.mark.parametrize("task", ["expire_producer_ids", "apply_retention"])
-async def test_s87_others_have_their_turn_between_logs_that_take_long(tmp_path: Path, task: str) -> None:
+async def test_s87_other_work_gets_its_turn_between_slow_logs(tmp_path: Path, task: str) -> None:
     clock, count = TickingClock(), 5
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=RealDisk(), clock=clock)
     made = [make_log(logs, "orders", index, None, SMALL) for index in range(count)]

@@ -1,5 +1,6 @@
-"""What a broker alone imports before it is ready: a start takes some tens of milliseconds more for what it does not
-need, and tools start brokers by the hundred."""
+"""The imports of a broker alone before it is ready: unneeded ones cost some tens of milliseconds, and tools start
+brokers by the hundred.
+"""
 
 import subprocess
 import sys

@@ -16,8 +16,11 @@ from oncelog_broker.local_cluster.ports import own_ports
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
-    """Every test with a loop runs on both: they differ in timers, and in what a transport is. One that lets a timeout
-    run out within which something else must succeed has `virtual_time`: on a busy machine none is long enough."""
+    """Every test with a loop runs on both kinds: they differ in timers and transports.
+
+    A test in which something must succeed within a timeout has `virtual_time`: on a busy machine no timeout is long
+    enough.
+    """
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

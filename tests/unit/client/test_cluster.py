@@ -57,7 +57,7 @@ def test_topics_not_named_stay_unless_all_are_named() -> None:
     assert list(cluster.updated(response(topic("u", 1, 0)), is_complete=True).topics) == ["u"]
 
 
-def test_a_topic_that_is_gone_goes_and_one_in_trouble_stays() -> None:
+def test_a_deleted_topic_is_removed_and_one_with_errors_kept() -> None:
     cluster = Cluster().updated(response(topic("t", 1, 5)))
     gone = topic("t", 1, 5, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert cluster.updated(response(gone)).topics == {}
@@ -65,7 +65,7 @@ def test_a_topic_that_is_gone_goes_and_one_in_trouble_stays() -> None:
     assert cluster.updated(response(unavailable)).leader("t", 0) == 1
 
 
-def test_a_hint_at_a_leader_counts_if_it_is_news() -> None:
+def test_a_newer_leader_hint_is_followed() -> None:
     cluster = Cluster().updated(response(topic("t", 1, 5)))
     assert cluster.with_leader("t", 0, 2, 6).leader("t", 0) == 2
     assert cluster.with_leader("t", 0, 2, 5) is cluster
@@ -83,7 +83,7 @@ def test_a_hint_at_a_leader_counts_if_it_is_news() -> None:
     ],
 )
 def test_a_topic_with_a_hole_says_what_is_missing_and_what_to_do(numbers: list[int], says: str) -> None:
-    """Not that an election is under way."""
+    """The error must not say that an election is under way."""
     answer = topic("t", 1, 5)
     (one,) = answer.partitions
     answer.partitions = [replace(one, partition_index=number) for number in numbers]

@@ -35,7 +35,7 @@ def test_defaults_are_kafkas() -> None:
         (AdminConfig, {"retry_backoff_ms": 2000}, "retry_backoff_ms=2000: must be at most retry_backoff_max_ms"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(cls: Any, options: dict[str, Any], message: str) -> None:
+def test_a_senseless_setting_is_refused_by_name(cls: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("+", r"\+").replace("?", r"\?")):
         load(cls, SERVERS, options)
 
@@ -49,12 +49,12 @@ def test_what_makes_no_sense_is_refused_by_name(cls: Any, options: dict[str, Any
         ("[fe80::1]", [("fe80::1", 9092)]),
     ],
 )
-def test_bootstrap_addresses(servers: Any, addresses: list[tuple[str, int]]) -> None:
+def test_bootstrap_addresses_are_parsed(servers: Any, addresses: list[tuple[str, int]]) -> None:
     assert load(AdminConfig, servers, {}).bootstrap_addresses() == addresses
 
 
 @pytest.mark.parametrize("servers", ["", "a:0", "a:x", ":9092", "a:70000", []])
-def test_bad_bootstrap_servers(servers: Any) -> None:
+def test_bad_bootstrap_servers_are_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         load(AdminConfig, servers, {})
 
@@ -104,7 +104,7 @@ def test_s14_idempotence_is_on_where_the_other_settings_allow_it(options: dict[s
         ),
     ],
 )
-def test_s14_what_idempotence_needs_may_not_be_set_otherwise(
+def test_s14_settings_against_idempotence_are_refused(
     wish: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

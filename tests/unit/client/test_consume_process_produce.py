@@ -110,7 +110,7 @@ class FakeConsumer:
 
 
 class Run:
-    """One consumer and one producer; `process` copies each record, after `before` it."""
+    """One consumer and one producer; `process` copies each record after awaiting `before`."""
 
     def __init__(self, producer: Producer, consumer: FakeConsumer) -> None:
         self.producer = producer
@@ -150,7 +150,7 @@ def all_of(partition: TopicPartition, count: int) -> list[bytes]:
     return [f"{partition.partition}/{offset}".encode() for offset in range(count)]
 
 
-async def test_s60_each_record_once_and_offsets_behind_the_last(coordinator: FakeCoordinator) -> None:
+async def test_s60_each_record_is_processed_once_and_offsets_follow_the_last(coordinator: FakeCoordinator) -> None:
     async with started(coordinator, {IN0: 5, IN1: 3}) as run:
         await run.until_done()
     committed = coordinator.committed[OUT]
@@ -190,14 +190,14 @@ async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoo
     assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3  # no transaction without news
 
 
-async def test_s91_what_the_group_has_committed_already_takes_no_transaction(coordinator: FakeCoordinator) -> None:
+async def test_s91_already_committed_offsets_need_no_transaction(coordinator: FakeCoordinator) -> None:
     coordinator.offsets = {("g", *IN0): 0, ("g", *IN1): 0}
     async with started(coordinator, {IN0: 0, IN1: 0}) as run:
         await run.until_done()
     assert not coordinator.broker.requests_of(TxnOffsetCommitRequest)
 
 
-async def test_s60_an_error_of_process_aborts_goes_back_and_is_told(coordinator: FakeCoordinator) -> None:
+async def test_s60_an_error_of_process_aborts_rewinds_and_is_raised(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as run:
 
         def fail() -> None:
@@ -212,7 +212,9 @@ async def test_s60_an_error_of_process_aborts_goes_back_and_is_told(coordinator:
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s60_where_nothing_is_committed_it_goes_back_to_the_first_record(coordinator: FakeCoordinator) -> None:
+async def test_s60_without_committed_offsets_the_consumer_rewinds_to_its_first_record(
+    coordinator: FakeCoordinator,
+) -> None:
     async with started(coordinator) as run:
         run.consumer.positions[IN0] = 1
         run.before = lambda: 1 // 0
@@ -221,7 +223,7 @@ async def test_s60_where_nothing_is_committed_it_goes_back_to_the_first_record(c
         assert run.consumer.positions == {IN0: 1}
 
 
-async def test_s60_it_goes_back_to_what_somebody_else_has_committed(coordinator: FakeCoordinator) -> None:
+async def test_s60_the_consumer_rewinds_to_offsets_committed_by_others(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as run:
 
         def fail() -> None:
@@ -247,7 +249,7 @@ async def test_s60_a_partition_that_is_gone_is_left_alone(coordinator: FakeCoord
     assert run.consumer.positions == {IN0: 0, IN1: 2}
 
 
-async def test_s60_nothing_is_skipped_when_it_cannot_find_out_what_is_committed(coordinator: FakeCoordinator) -> None:
+async def test_s60_no_record_is_skipped_if_committed_offsets_are_unknown(coordinator: FakeCoordinator) -> None:
     error = RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "no coordinator")
     async with started(coordinator) as run:
         coordinator.script[TxnOffsetCommitRequest] = [ErrorCode.ILLEGAL_GENERATION]
@@ -279,7 +281,7 @@ async def test_s60_nothing_is_skipped_when_it_cannot_find_out_what_is_committed(
         (EndTxnRequest, Step.LOST),
     ],
 )
-async def test_s60_what_passes_is_repeated(coordinator: FakeCoordinator, request_type: Any, step: Any) -> None:
+async def test_s60_a_retriable_failure_is_repeated(coordinator: FakeCoordinator, request_type: Any, step: Any) -> None:
     async with started(coordinator) as run:
         coordinator.script[request_type] = [Step.PASS, step, Step.PASS, step]
         await run.until_done()
@@ -303,7 +305,9 @@ async def test_s42_kip890_a_transaction_that_took_too_long_is_repeated(coordinat
         (TxnOffsetCommitRequest, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-async def test_s60_what_stays_is_told(coordinator: FakeCoordinator, request_type: Any, code: ErrorCode) -> None:
+async def test_s60_a_lasting_failure_is_raised(
+    coordinator: FakeCoordinator, request_type: Any, code: ErrorCode
+) -> None:
     async with started(coordinator) as run:
 
         def script() -> None:
@@ -335,7 +339,7 @@ async def test_s60_a_wrong_call_is_not_repeated(coordinator: FakeCoordinator) ->
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_s41_who_is_fenced_stops(coordinator: FakeCoordinator, code: ErrorCode) -> None:
+async def test_s41_a_fenced_processor_stops(coordinator: FakeCoordinator, code: ErrorCode) -> None:
     async with started(coordinator) as run:
         coordinator.script[EndTxnRequest] = [Step.PASS, code]
         with pytest.raises(ProducerFenced):
@@ -344,7 +348,7 @@ async def test_s41_who_is_fenced_stops(coordinator: FakeCoordinator, code: Error
     assert coordinator.committed == {OUT: all_of(IN0, 2)}
 
 
-async def test_s46_the_group_is_told_who_we_were_when_we_polled(coordinator: FakeCoordinator) -> None:
+async def test_s46_offsets_are_committed_with_the_member_identity_of_the_poll(coordinator: FakeCoordinator) -> None:
     # The consumer drops out of its group while its records are processed: what it says then has to be refused.
     async with started(coordinator, {IN0: 2}) as run:
 
@@ -376,7 +380,7 @@ async def test_s44_the_commit_that_is_under_way_may_be_an_earlier_one(coordinato
 
 @contextlib.contextmanager
 def impatient_to_end(run: Run) -> Iterator[None]:
-    """From when the offsets are handed over on: max.block.ms passes while the transaction ends."""
+    """Let max.block.ms pass while the transaction ends, from the hand-over of offsets on."""
     coordinator = run.consumer.coordinator
     with contextlib.ExitStack() as stack:
 
@@ -390,7 +394,7 @@ def impatient_to_end(run: Run) -> Iterator[None]:
 
 
 async def a_while(running: asyncio.Task[None]) -> None:
-    """Many times max.block.ms, if `running` does not end."""
+    """Many times max.block.ms, unless `running` ends."""
     await asyncio.wait([running], timeout=0.02)
 
 
@@ -408,7 +412,7 @@ async def test_s44_a_commit_that_takes_long_is_waited_for(coordinator: FakeCoord
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s44_an_abort_that_takes_long_after_process_has_failed(coordinator: FakeCoordinator) -> None:
+async def test_s44_a_slow_abort_after_a_failed_process_is_awaited(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[EndTxnRequest] = [hold]
     async with started(coordinator) as run:
@@ -430,7 +434,7 @@ async def test_s44_an_abort_that_takes_long_after_process_has_failed(coordinator
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s44_an_abort_that_takes_long_after_the_commit_has_failed(coordinator: FakeCoordinator) -> None:
+async def test_s44_a_slow_abort_after_a_failed_commit_is_awaited(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[EndTxnRequest] = [ErrorCode.TRANSACTION_ABORTABLE, hold]
     async with started(coordinator) as run:
@@ -468,7 +472,7 @@ async def test_s44_a_commit_that_took_long_and_failed_is_repeated(coordinator: F
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s60_cancelled_in_process_it_goes_back(coordinator: FakeCoordinator) -> None:
+async def test_s60_a_cancellation_in_process_rewinds_the_consumer(coordinator: FakeCoordinator) -> None:
     reached = asyncio.Event()
 
     async def wait() -> None:
@@ -488,7 +492,7 @@ async def test_s60_cancelled_in_process_it_goes_back(coordinator: FakeCoordinato
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s60_cancelled_twice_in_the_commit_it_counts_too(coordinator: FakeCoordinator) -> None:
+async def test_s60_the_outcome_of_a_twice_cancelled_commit_counts(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
 
     async def answer(request: Any) -> Any:
@@ -512,7 +516,7 @@ async def test_s60_cancelled_twice_in_the_commit_it_counts_too(coordinator: Fake
 
 
 @pytest.mark.parametrize("outcome", ["committed", "aborted"])
-async def test_s60_cancelled_in_the_commit_its_outcome_counts(coordinator: FakeCoordinator, outcome: str) -> None:
+async def test_s60_the_outcome_of_a_cancelled_commit_counts(coordinator: FakeCoordinator, outcome: str) -> None:
     hold = asyncio.Event()
     refusal = ErrorCode.TRANSACTION_ABORTABLE if outcome == "aborted" else None
 
@@ -535,7 +539,7 @@ async def test_s60_cancelled_in_the_commit_its_outcome_counts(coordinator: FakeC
     assert coordinator.committed == {OUT: all_of(IN0, 6)}
 
 
-async def test_s60_it_stops_between_two_transactions(coordinator: FakeCoordinator) -> None:
+async def test_s60_the_processor_stops_between_two_transactions(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as run:
         run.before = run.consumer.is_done.set
         await run.until_done()
@@ -543,7 +547,7 @@ async def test_s60_it_stops_between_two_transactions(coordinator: FakeCoordinato
     assert run.consumer.positions == {IN0: 2}
 
 
-async def test_s60_what_poll_raises_is_told(coordinator: FakeCoordinator) -> None:
+async def test_s60_an_exception_of_poll_is_raised(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as run:
         run.consumer.on_poll = lambda: 1 // 0  # type: ignore[assignment, return-value]
         with pytest.raises(ZeroDivisionError):

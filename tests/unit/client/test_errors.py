@@ -26,14 +26,14 @@ def test_an_unknown_code_keeps_its_number() -> None:
     assert "news" in error.message
 
 
-def test_a_reason_that_items_share_is_said_once() -> None:
+def test_a_shared_reason_is_given_once() -> None:
     timeout = errors.RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "no answer to CreateTopics in time")
     failure = errors.PartialFailure({f"t{n}": timeout for n in range(500)}, {})
     assert failure.message == "t0, t1, t2, t3, t4 and 495 more: no answer to CreateTopics in time (500 items)"
     assert len(failure.errors) == 500
 
 
-def test_reasons_of_their_own_are_said_one_after_another() -> None:
+def test_different_reasons_are_listed_one_after_another() -> None:
     failed = {
         "a": error_for(ErrorCode.TOPIC_ALREADY_EXISTS, "a: Topic 'a' already exists."),
         "bad name": error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "bad name: it has a blank"),
@@ -47,7 +47,7 @@ def test_reasons_of_their_own_are_said_one_after_another() -> None:
     ]  # fmt: skip
 
 
-def test_the_names_offered_are_there() -> None:
+def test_the_exported_names_exist() -> None:
     assert [name for name in errors.__all__ if not hasattr(errors, name)] == []
 
 
@@ -61,7 +61,7 @@ def test_the_names_offered_are_there() -> None:
         errors.PartialFailure({"topic": error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}, {"other": 1}),
     ],
 )
-def test_errors_cross_processes(error: KafkaError) -> None:
+def test_errors_can_be_pickled(error: KafkaError) -> None:
     arrived = pickle.loads(pickle.dumps(error))
     assert type(arrived) is type(error)
     assert (str(arrived), arrived.code, arrived.message) == (str(error), error.code, error.message)

@@ -10,7 +10,7 @@ from oncelog.escaping import shell_quoted, visible, visible_bytes, visible_json
 HOSTILE = "esc\x1b]0;pwned\x07\x1b[31mred\x1b[2J\x9b1m\u202eabc\u2066"
 
 
-def test_what_a_terminal_obeys_is_written_out() -> None:
+def test_terminal_control_characters_are_escaped() -> None:
     assert visible(HOSTILE) == r"esc\x1b]0;pwned\x07\x1b[31mred\x1b[2J\x9b1m\u202eabc\u2066"
     assert visible("Grüße, 世界 – 100 %") == "Grüße, 世界 – 100 %"
     assert visible("a\tb\nc") == r"a\tb\nc"

@@ -38,7 +38,7 @@ HEALED_S: Final = 300
 
 
 class Watch:
-    """Counts errors by type; a call that is `within` its time, or the test fails."""
+    """Counts errors by type; a call that is not `within` its time fails the test."""
 
     def __init__(self, broker: HostileBroker) -> None:
         self.broker = broker
@@ -47,7 +47,7 @@ class Watch:
         self._began = self._loop.time()
 
     async def within(self, seconds: float, call: Awaitable[Any]) -> Any:
-        """What it returns; None if that is a KafkaError."""
+        """The result of a call; None if it raised a KafkaError."""
         try:
             async with asyncio.timeout(seconds):
                 return await call
@@ -57,7 +57,7 @@ class Watch:
             return None
 
     async def started(self, client: Producer | Consumer | Admin) -> bool:
-        """Whether it came up, against a broker that is hostile from the beginning every second time."""
+        """Whether the client started, against a broker that is hostile from the beginning every second time."""
         self.broker.is_hostile = self.broker.rng.random() < 0.5
         try:
             async with asyncio.timeout(CALL_S + 4 * REQUEST_S):
@@ -111,7 +111,7 @@ async def transact(watch: Watch, producer: Producer) -> None:
 
 
 async def healed(call: Callable[[], Awaitable[Any]]) -> Any:
-    """What `call` gives in the end."""
+    """The result of `call` in the end."""
     await asyncio.sleep(1)  # until the client has noticed that it was hung up on
     async with asyncio.timeout(HEALED_S):
         while True:
@@ -159,7 +159,7 @@ async def consume(watch: Watch, *, is_member: bool, **options: Any) -> None:
 
 
 async def polls(consumer: Consumer) -> bool:
-    """Without an error. Its share may have been empty when the broker last said so, and that holds."""
+    """Poll without an error. The assignment may be empty, as the broker last said."""
     await consumer.poll(1000)
     return True
 
@@ -238,12 +238,12 @@ def run_all(scenario: str, seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_a_broker_answers(scenario: str) -> None:
+def test_the_client_survives_any_answer(scenario: str) -> None:
     run_all(scenario, SEEDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_whatever_a_broker_answers_for_longer(scenario: str) -> None:
+def test_the_client_survives_any_answer_in_a_long_run(scenario: str) -> None:
     run_all(scenario, LATER_SEEDS)

@@ -1,4 +1,4 @@
-"""A transaction that is handed over and ended by somebody else, under V1 and V2, with every answer of a coordinator."""
+"""A transaction that another process ends, under V1 and V2, with every answer of a coordinator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_protocol.messages.produce import ProduceRequest
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """A transaction prepared by a producer that is closed again."""
+    """A transaction prepared by a closed producer."""
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -35,7 +35,9 @@ async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> Pre
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_somebody_else_ends_it_as_often_as_they_like(coordinator: FakeCoordinator, commits: bool) -> None:
+async def test_another_process_may_end_a_prepared_transaction_repeatedly(
+    coordinator: FakeCoordinator, commits: bool
+) -> None:
     prepared = await prepared_one(coordinator)
     held = coordinator.transaction()
     assert prepared == ("t", held.producer_id, held.epoch, coordinator.is_v2)
@@ -47,7 +49,7 @@ async def test_somebody_else_ends_it_as_often_as_they_like(coordinator: FakeCoor
     assert coordinator.committed == ({P0: [b"v"]} if commits else {})
 
 
-async def test_what_is_not_handed_over_is_aborted_by_close(coordinator: FakeCoordinator) -> None:
+async def test_a_transaction_not_handed_over_is_aborted_by_close(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
@@ -62,7 +64,7 @@ async def test_a_lost_answer_is_asked_for_again(coordinator: FakeCoordinator) ->
     assert coordinator.committed == {P0: [b"v"]}
 
 
-async def test_what_timed_out_or_was_taken_over_cannot_be_committed(coordinator: FakeCoordinator) -> None:
+async def test_a_timed_out_or_fenced_transaction_cannot_be_committed(coordinator: FakeCoordinator) -> None:
     async with Admin(coordinator.broker.address) as admin:
         prepared = await prepared_one(coordinator)
         coordinator.time_out()
@@ -75,7 +77,7 @@ async def test_what_timed_out_or_was_taken_over_cannot_be_committed(coordinator:
     assert coordinator.committed == {}
 
 
-async def test_nobody_guesses_what_became_of_an_id_that_has_expired(coordinator: FakeCoordinator) -> None:
+async def test_the_outcome_of_an_expired_id_is_reported_as_unknown(coordinator: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator)
     del coordinator.transactions["t"]
     async with Admin(coordinator.broker.address) as admin:
@@ -84,8 +86,11 @@ async def test_nobody_guesses_what_became_of_an_id_that_has_expired(coordinator:
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-async def test_t7_it_ends_as_it_was_begun(fake_broker: object) -> None:
-    """Begun under V1, while a newer producer would have V2: EndTxn version 4. Begun under V2, never lower than 5."""
+async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_broker: object) -> None:
+    """If it began under V1, EndTxn has version 4 although a newer producer would use V2.
+
+    If it began under V2, the version is at least 5.
+    """
     coordinator = FakeCoordinator(fake_broker, is_v2=False)
     prepared = await prepared_one(coordinator)
     assert not prepared.is_v2
@@ -99,7 +104,7 @@ async def test_t7_it_ends_as_it_was_begun(fake_broker: object) -> None:
             await admin.transactions.end(prepared._replace(is_v2=True), commits=True)
 
 
-async def test_nothing_sent_is_nothing_to_end(coordinator: FakeCoordinator) -> None:
+async def test_an_empty_prepared_transaction_needs_no_end(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         assert await producer.prepare_transaction() is None
@@ -109,7 +114,7 @@ async def test_nothing_sent_is_nothing_to_end(coordinator: FakeCoordinator) -> N
     assert ends(coordinator) == [True]
 
 
-async def test_its_producer_can_end_it_and_do_nothing_else(coordinator: FakeCoordinator) -> None:
+async def test_the_producer_of_a_prepared_transaction_can_only_end_it(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         for value in (b"v", b"w"):
             producer.begin_transaction()
@@ -125,7 +130,7 @@ async def test_its_producer_can_end_it_and_do_nothing_else(coordinator: FakeCoor
     assert coordinator.committed == {P0: [b"v"]}
 
 
-async def test_what_failed_is_not_handed_over(coordinator: FakeCoordinator) -> None:
+async def test_a_failed_transaction_is_not_handed_over(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         coordinator.script[ProduceRequest] = [ErrorCode.MESSAGE_TOO_LARGE]
         producer.begin_transaction()
@@ -139,7 +144,7 @@ async def test_what_failed_is_not_handed_over(coordinator: FakeCoordinator) -> N
     assert coordinator.committed == {P0: [b"w"]}
 
 
-async def test_what_takes_too_long_is_prepared_again_or_aborted_by_close(coordinator: FakeCoordinator) -> None:
+async def test_a_slow_preparation_is_repeated_or_aborted_by_close(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         hold = asyncio.Event()
         coordinator.script[ProduceRequest] = [hold]
@@ -158,7 +163,7 @@ async def test_what_takes_too_long_is_prepared_again_or_aborted_by_close(coordin
 
 @pytest.mark.parametrize("code", list(ErrorCode))
 @pytest.mark.parametrize("commits", [True, False])
-def test_only_what_a_coordinator_is_sure_of_is_an_outcome(code: ErrorCode, commits: bool) -> None:
+def test_only_a_definite_answer_of_the_coordinator_is_an_outcome(code: ErrorCode, commits: bool) -> None:
     sure = {
         ErrorCode.NONE: Ended.AS_ASKED,
         ErrorCode.INVALID_TXN_STATE: Ended.OTHERWISE,

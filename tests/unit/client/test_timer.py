@@ -3,7 +3,7 @@ import asyncio
 from oncelog.timer import Timer
 
 
-async def test_the_earliest_moment_counts_and_it_rings_once() -> None:
+async def test_a_timer_rings_once_at_the_earliest_moment() -> None:
     rung: list[float] = []
     loop = asyncio.get_running_loop()
     alarm = Timer(lambda: rung.append(loop.time()))
@@ -24,7 +24,7 @@ async def test_a_moment_that_has_passed_rings_at_once_and_it_may_be_set_again() 
         await rung.wait()
 
 
-async def test_cancelled_it_is_silent() -> None:
+async def test_a_cancelled_timer_does_not_ring() -> None:
     rung: list[int] = []
     alarm = Timer(lambda: rung.append(1))
     alarm.set(asyncio.get_running_loop().time())

@@ -1,4 +1,4 @@
-"""Spans of what a producer and a consumer do, and the context that records carry (OpenTelemetry, W3C Trace Context)."""
+"""Spans of producer and consumer, and the context in records (OpenTelemetry, W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROPAGATOR = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 
 
 class Traces:
-    """A tracer whose spans are kept, and a Tracing that has it."""
+    """A tracer that keeps its spans, and a Tracing with this tracer."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -82,7 +82,7 @@ def parent_of(span: ReadableSpan) -> tuple[int, int]:
 
 
 def refuse_all(broker: Any) -> None:
-    """No record may be written."""
+    """Refuse every record."""
     refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     broker.handlers[ProduceRequest] = lambda request: broker.produced(request, lambda name, data: (refusal, -1))
 
@@ -205,7 +205,7 @@ async def test_records_that_encode_themselves_have_one_span_too(fake_broker: Any
     assert told_of(span)["messaging.batch.message_count"] == 3
 
 
-async def test_what_fails_ends_its_span_with_the_error(fake_broker: Any, traces: Traces) -> None:
+async def test_a_failed_send_ends_its_span_with_the_error(fake_broker: Any, traces: Traces) -> None:
     refuse_all(fake_broker)
     async with Producer(fake_broker.address, tracing=traces.tracing) as producer:
         refused = await producer.send("topic", b"v")
@@ -295,7 +295,7 @@ async def test_a_commit_that_fails_is_over_with_its_abort(coordinator: FakeCoord
     assert told_of(transaction)["error.type"] == "oncelog.errors.AbortableError"
 
 
-async def test_who_is_fenced_does_not_know_the_end(coordinator: FakeCoordinator, traces: Traces) -> None:
+async def test_a_fenced_producer_does_not_record_the_end(coordinator: FakeCoordinator, traces: Traces) -> None:
     async with started(coordinator, tracing=traces.tracing) as producer:
         coordinator.script[EndTxnRequest] = [ErrorCode.PRODUCER_FENCED]
         with pytest.raises(FatalError):
@@ -386,7 +386,7 @@ def test_processing_goes_on_with_the_trace_of_its_record(traces: Traces) -> None
     assert not without.links
 
 
-def test_an_exception_of_the_work_is_told_and_goes_on(traces: Traces) -> None:
+def test_an_exception_of_the_processing_is_recorded_and_raised(traces: Traces) -> None:
     with pytest.raises(LookupError), traces.tracing.processing(record()):
         raise LookupError("no such customer")
     (span,) = traces.named("process in")
@@ -394,7 +394,7 @@ def test_an_exception_of_the_work_is_told_and_goes_on(traces: Traces) -> None:
     assert [event.name for event in span.events] == ["exception"]
 
 
-def test_several_at_once_are_linked_each_once(traces: Traces) -> None:
+def test_each_of_several_records_is_linked_once(traces: Traces) -> None:
     def from_span(number: int) -> ConsumerRecord:
         return record([("traceparent", f"00-{TRACE:032x}-{number + 1:016x}-01".encode())])
 
@@ -421,12 +421,12 @@ def test_several_at_once_are_linked_each_once(traces: Traces) -> None:
         [("baggage", b"=" * MAX_CONTEXT_BYTES)],
     ],
 )
-def test_what_is_no_context_is_none(traces: Traces, headers: Any) -> None:
+def test_a_malformed_trace_context_is_ignored(traces: Traces, headers: Any) -> None:
     context = traces.tracing.context_of(record(headers))
     assert not trace.get_current_span(context).get_span_context().is_valid
 
 
-def test_of_two_headers_the_last_counts() -> None:
+def test_the_last_of_two_trace_headers_counts() -> None:
     assert context_headers([("a", b"1"), ("b", b"2"), ("a", b"3")], {"a"}) == {"a": "3"}
 
 
@@ -453,7 +453,7 @@ async def test_a_poll_that_brings_records_is_a_span(fake_broker: Any, traces: Tr
 # without a tracer, without the option, without the package
 
 
-async def test_without_a_tracer_what_a_record_carries_goes_on(fake_broker: Any) -> None:
+async def test_the_context_of_a_record_is_passed_on_without_a_tracer(fake_broker: Any) -> None:
     tracing = Tracing(NoOpTracerProvider(), PROPAGATOR)
     carried = record([("traceparent", TRACEPARENT.encode()), ("tracestate", b"a=1"), ("baggage", b"tenant=blue")])
     async with Producer(fake_broker.address, tracing=tracing) as producer:
@@ -465,7 +465,7 @@ async def test_without_a_tracer_what_a_record_carries_goes_on(fake_broker: Any) 
     assert carried_by(outside) == {}
 
 
-async def test_without_the_option_nothing_is_added(fake_broker: Any, traces: Traces) -> None:
+async def test_no_header_is_added_without_the_option(fake_broker: Any, traces: Traces) -> None:
     async with Producer(fake_broker.address) as producer, Consumer(fake_broker.address) as consumer:
         with traces.tracer.start_as_current_span("order"), consumer.processing(record()):
             await producer.send_and_wait("topic", b"v")
@@ -479,7 +479,7 @@ def test_the_option_is_checked(option: Any) -> None:
         Producer("h:1", tracing=option)
 
 
-def test_the_package_is_loaded_by_nobody_who_did_not_ask() -> None:
+def test_the_tracing_package_is_loaded_only_on_request() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from oncelog import Producer, Consumer\n"

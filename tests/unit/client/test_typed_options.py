@@ -1,4 +1,4 @@
-"""What type checkers and editors know of the options of the clients."""
+"""The types of client options, as type checkers and editors see them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_types_are_shipped(package: str) -> None:
 
 @pytest.mark.parametrize(("options", "config"), PAIRS)
 def test_typed_options_are_the_fields_of_the_config(options: Any, config: type[ClientConfig]) -> None:
-    """What is not positional, with the same types."""
+    """All keyword options are listed, with the same types."""
     hints = get_type_hints(options, localns={"Tracing": object})
     assert hints == {name: hint for name, hint in declared_types(config).items() if name != "bootstrap_servers"}
     assert not options.__required_keys__
@@ -115,7 +115,7 @@ def test_a_default_fits_its_type() -> None:
         (("enable.idempotence", "true"), True),
     ],
 )
-def test_what_the_command_line_says_has_the_type_that_is_declared(text: tuple[str, str], value: object) -> None:
-    """`-D client.id=7` names a client; it is no number."""
+def test_command_line_options_have_their_declared_types(text: tuple[str, str], value: object) -> None:
+    """`-D client.id=7` names a client; the value is no number."""
     (found,) = client_settings((text,)).values()
     assert (found, type(found)) == (value, type(value))

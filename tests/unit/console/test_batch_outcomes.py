@@ -1,4 +1,4 @@
-"""What has become of a batch, from what a leader tells of it."""
+"""The outcome of a batch, derived from a leader's answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def part(*batches: RecordBatch, aborted: tuple[tuple[int, int], ...] = ()) -> Lo
     return LogPart(0, 100, 100, batches, named)
 
 
-def test_below_the_last_stable_offset_all_is_decided() -> None:
+def test_every_batch_below_the_last_stable_offset_is_decided() -> None:
     judged = judged_stable(
         part(
             batch(0),
@@ -54,12 +54,12 @@ def test_below_the_last_stable_offset_all_is_decided() -> None:
     ]
 
 
-def test_above_it_a_batch_is_open_or_stands_behind_one() -> None:
+def test_a_batch_above_the_last_stable_offset_is_open_or_waits_behind_one() -> None:
     judged = judged_unstable([batch(10, 7), batch(11), batch(12, 8), marker(13, 8, ControlType.COMMIT)], {7: 10, 8: 20})
     assert [each.fate for each in judged] == [Outcome.OPEN, Outcome.HELD_BACK, Outcome.HELD_BACK, Outcome.COMMIT]
 
 
-def test_what_comes_now_is_not_decided_yet() -> None:
+def test_a_batch_appended_just_now_is_undecided() -> None:
     assert [each.fate for each in judged_fresh([batch(0), batch(1, 7)])] == [Outcome.PLAIN, Outcome.TRANSACTIONAL]
 
 

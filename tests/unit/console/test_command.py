@@ -1,4 +1,4 @@
-"""What is told where the console cannot be had."""
+"""The error message where the console is not installed."""
 
 from __future__ import annotations
 

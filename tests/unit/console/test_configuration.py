@@ -1,4 +1,4 @@
-"""The file with several clusters: what it says is taken, and a mistake in it is named."""
+"""The configuration file with several clusters: its values are used, and a mistake in it is named."""
 
 from __future__ import annotations
 

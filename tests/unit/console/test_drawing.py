@@ -1,4 +1,4 @@
-"""Where the lines of pictures go."""
+"""The positions of lines in pictures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_ticks_are_round_few_and_inside(low: int, span: int, most: int) -> None:
 
 
 @given(st.integers(0, 400 * 86_400_000))
-def test_ages_are_few(span: int) -> None:
+def test_ages_are_shown_by_a_few_colours(span: int) -> None:
     found = ages(span, 6)
     assert found[0] == 0
     assert len(found) <= 7
@@ -49,7 +49,7 @@ def test_bars_begin_with_their_transactions_and_go_on_to_their_end() -> None:
     assert (old.rest > 0, new.rest, new.hangs) == (True, 0, True)
 
 
-def test_one_that_hangs_for_years_does_not_press_the_others_together() -> None:
+def test_a_transaction_hanging_for_years_does_not_squeeze_the_others() -> None:
     drawn = timeline([Span(0, None, True), Span(None, None, True), Span(NOW - MINUTE, None, False)], NOW)
     ancient, unknown, recent = drawn.bars
     assert (ancient.is_older, unknown.is_older, recent.is_older) == (True, True, False)
@@ -98,7 +98,7 @@ def test_a_gap_breaks_the_line_of_a_lag() -> None:
     assert lag_chart([], NOW).lines == ()
 
 
-def test_a_row_shows_what_was_highest_in_few_points() -> None:
+def test_a_row_shows_the_highest_values_in_few_points() -> None:
     points = [(NOW - age * 5_000, 1_000 if age == 300 else age % 7) for age in range(720, -1, -1)]
     chart = spark(points, NOW)
     assert len(chart.lines[0].split()) <= SPARK_POINTS + 1

@@ -1,4 +1,4 @@
-"""Who may ask the console for what. The application behind the guard answers 200 to everything."""
+"""Which requests the console accepts from whom. The application behind the guard answers 200 to everything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def ask(method: str, headers: Mapping[str, str], *, changes: bool = True) 
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:8080", "[::1]:8080", "console.example"])
-async def test_it_is_reached_by_its_own_names(host: str) -> None:
+async def test_the_console_is_reached_by_its_own_names(host: str) -> None:
     assert (await ask("GET", {"host": host})).status_code == 200
 
 
@@ -34,7 +34,7 @@ async def test_it_is_reached_by_its_own_names(host: str) -> None:
     "host",
     ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "", "localhost:8080:9", "x@localhost"],
 )
-async def test_another_host_that_resolves_to_us_gets_nothing(host: str) -> None:
+async def test_a_foreign_host_name_that_resolves_to_us_is_refused(host: str) -> None:
     refused = await ask("GET", {"host": host})
     assert refused.status_code == 421
     assert "--allow-host" in refused.text
@@ -77,7 +77,7 @@ async def test_a_change_from_elsewhere_is_refused(headers: dict[str, str]) -> No
     assert (await ask("POST", headers)).status_code == 403
 
 
-async def test_nothing_changes_unless_it_is_allowed() -> None:
+async def test_a_read_only_console_changes_nothing() -> None:
     refused = await ask("POST", OURS, changes=False)
     assert refused.status_code == 403
     assert "--allow-changes" in refused.text
@@ -88,11 +88,11 @@ async def test_other_methods_are_unknown(method: str) -> None:
     assert (await ask(method, OURS)).status_code == 405
 
 
-def test_names_of_hosts() -> None:
+def test_host_names_are_parsed() -> None:
     assert [host_name(each) for each in ("A.b:80", "a.b", "[::1]:80", "[::1]")] == ["a.b", "a.b", "[::1]", "[::1]"]
 
 
-def test_a_token_is_known_by_its_own_process_alone() -> None:
+def test_a_token_is_valid_in_its_own_process_only() -> None:
     token, other = Token(), Token()
     assert token.is_right(token.value)
     assert not any(token.is_right(wrong) for wrong in ("", other.value, token.value + "x", "ä", "\ud800"))

@@ -1,4 +1,4 @@
-"""What coordinators, logs and groups say, put together to open transactions."""
+"""Open transactions, combined from the answers of coordinators, logs and groups."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_transaction_pins_where_it_is_the_first_and_waits_where_it_is_not() ->
     assert (one.since_ms, one.state, one.hangs) == (BEGAN_MS, "Ongoing", None)
 
 
-def test_s120_one_without_a_timeout_waits_for_its_owner() -> None:
+def test_s120_a_transaction_without_timeout_waits_for_its_owner() -> None:
     prepared = replace(held(1, ORDERS), timeout_ms=2**31 - 1)
     (look,) = combined([prepared], [], {ORDERS: explained(ORDERS, 100, None)}, nobody)
     assert (look.hangs, look.ends_by_ms, look.since_ms) == (None, None, BEGAN_MS)
@@ -64,7 +64,7 @@ def test_s120_one_without_a_timeout_waits_for_its_owner() -> None:
     assert timed.ends_by_ms == BEGAN_MS + 60_000
 
 
-def test_one_that_no_coordinator_knows_is_there_with_what_its_partition_knows() -> None:
+def test_a_transaction_unknown_to_any_coordinator_is_shown_from_its_partition() -> None:
     lost = opened(ORDERS, 9, 40, None)
     (look,) = combined(
         [], [HangingTransaction(lost, Hang.UNKNOWN, False)], {ORDERS: explained(ORDERS, 40, lost)}, nobody
@@ -75,7 +75,7 @@ def test_one_that_no_coordinator_knows_is_there_with_what_its_partition_knows() 
     assert look.held_back == 60
 
 
-def test_one_that_its_coordinator_has_ended_elsewhere_is_named_and_hangs_here() -> None:
+def test_a_transaction_ended_elsewhere_by_its_coordinator_is_shown_as_hanging() -> None:
     ended = held(1, state="CompleteCommit")
     left = opened(ORDERS, 1, 40, ended)
     (look,) = combined(
@@ -85,7 +85,7 @@ def test_one_that_its_coordinator_has_ended_elsewhere_is_named_and_hangs_here() 
     assert [hold.partition for hold in look.holds] == [ORDERS]
 
 
-def test_one_that_was_seen_open_once_does_not_hang_for_that() -> None:
+def test_a_transaction_seen_open_once_is_not_yet_hanging() -> None:
     ended = held(1, state="CompleteCommit")
     (look,) = combined([], [], {ORDERS: explained(ORDERS, 40, opened(ORDERS, 1, 40, ended))}, nobody)
     assert look.hangs is None
@@ -99,7 +99,7 @@ def test_markers_are_missing_once_the_end_is_decided() -> None:
     assert ongoing.ends_by_ms == BEGAN_MS + 60_000
 
 
-def test_what_hangs_comes_first_and_then_the_oldest() -> None:
+def test_hanging_transactions_come_first_and_then_the_oldest() -> None:
     lost = opened(BILLS, 9, 4, None)
     looks = combined([held(3, ORDERS), held(2, ORDERS)], [HangingTransaction(lost, Hang.UNKNOWN, False)], {}, nobody)
     assert [look.producer_id for look in looks] == [9, 2, 3]

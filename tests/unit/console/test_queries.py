@@ -1,4 +1,4 @@
-"""The pages of Spark's queries, from metrics as drivers serve them."""
+"""The pages of Spark queries, from metrics in the form of drivers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def metrics() -> QueryMetrics:
 
 @pytest.fixture
 def driver(metrics: QueryMetrics) -> Iterator[str]:
-    """The URL of its metrics."""
+    """The URL of a driver's metrics."""
     server = MetricsHttpServer("127.0.0.1", 0, metrics)
     server.start()
     yield f"http://127.0.0.1:{server.server_port}/metrics"
@@ -72,7 +72,7 @@ async def browser(driver: str) -> AsyncIterator[Browser]:
         yield Browser(client, app.state.site.places[0].queries)
 
 
-async def test_a_query_with_its_numbers(browser: Browser, metrics: QueryMetrics) -> None:
+async def test_a_query_is_shown_with_its_numbers(browser: Browser, metrics: QueryMetrics) -> None:
     metrics.progressed(progress(6, behind=40))
     await browser.histories.sample()
     metrics.progressed(progress(7, behind=25))
@@ -127,7 +127,7 @@ async def test_metrics_beyond_the_limit_are_not_read(
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf"])
 async def test_a_metric_that_is_no_number_is_not_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """And the sampling goes on."""
+    """The sampling continues."""
     labels = '{query="orders",query_id="q1"}'
     text = f"oncelog_query_lag_offsets{labels} {value}\noncelog_query_batch{labels} 7\n"
     monkeypatch.setattr(query_history, "_ask", lambda _address: query_history.read_metrics(text))

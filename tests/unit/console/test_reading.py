@@ -1,4 +1,6 @@
-"""Pages of records, and tails, of a log in which a few bytes are much: each batch is small, and its value is not."""
+"""Pages of records, and tails, of a log in which a few bytes count as many: each batch is small, and its value is
+not.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LONG_KEY = b"k" * 10_000
 
 
 class OneLog:
-    """What an admin client tells of a partition, all of it stable."""
+    """An admin client's view of a partition that is fully stable."""
 
     def __init__(self, *batches: bytearray) -> None:
         self.batches = tuple(RecordBatch(bytes(each)) for each in batches)
@@ -72,6 +74,18 @@ async def test_a_page_holds_of_its_records_what_it_shows() -> None:
     for record in page.records:
         assert (len(record.value or b""), record.value_size) == (VALUE_BYTES, MEGABYTE)
         assert (len(record.key or b""), record.key_size) == (KEY_BYTES, len(LONG_KEY))
+
+
+async def test_a_page_of_ten_megabytes_of_nested_json_is_made() -> None:
+    nested = b'{"a":' * (2 * MEGABYTE)
+    log = OneLog(make_batch(nested, b'{"a": {"a": 1}}', compression=Compression.GZIP))
+    values = ValueReader(Workers())
+    shown = await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(), values)
+    first = shown.records[0]
+    assert (first.value_size, len(first.value or b"")) == (len(nested), VALUE_BYTES)
+    found = await records.page(admin_of(log), TOPIC, {0: 0}, Wanted(value="$..b || $.a.a == 1"), values)
+    assert ([record.offset for record in found.records], found.unread) == ([1], 1)
+    await values.workers.close()
 
 
 async def test_a_search_ends_in_time_within_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a connection whose client takes nothing of what it is sent."""
+"""The end of a connection whose client does not read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PATIENCE_SECONDS = 60
 
 
 async def endless(scope: Scope, receive: Receive, send: Send) -> None:
-    """An answer that never ends."""
+    """A response without end."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     while True:
         await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
 
 
-async def test_who_never_reads_an_answer_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_reads_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog_console.guard.SEND_SECONDS", 0.2)
     monkeypatch.setattr("oncelog_console.serving.HEAD_SECONDS", 0.2)
     listening = listening_socket("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""Sessions are few, short, and end with all that they hold."""
+"""Sessions are few and short, and end with all of their resources."""
 
 from __future__ import annotations
 

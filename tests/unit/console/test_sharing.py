@@ -1,4 +1,4 @@
-"""What pages share: loads, notices."""
+"""The shared state of pages: loads and notices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Loader:
         return self.times
 
 
-async def test_many_who_ask_at_once_cause_one_load() -> None:
+async def test_simultaneous_requests_cause_one_load() -> None:
     shared, load = Shared[int](), Loader()
     asking = [asyncio.ensure_future(shared.get("a", load)) for _ in range(5)]
     other = asyncio.ensure_future(shared.get("b", Loader()))
@@ -60,7 +60,7 @@ async def test_a_load_is_good_for_a_while() -> None:
     assert await shared.get("a", load) == 3
 
 
-async def test_who_leaves_ends_the_load_for_nobody_else() -> None:
+async def test_a_disconnected_client_does_not_end_a_shared_load() -> None:
     shared, load = Shared[int](), Loader()
     leaves, stays = (asyncio.ensure_future(shared.get("a", load)) for _ in range(2))
     await asyncio.sleep(0)
@@ -101,11 +101,11 @@ def test_notices_are_few_and_their_names_cannot_be_guessed() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x"])
-def test_there_is_no_notice_to_begin_with(name: str) -> None:
+def test_a_new_console_has_no_notice(name: str) -> None:
     assert Notices().get(name) is None
 
 
-async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
+async def test_pages_are_reloaded_after_a_failed_change() -> None:
     site = site_of([Cluster("test", "broker:9092", allows_changes=True)])
     console = site.places[0].open
     assert console is not None

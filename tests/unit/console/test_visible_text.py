@@ -1,4 +1,4 @@
-"""Text from a cluster, as people may see it."""
+"""Text from a cluster in a form that is safe to show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_console.visible_text import MAX_JSON_DEPTH, byte_count, bytes_shown
         ("half \ud800", "half \\ud800"),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(text: str, seen: str) -> None:
+def test_invisible_characters_are_escaped(text: str, seen: str) -> None:
     assert visible(text) == seen
     assert seen.encode(), "and can be sent"
 

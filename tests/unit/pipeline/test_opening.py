@@ -1,4 +1,4 @@
-"""A client whose first connection waits for a broker that is away for a moment."""
+"""Opening a client waits for a broker that is briefly away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_pipeline.opening import AGAIN_SECONDS, opened
 
 
 class Client:
-    """Fails to start `failures` times, whoever makes it."""
+    """Fails to start the first `failures` times."""
 
     failures: int
     error: Exception = ConnectionFailed("no broker can be reached")
@@ -37,7 +37,7 @@ def client_class(times: int, failure: Exception | None = None) -> type[Client]:
     return Failing
 
 
-def test_it_waits_for_a_broker_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_waits_for_a_returning_broker(caplog: pytest.LogCaptureFixture) -> None:
     made = client_class(times=5)
     client = run_virtually(opened(made, 60.0))
     assert client is made.made[-1]
@@ -45,14 +45,14 @@ def test_it_waits_for_a_broker_that_comes_back(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("trying again for 60 s") == 1
 
 
-def test_it_gives_up_when_the_time_is_over() -> None:
+def test_opening_gives_up_after_its_timeout() -> None:
     made = client_class(times=10_000)
     with pytest.raises(ConnectionFailed):
         run_virtually(opened(made, 4.0))
     assert len(made.made) == pytest.approx(4.0 / AGAIN_SECONDS, abs=1)
 
 
-def test_what_no_time_mends_is_told_at_once() -> None:
+def test_a_permanent_error_is_raised_at_once() -> None:
     made = client_class(times=10_000, failure=ConfigError("no such setting"))
     with pytest.raises(ConfigError):
         run_virtually(opened(made, 60.0))

@@ -27,12 +27,12 @@ def test_key_is_the_number_on_the_wire():
     assert ApiKey.INIT_PRODUCER_ID.message_name == "InitProducerId"
 
 
-def test_message_types_by_key():
+def test_message_types_are_found_by_key():
     assert request_type(ApiKey.INIT_PRODUCER_ID) is InitProducerIdRequest
     assert response_type(ApiKey.INIT_PRODUCER_ID) is InitProducerIdResponse
 
 
-def test_key_without_messages():
+def test_a_key_without_messages_is_known():
     with pytest.raises(ModuleNotFoundError):
         request_type(ApiKey.DESCRIBE_QUORUM)  # there is no log of metadata to describe
 
@@ -65,7 +65,7 @@ def test_client_id_is_never_compact():
     assert codec(RequestHeader, 2).encode(header) == bytes.fromhex("0012 0003 00000007 0002") + b"me\0"
 
 
-def test_response_header():
+def test_a_response_header_is_read():
     assert codec(ResponseHeader, 0).encode(ResponseHeader(correlation_id=7)) == bytes.fromhex("00000007")
     assert codec(ResponseHeader, 1).encode(ResponseHeader(correlation_id=7)) == bytes.fromhex("00000007 00")
 

@@ -29,12 +29,12 @@ from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 
 MESSAGE_MODULES = {path.stem for path in (ROOT / "protocol/oncelog_protocol/messages").glob("[!_]*.py")}
 WITHOUT_ZOOKEEPER = {ApiKey.CONTROLLED_SHUTDOWN}
-"""What went from Kafka's definitions with ZooKeeper, in Kafka 4; declared by those of 3.9."""
+"""Messages that Kafka 4 removed with ZooKeeper; declared as in 3.9."""
 AMONG_BROKERS = {ApiKey.ENVELOPE}
-"""Not among the definitions of the table: tests/unit/protocol/test_envelope.py knows its bytes."""
+"""Messages missing in the table: tests/unit/protocol/test_envelope.py knows their bytes."""
 ELSEWHERE = WITHOUT_ZOOKEEPER | AMONG_BROKERS
 NEWER = {"next_producer_epoch"}
-"""Kafka's own fields that the definitions of the table do not have yet: tag 3 of TransactionLogValue (KIP-939)."""
+"""Kafka's own fields that are newer than the table: tag 3 of TransactionLogValue (KIP-939)."""
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES and key not in ELSEWHERE]
 DECLARED: list[type] = [headers.RequestHeader, headers.ResponseHeader]
 DECLARED += [message_type(key) for key in DECLARED_KEYS for message_type in (request_type, response_type)]
@@ -98,8 +98,7 @@ def test_a_field_that_is_declared_for_no_version_is_found() -> None:
 
 @pytest.mark.skipif(not DEFINITIONS.is_dir(), reason=f"Kafka's message definitions are not at {DEFINITIONS}")
 def test_the_table_is_what_kafkas_definitions_say() -> None:
-    """Definitions of an earlier release lack messages, versions and tagged fields that the table has; the rest is the
-    same."""
+    """Definitions of an earlier release lack messages, versions and tagged fields of the table; the rest is equal."""
     table, found = facts_in(TABLE.read_text()), facts_in(table_of(DEFINITIONS))
     same_versions = {name for name, facts in found.items() if facts.message == table[name].message}
     assert len(same_versions) > 0.9 * len(found)
@@ -107,7 +106,7 @@ def test_the_table_is_what_kafkas_definitions_say() -> None:
     assert not wrong, "python -m tests.support.kafka_facts"
 
 
-def test_what_is_no_table_of_facts_is_refused() -> None:
+def test_a_malformed_table_of_facts_is_refused() -> None:
     with pytest.raises(ValueError, match="its columns are not message, field, type"):
         facts_in("# a comment\nmessage\ttype\n")
 
@@ -138,7 +137,7 @@ def test_fields_of_our_own_can_be_left_out_everywhere() -> None:
 
 
 def differences(cls: type, kafkas: Facts) -> Iterator[str]:
-    """What a declaration says other than Kafka's definition, one sentence each."""
+    """The differences between a declaration and Kafka's definition, one sentence each."""
     schema, versions = schema_of(cls), version_range(kafkas.message.versions)
     said = [
         ("API key", schema.api_key, kafkas.api_key),
@@ -157,7 +156,7 @@ def differences(cls: type, kafkas: Facts) -> Iterator[str]:
 
 
 def struct_differences(struct: type, kafkas: Facts, path: str, within: VersionRange) -> Iterator[str]:
-    """Fields that no valid version carries, and defaults; for the struct at this path, and for those in it."""
+    """Fields that no valid version carries, and wrong defaults, for the struct at this path and its inner structs."""
     served = [fact for fact in kafkas.fields_of(path) if is_some(intersection(version_range(fact.versions), within))]
     declared = kafkas_fields(struct)
     if [field.name for field in declared] != [snake_case(fact.name) for fact in served]:
@@ -221,7 +220,7 @@ def declared_lines(cls: type, version: int, path: str = "") -> list[str]:
 def line(
     path: str, type_name: str, versions: VersionRange, nullable: bool, tag: int | None, own_flexibility: bool
 ) -> str:
-    """One field at one version, as text: a difference then reads by itself."""
+    """One field at one version as text, so that a difference is readable."""
     return " ".join(
         [f"{path}: {type_name} {versions}"]
         + ["nullable"] * nullable
@@ -231,20 +230,20 @@ def line(
 
 
 def kafkas_fields(cls: type) -> list[FieldSchema]:
-    """The declared fields that the definitions of the table know."""
+    """The declared fields that the table contains."""
     return [
         field for field in fields_of(cls) if field.tag is None or (field.tag < OWN_TAGS and field.name not in NEWER)
     ]
 
 
 def may_be_none(declared: FieldSchema, fact: Fact) -> bool:
-    """Ours may be None where Kafka names no default and None can go on the wire, or leaves out a tagged struct."""
+    """Whether our field may be None where Kafka names no default: None can be encoded, or omits a tagged struct."""
     can_be_absent = declared.nullable != NO_VERSIONS or (declared.type_name == "struct" and declared.tag is not None)
     return declared.default is None and not fact.default and can_be_absent
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Equal, and of one type: 0 is not False."""
+    """Whether values are equal and of one type: 0 is not False."""
     return bool(one == other) and type(one) is type(other)
 
 

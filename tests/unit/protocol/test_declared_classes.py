@@ -1,4 +1,4 @@
-"""What `message` and `struct` make of a class, beside how it lies on the wire."""
+"""The classes made by `message` and `struct`, apart from their encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Other:
     name: str = s.string(default="x")
 
 
-def test_equal_are_those_of_one_class_with_equal_fields():
+def test_messages_of_one_class_with_equal_fields_are_equal():
     assert Part(index=1) == Part(index=1)
     assert Part(index=1) != Part(index=2)
     assert Part(index=1) != Other(index=1)
@@ -28,5 +28,5 @@ def test_equal_are_those_of_one_class_with_equal_fields():
         hash(Part(index=1))
 
 
-def test_they_are_shown_with_their_fields():
+def test_messages_are_shown_with_their_fields():
     assert repr([Part(index=1)]) == "[Part(index=1, name='x')]"

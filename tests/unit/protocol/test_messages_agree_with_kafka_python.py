@@ -1,4 +1,6 @@
-"""The same bytes as kafka-python, a codec that shares nothing with ours: both directions, every version of both."""
+"""Our codec makes the same bytes as kafka-python's, which shares no code with it: in both directions, for every common
+version.
+"""
 
 import importlib
 import uuid
@@ -373,7 +375,7 @@ MESSAGES = [
 
 
 def their_class(ours):
-    """kafka-python's class for a message of ours."""
+    """kafka-python's class for one of our messages."""
     for module in ("producer", "consumer", "metadata", "admin"):
         found = getattr(importlib.import_module(f"kafka.protocol.{module}"), type(ours).__name__, None)
         if found is not None:
@@ -382,7 +384,7 @@ def their_class(ours):
 
 
 def to_theirs(ours, theirs, version):
-    """A message or struct of ours as one of kafka-python's. A tag that we do not send, they must not be given."""
+    """One of our messages or structs as kafka-python's. Tags that we do not send are omitted."""
     values = {}
     for field in sent_fields(ours, version):
         value = getattr(ours, field.name)
@@ -395,7 +397,7 @@ def to_theirs(ours, theirs, version):
 
 
 def assert_same(ours, theirs, version):
-    """Every field that the version carries has the same value."""
+    """Check that every field of the version has the same value."""
     for field in sent_fields(ours, version):
         value, other = getattr(ours, field.name), getattr(theirs, their_name(field))
         if isinstance(value, list) and field.struct:
@@ -432,7 +434,7 @@ def their_value(field, value):
 
 
 @pytest.mark.parametrize("ours", MESSAGES, ids=lambda message: type(message).__name__)
-def test_same_bytes_in_every_version(ours):
+def test_every_version_has_the_bytes_of_kafka_python(ours):
     theirs = their_class(ours)
     versions = schema_of(type(ours)).versions
     for version in range(versions.low, min(versions.high, theirs.max_version) + 1):
@@ -445,7 +447,7 @@ def test_same_bytes_in_every_version(ours):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_same_request_header(version):
+def test_the_request_header_has_the_bytes_of_kafka_python(version):
     from kafka.protocol.api_header import RequestHeader as TheirHeader
 
     fields = {"request_api_key": ApiKey.FETCH, "request_api_version": 12, "correlation_id": 5, "client_id": "me"}
@@ -453,7 +455,7 @@ def test_same_request_header(version):
     assert codec(RequestHeader, version).encode(RequestHeader(**fields)) == theirs
 
 
-def test_produce_v3_byte_by_byte():
+def test_produce_v3_has_the_known_bytes():
     """One message written out, so that both codecs cannot be wrong together."""
     topic = ProduceRequest.TopicProduceData
     request = ProduceRequest(

@@ -1,4 +1,6 @@
-"""Templates are found in what a declaration encodes: heads and tails of records, places of numbers, or none."""
+"""Templates are derived from the encoding of a declaration: heads and tails of records, positions of numbers, or
+none.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_a_pattern_with_other_numbers_is_the_message_with_other_numbers(version:
     assert layout.pack(*values) == b"head" + found.encode(message)
 
 
-def test_there_is_no_pattern_where_a_version_lacks_a_field_or_the_order_is_another() -> None:
+def test_a_version_without_a_needed_field_has_no_template() -> None:
     message = response()
     answer = message.responses[0].partition_responses[0]
     with pytest.raises(NoTemplate, match="log_start_offset is not there"):
@@ -80,7 +82,7 @@ def test_there_is_no_pattern_where_a_version_lacks_a_field_or_the_order_is_anoth
         changing(lambda: codec(ProduceResponse, 9).encode(message), (answer, "error_message"))
 
 
-def test_there_is_none_without_records() -> None:
+def test_a_message_without_records_has_no_template() -> None:
     with pytest.raises(NoTemplate, match="0 fields"):
         records_reader(HeartbeatRequest, 4)
     with pytest.raises(NoTemplate, match="not in the message"):

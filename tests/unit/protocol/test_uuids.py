@@ -14,7 +14,7 @@ from oncelog_protocol.uuids import ONE_UUID, ZERO_UUID, is_issuable, uuid_from_s
         ("-----------------_____", None),
     ],
 )
-def test_text_and_bytes_are_two_ways_to_write_one_id(text, uuid):
+def test_an_id_is_written_as_text_and_as_bytes(text, uuid):
     if uuid is not None:
         assert uuid_to_string(uuid) == text
         assert uuid_from_string(text) == uuid

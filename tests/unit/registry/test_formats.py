@@ -1,4 +1,4 @@
-"""Which schema reads what another one wrote, in each format."""
+"""Which schemas can read values of which others, in each format."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ Y_OR = '{"name":"y","type":"string","default":""}'
         ("string", '"string"', True),
     ],
 )
-def test_avro(reader: str, writer: str, can: bool) -> None:
+def test_avro_schemas_are_compared(reader: str, writer: str, can: bool) -> None:
     assert reads(AVRO, reader, writer) == can
 
 
-def test_avro_uses_what_it_refers_to() -> None:
+def test_avro_uses_referenced_schemas() -> None:
     user = record('{"name":"c","type":"Colour"}')
     colour = '{"type":"enum","name":"Colour","symbols":["RED"]}'
     assert parsed(AVRO, user, ("Colour", colour)).fields[0].type.name == "Colour"
@@ -133,7 +133,7 @@ TREE = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [{"type": "null"}, closed(
         ({"not": STRING}, NUMBER, False),
     ],
 )
-def test_json_schema(reader: object, writer: object, can: bool) -> None:
+def test_json_schemas_are_compared(reader: object, writer: object, can: bool) -> None:
     assert reads(JSON, json.dumps(reader), json.dumps(writer)) == can
 
 
@@ -147,12 +147,12 @@ def test_json_schema(reader: object, writer: object, can: bool) -> None:
         ([], "an object, true or false"),
     ],
 )
-def test_json_schemas_that_are_none(schema: object, why: str) -> None:
+def test_malformed_json_schemas_are_refused(schema: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parsed(JSON, json.dumps(schema))
 
 
-def test_json_schema_uses_what_it_refers_to() -> None:
+def test_json_schema_uses_referenced_schemas() -> None:
     text = json.dumps({"$ref": "colour.json#/$defs/c"})
     reader = parsed(JSON, text, ("colour.json", json.dumps({"$defs": {"c": {"enum": ["red"]}}})))
     assert format_of(JSON).differences(reader, parsed(JSON, '{"const":"blue"}'))
@@ -173,7 +173,7 @@ def proto(fields: str, syntax: str = "proto3") -> str:
     return f'syntax = "{syntax}"; message M {{ {fields} }} message N {{ repeated int32 x = 1; }}'
 
 
-def test_protobuf() -> None:
+def test_protobuf_schemas_are_compared() -> None:
     texts = {
         "a": proto("int32 a = 1;"),
         "renamed": proto("int32 b = 1;"),
@@ -211,7 +211,7 @@ def test_protobuf() -> None:
     assert told == can
 
 
-def test_protobuf_as_a_serialized_descriptor() -> None:
+def test_a_serialized_protobuf_descriptor_is_accepted() -> None:
     text = proto("int32 a = 1;")
     file: FileDescriptorProto = parsed(PROTOBUF, text).file
     binary = base64.b64encode(file.SerializeToString()).decode()
@@ -223,7 +223,7 @@ def test_protobuf_as_a_serialized_descriptor() -> None:
             parsed(PROTOBUF, wrong)
 
 
-def test_protobuf_uses_what_it_refers_to() -> None:
+def test_protobuf_uses_referenced_schemas() -> None:
     user = 'syntax = "proto3"; import "a/n.proto"; import "google/protobuf/timestamp.proto"; message M { N n = 1; }'
     other = 'syntax = "proto3"; message N { int32 x = 1; }'
     assert parsed(PROTOBUF, user, ("a/n.proto", other)).messages["N"].field[0].name == "x"
@@ -234,7 +234,7 @@ def test_protobuf_uses_what_it_refers_to() -> None:
             parsed(PROTOBUF, other, (outside, other))
 
 
-def test_what_makes_the_same_schema() -> None:
+def test_equivalent_schema_texts_are_one_schema() -> None:
     for schema_type, one, other in (
         (AVRO, '{"type" : "int"}', '{"type":"int"}'),
         (JSON, "true", " true\n"),
@@ -253,7 +253,7 @@ def test_a_reference_that_is_no_name_of_a_file_is_refused(name: str) -> None:
         parsed(PROTOBUF, 'syntax="proto3"; message A {}', (name, 'syntax="proto3"; message B {}'))
 
 
-def test_references_of_which_one_is_a_directory_of_another_are_refused() -> None:
+def test_references_nested_in_one_another_as_paths_are_refused() -> None:
     text = 'syntax="proto3"; message B {}'
     with pytest.raises(ValueError, match="no name of a file"):
         parsed(PROTOBUF, 'syntax="proto3"; message A {}', ("a", text), ("a/b", text))

@@ -1,4 +1,4 @@
-"""The state of a registry as the records of its topic tell it, and what changes write."""
+"""The state of a registry as read from the records of its topic, and the records that changes write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = (Schema(f'{{"type":"fixed","name":"F","size":{size}}}') for size in (1
 
 
 class Topic:
-    """A topic, and the state of whoever has read all of it."""
+    """A topic, and the state of a registry that has read all of it."""
 
     def __init__(self) -> None:
         self.log: list[Record] = []
@@ -44,7 +44,7 @@ class Topic:
         return found.versions
 
     def compacted(self) -> Topic:
-        """What a registry finds that starts when the topic has been compacted."""
+        """The state of a registry that starts after the topic was compacted."""
         last = {record.key: index for index, record in enumerate(self.log)}
         other = Topic()
         other.write(record for index, record in enumerate(self.log) if last[record.key] == index)
@@ -117,7 +117,7 @@ def test_deletions_go_step_by_step(topic: Topic) -> None:
     refused(40401, topic.delete, "s", 1)
 
 
-def test_what_others_refer_to_stays(topic: Topic) -> None:
+def test_a_referenced_schema_cannot_be_deleted(topic: Topic) -> None:
     topic.register("base", A)
     topic.register("user", Schema(B.text, references=(Reference("F", "base", 1),)))
     assert topic.state.referring_ids("base", 1) == [2]
@@ -127,7 +127,7 @@ def test_what_others_refer_to_stays(topic: Topic) -> None:
     assert topic.delete("base") == [1]
 
 
-def test_modes(topic: Topic) -> None:
+def test_modes_are_enforced(topic: Topic) -> None:
     def set_mode(subject: str | None, mode: str, *, force: bool = False) -> None:
         topic.write(decisions.set_mode(topic.state, subject, mode, force=force)[1])
 
@@ -149,7 +149,7 @@ def test_modes(topic: Topic) -> None:
     refused(42205, topic.register, "s", B, 9)
 
 
-def test_levels(topic: Topic) -> None:
+def test_compatibility_levels_are_inherited(topic: Topic) -> None:
     assert topic.state.effective_level("s") == "BACKWARD"
     topic.write(decisions.set_level(None, "none")[1])
     topic.write(decisions.set_level("s", "full_transitive")[1])
@@ -174,7 +174,7 @@ def test_a_compacted_topic_tells_the_same(topic: Topic) -> None:
     assert other.effective_level("s") == "FULL"
 
 
-def test_records_of_others_are_passed_over(topic: Topic) -> None:
+def test_foreign_records_are_skipped(topic: Topic) -> None:
     keys = [None, b"", b"no json", b"[]", b'{"keytype":1}', b'{"keytype":"NOOP","magic":0}', b'{"keytype":"SCHEMA"}']
     for key in keys:
         for value in (None, b"", b"{}", b"7", b'{"schema":1}'):
@@ -215,3 +215,49 @@ def test_no_id_is_given_that_clients_cannot_read() -> None:
         topic.register("t", B)
     assert refused.value.code == 42205
     assert topic.register("t", A).id == 2**31 - 1
+
+
+# --- numbers of deleted versions
+
+
+def test_a_version_that_was_deleted_for_good_is_not_given_again_after_compaction(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s", 2)
+    topic.delete("s", 2, permanent=True)
+    later = topic.compacted()
+    assert later.state.versions("s") == topic.state.versions("s"), "version 1 is still there"
+    assert later.register("s", C).version == 3
+
+
+def test_the_versions_of_a_subject_that_was_deleted_for_good_are_not_given_again(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s")
+    topic.delete("s", permanent=True)
+    topic.register("other", A)
+    topic.delete("other", 1)
+    topic.delete("other", 1, permanent=True)
+    later = topic.compacted().compacted()
+    assert later.state.subjects(deleted=True) == []
+    assert (later.register("s", C).version, later.register("other", C).version) == (3, 2)
+    assert later.state.version("s", 3).deleted is False
+
+
+def test_what_is_told_of_deleted_versions_is_no_more_than_is_needed(topic: Topic) -> None:
+    for schema in (A, B):
+        topic.register("s", schema)
+    topic.delete("s", 1)
+    topic.delete("s", 1, permanent=True)
+    assert topic.state.untold_highest_versions("s", ()) == {}, "version 2 tells it"
+
+
+def test_a_schema_to_which_a_deleted_one_refers_is_not_deleted_for_good(topic: Topic) -> None:
+    topic.register("used", A)
+    topic.register("refers", Schema(B.text, references=(Reference("F", "used", 1),)))
+    topic.delete("refers")
+    assert topic.delete("used", 1) == [1], "softly: its text is still there for old records"
+    refused(42206, decisions.delete_version, topic.state, "used", 1, permanent=True)
+    refused(42206, decisions.delete_subject, topic.state, "used", permanent=True)
+    topic.delete("refers", permanent=True)
+    assert topic.delete("used", permanent=True) == [1]

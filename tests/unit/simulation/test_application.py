@@ -1,4 +1,4 @@
-"""A service of a user in the simulated world: the example of docs/testing.md."""
+"""A user's service in the simulated world: the example of docs/testing.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_simulation.application import Service, check_service
 KILLS = ("kill a client",)
 
 
-def test_a_service_that_is_right_passes() -> None:
+def test_a_correct_service_passes() -> None:
     check_service(Service(bill, ORDERS, INVOICES, order_of, inputs=15), seeds=(1, 2), faults=KILLS)
 
 
@@ -22,7 +22,7 @@ def test_a_seed_finds_the_bug_of_a_careless_one() -> None:
         check_service(careless, seeds=range(1, 6), faults=KILLS)
 
 
-def test_what_a_service_never_does_is_found_out() -> None:
+def test_an_action_that_a_service_never_does_is_reported() -> None:
     async def idle(servers: str) -> None:
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""The catalogue of seeded defects: each fits the code as it is, and one is hunted down."""
+"""The catalogue of seeded defects: each fits the present code, and one is found by a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated ensemble keeps the contract of every metadata store, and has the troubles of a real one."""
+"""The simulated ensemble fulfils the contract of metadata stores, and has the failures of a real one."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ TIMEOUT = 4.0
 
 
 async def with_store(world, name, use):
-    """What `use` returns of the store of a new process."""
+    """The result of `use` with the store of a new process."""
     process = world.process(name)
     store = await world.loop.spawn(process, EnsembleOpening(world.store, process, TIMEOUT).open("", process.clock))
     return store, process, await world.loop.spawn(process, use(store))
@@ -31,7 +31,7 @@ async def nothing(store):
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", CONTRACT)
-def test_it_keeps_the_contract(name, seed):
+def test_the_simulated_ensemble_keeps_the_store_contract(name, seed):
     async def scene(world):
         await with_store(world, "broker", CONTRACT[name])
 

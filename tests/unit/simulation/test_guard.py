@@ -1,4 +1,4 @@
-"""Nothing real is touched in a simulated world, and what goes past the seams of the broker fails."""
+"""A simulated world touches no real resource, and any bypass of the broker's interfaces fails."""
 
 import asyncio
 import importlib
@@ -28,7 +28,9 @@ BOUND_ON_PURPOSE = {
     "oncelog_broker.runtime.tasks.Deadlines.__init__",  # which `Host.of` gives the clock of the host
     "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # of the process `oncelog serve`
 }
-"""Functions and attributes that hold a real clock, and whom no simulated broker calls without its own."""
+"""Functions and attributes that hold a real clock, and are never called by a simulated broker without a clock of its
+own.
+"""
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_the_real_machine_is_out_of_reach(touch):
 
 
 def test_other_threads_keep_the_real_machine():
-    """A thread that a test before has left takes neither the run down nor anything from its seed."""
+    """A thread left by an earlier test neither ends the run nor uses its seed."""
     asked, may_ask, has_asked = [], threading.Event(), threading.Event()
 
     def ask():
@@ -121,7 +123,7 @@ def functions_of(package):
 
 
 @pytest.mark.parametrize("package", [oncelog_broker, oncelog], ids=lambda package: package.__name__)
-def test_nothing_has_bound_the_real_clock_or_entropy_to_a_name_of_its_own(package):
+def test_no_module_has_bound_the_real_clock_or_entropy_to_its_own_name(package):
     bound = set()
     for name, value in functions_of(package):
         defaults = [

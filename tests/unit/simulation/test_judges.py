@@ -1,4 +1,4 @@
-"""The judges find what they look for, and nothing where all is well."""
+"""The judges find their violations, and none in a correct run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = Place("lines")
 
 
 class LedPartition(SimpleNamespace):
-    """As much of a partition as the judge of leaders looks at."""
+    """The attributes of a partition that the judge of leaders reads."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -31,7 +31,7 @@ def led(epoch: int, high_watermark: int) -> Any:
 
 
 class FakeWorld:
-    """Two brokers, each of which leads what the test says."""
+    """Two brokers whose leaderships the test chooses."""
 
     def __init__(self) -> None:
         self.leading: dict[int, list[Any]] = {1: [], 2: []}
@@ -53,7 +53,7 @@ class FakeWorld:
         return [what for each in self.brokers.values() for what in judge.look(self, each)]  # type: ignore[arg-type]
 
 
-def test_two_brokers_lead_in_one_epoch() -> None:
+def test_two_leaders_in_one_epoch_are_a_violation() -> None:
     world, judge = FakeWorld(), Leaders()
     world.leading[1] = [led(3, 5)]
     assert world.look(judge) == []
@@ -64,7 +64,7 @@ def test_two_brokers_lead_in_one_epoch() -> None:
     assert world.noted == ["broker-1 leads 3", "broker-2 leads 4"]
 
 
-def test_a_high_watermark_goes_back() -> None:
+def test_a_decreasing_high_watermark_is_a_violation() -> None:
     world, judge = FakeWorld(), Leaders()
     world.leading[1] = [led(3, 5)]
     world.look(judge)
@@ -98,7 +98,7 @@ def histories(notes: Notes) -> Histories:
     return Histories(notes, Committed(notes))
 
 
-def test_readers_are_given_two_values_at_one_offset() -> None:
+def test_two_values_at_one_offset_are_a_violation() -> None:
     notes = Notes()
     for value in (b"a", b"b"):
         notes.history.acknowledged(notes.history.send("writer", LINES, value))
@@ -109,7 +109,7 @@ def test_readers_are_given_two_values_at_one_offset() -> None:
     ]
 
 
-def test_what_was_to_be_deleted_may_be_there_or_not() -> None:
+def test_records_due_for_deletion_may_be_present_or_absent() -> None:
     notes = Notes()
     for offset, value in enumerate((b"deleted", b"kept", b"lost")):
         notes.history.acknowledged(notes.history.send("writer", LINES, value), offset)

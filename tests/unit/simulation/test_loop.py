@@ -59,7 +59,7 @@ def test_the_seed_decides_how_processes_interleave():
     assert order(3) == order(3)
 
 
-def test_nothing_of_a_killed_process_runs_on_not_even_its_finally():
+def test_no_code_of_a_killed_process_runs_on_not_even_finally_blocks():
     seen = []
 
     async def work():

@@ -1,4 +1,4 @@
-"""The simulated network: what is sent arrives whole and in order, or the stream breaks; and what befalls links."""
+"""The simulated network: sent bytes arrive whole and in order, or the stream breaks; and faults of links."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from oncelog_simulation.network import HostNetwork
 
 
 class Peer(asyncio.Protocol):
-    """Notes what it hears. `echo`: and answers with it."""
+    """Notes received bytes; with `echo` it sends them back."""
 
     def __init__(self, *, echo=False):
         self.heard = bytearray()
@@ -57,7 +57,7 @@ async def connect(world):
 
 
 def in_process(world, process, function, *args):
-    """Call a function in a process."""
+    """Call a function in a process of the world."""
 
     async def call():
         return function(*args)
@@ -111,7 +111,7 @@ def test_a_killed_process_ends_its_streams_behind_what_it_has_sent():
     play(scene)
 
 
-def test_nobody_hears_of_a_power_cut_before_the_machine_is_up_again():
+def test_peers_notice_a_power_cut_only_after_the_restart():
     async def scene(world):
         near, far, client, server = await connect(world)
         world.loop.kill(server)
@@ -127,7 +127,7 @@ def test_nobody_hears_of_a_power_cut_before_the_machine_is_up_again():
     play(scene)
 
 
-def test_what_was_sent_into_a_cut_arrives_when_it_is_mended():
+def test_bytes_sent_during_a_cut_arrive_when_it_is_mended():
     async def scene(world):
         near, far, client, server = await connect(world)
         world.network.cut("client", "server")

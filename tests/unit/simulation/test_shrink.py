@@ -13,7 +13,7 @@ PLAN = Plan(
 )
 
 
-def test_what_is_not_needed_goes() -> None:
+def test_unneeded_faults_are_removed() -> None:
     def fails(plan: Plan) -> str | None:
         needed = {3.0, 5.0} <= {strike.at for strike in plan.strikes} and "payer-1" in plan.workloads
         return "committed" if needed else None
@@ -25,7 +25,7 @@ def test_what_is_not_needed_goes() -> None:
     assert smallest.seed == PLAN.seed
 
 
-def test_workloads_keep_those_that_they_need() -> None:
+def test_workloads_keep_the_faults_that_they_need() -> None:
     smallest = shrink(PLAN, lambda plan: "liveness" if "member-1" in plan.workloads else None)
     assert smallest.workloads == ("writer-1", "member-1")
     assert smallest.strikes == ()
@@ -42,7 +42,7 @@ def test_a_plan_that_does_not_fail_stays() -> None:
     assert shrink(PLAN, lambda _: None) is PLAN
 
 
-def test_no_more_runs_than_allowed() -> None:
+def test_shrinking_makes_no_more_runs_than_allowed() -> None:
     runs = []
 
     def fails(plan: Plan) -> str | None:

@@ -1,5 +1,4 @@
-"""The judges that look at each write of the store and at each log find what they look for, and nothing where all is
-well."""
+"""The judges of store writes and logs find their violations, and none in a correct run."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ GOOD = PartitionState(1, 5, (1, 2, 3), 0)
 
 
 class Store:
-    """As much of the metadata store as the judge of elections sees."""
+    """The part of the metadata store that the judge of elections reads."""
 
     def __init__(self) -> None:
         self.on_written: Any = None
@@ -109,7 +108,7 @@ def test_a_prefix_knows_which_transactions_have_no_marker() -> None:
 
 
 class Replica:
-    """A replica in sync that has, or has not, the marker of producer 7."""
+    """An in-sync replica with or without the marker of producer 7."""
 
     broker_id = 2
 
@@ -134,7 +133,7 @@ def decided(before: TransactionMetadata, after: TransactionMetadata, *, is_open:
 
 
 class Coordinating:
-    """Stands for the state machine of a coordinator."""
+    """Replaces the state machine of a coordinator."""
 
     transactions: dict[str, TransactionMetadata]
 

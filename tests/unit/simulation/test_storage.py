@@ -1,4 +1,4 @@
-"""The file system of a simulated machine: what a power cut leaves, over many draws."""
+"""The file system of a simulated machine: its content after a power cut, over many random draws."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def write(storage, path, data):
     return inode
 
 
-def test_what_is_synced_with_its_name_is_always_there():
+def test_a_file_synced_with_its_name_survives_always():
     def make(storage):
         write(storage, "/a", b"synced").sync()
         storage.sync_directory("/")
@@ -32,7 +32,7 @@ def test_what_is_synced_with_its_name_is_always_there():
     assert after_power_cuts(make) == {(("/a", b"synced"),)}
 
 
-def test_what_was_appended_since_the_sync_may_be_there_in_part_or_as_zeros():
+def test_bytes_appended_since_the_sync_survive_partly_or_as_zeros():
     def make(storage):
         write(storage, "/a", b"synced").sync()
         storage.sync_directory("/")

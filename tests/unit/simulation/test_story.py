@@ -1,4 +1,4 @@
-"""The story of a run says what was wrong, what befell whom, and what became of the records that are named."""
+"""The story of a run names the violation, the faults and their victims, and the fate of the records involved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `story` and `defects`, as somebody calls them."""
+"""The commands `story` and `defects`, called like a user does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def call(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_story_of_a_seed_in_which_all_is_well() -> None:
+def test_a_seed_without_violation_has_a_story() -> None:
     done = call("story", QUICK_SEED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"Seed {QUICK_SEED}: all is well\n")

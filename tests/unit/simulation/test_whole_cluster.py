@@ -1,4 +1,4 @@
-"""The workloads make progress and end, the faults strike, and a cluster that works breaks no rule."""
+"""The workloads make progress and end, the faults strike, and a correct cluster breaks no rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workloads have in common."""
+"""The common behaviour of the workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, pause
 
 
 def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
-    """At the pace 16 a client may begin a pause that is longer than the calm: it would count as one that hangs."""
+    """At pace 16 a client may begin a pause that is longer than the calm, and would count as hanging."""
     paused = []
 
     async def scene(_: SmallWorld) -> None:

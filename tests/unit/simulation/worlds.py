@@ -13,10 +13,10 @@ from oncelog_simulation.surroundings import Surroundings
 
 
 class SmallWorld(Surroundings):
-    """Surroundings in which tests make processes by name."""
+    """A world in which tests create processes by name."""
 
     def process(self, name: str) -> Process:
-        """A process on a host of the same name, both new."""
+        """A new process on a new host of the same name."""
         host = self.network.add_host(name, f"10.1.0.{len(self.network.hosts)}")
         process = Process(name, self.next_process_number(), HostClock(self.loop.virtual), self.random(name))
         self.network.place(process, host)
@@ -24,7 +24,7 @@ class SmallWorld(Surroundings):
 
 
 def play(scene: Callable[[SmallWorld], Coroutine[Any, Any, Any]], seed: int = 1) -> SmallWorld:
-    """Run a scene in a new world, and return the world as it is then."""
+    """Run a scene in a new world. Returns the world in its final state."""
     world = SmallWorld(seed)
     with guarded(world.loop):
         try:

@@ -1,4 +1,4 @@
-"""What a test notes of an application, and the verdict that it reads."""
+"""A test's notes about an application, and the resulting verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERS, INVOICES = Place("orders"), Place("invoices")
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Content:
-    """What is there in the end, for the test to fill."""
+    """The records that exist in the end, added by the test."""
     found: Content = {}
     monkeypatch.setattr(
         application,
@@ -57,7 +57,7 @@ def test_each_input_has_one_output(history: ApplicationHistory, there: Content) 
         ([(0, b"invoice for a"), (1, b"invoice for b"), (2, b"invoice for c")], {Kind.INVENTED}),
     ],
 )
-def test_whatever_else_is_there_is_named(
+def test_unexpected_outputs_are_named(
     history: ApplicationHistory, there: Content, invoices: list[tuple[int, bytes]], kinds: set[Kind]
 ) -> None:
     there[ORDERS], there[INVOICES] = orders(b"a", b"b"), invoices
@@ -82,7 +82,7 @@ def test_one_output_in_two_partitions_is_there_twice(history: ApplicationHistory
     assert history.verdict().kinds == {Kind.TWICE}
 
 
-def test_only_what_a_group_has_committed_is_due(
+def test_only_committed_inputs_are_due(
     history: ApplicationHistory, there: Content, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there[ORDERS], there[INVOICES] = orders(b"a", b"b"), orders(b"invoice for a")
@@ -91,7 +91,7 @@ def test_only_what_a_group_has_committed_is_due(
     history.check()
 
 
-def test_one_may_look_again(history: ApplicationHistory, there: Content) -> None:
+def test_a_history_may_be_checked_again(history: ApplicationHistory, there: Content) -> None:
     there[ORDERS], there[INVOICES] = orders(b"a"), []
     history.read_processed("orders", "invoices", order_of)
     assert history.verdict().kinds == {Kind.NOT_PROCESSED}

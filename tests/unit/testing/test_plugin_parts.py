@@ -28,7 +28,7 @@ print(*sorted(set(sys.modules) - before))
 
 
 def test_the_plugin_imports_nothing_that_pytest_has_not() -> None:
-    """Every run of pytest pays for it."""
+    """Every run of pytest would pay for further imports."""
     done = subprocess.run([sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.split() == ["oncelog_testing", "oncelog_testing.plugin"]
 
@@ -59,7 +59,7 @@ async def test_a_fixture_may_run_a_loop_beside_that_of_the_test() -> None:
     assert asyncio.get_running_loop() is loop
 
 
-def test_what_goes_wrong_in_that_loop_is_raised() -> None:
+def test_an_exception_in_the_second_loop_is_raised() -> None:
     async def fails() -> NoReturn:
         raise LookupError("no")
 
@@ -76,7 +76,7 @@ def test_a_broker_that_does_not_run_says_so(tmp_path: object) -> None:
 
 
 class Struck:
-    """In the place of a fault: None, where its broker is gone."""
+    """Replaces a fault; None if its broker is gone."""
 
     def __init__(self, struck: int | None) -> None:
         self._struck = struck
@@ -88,7 +88,7 @@ class Struck:
         return self._struck
 
 
-def test_of_a_cluster_counts_what_its_living_brokers_know() -> None:
+def test_a_cluster_counts_as_its_living_brokers_report() -> None:
     faults = [Struck(1), Struck(None), Struck(2)]
     assert ClusterFault(faults).struck == 3  # type: ignore[arg-type]
     with pytest.raises(NotStruck, match="in no broker"):

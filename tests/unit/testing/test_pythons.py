@@ -1,4 +1,4 @@
-"""Which Pythons `make test-pythons` finds."""
+"""The Pythons that `make test-pythons` finds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def program(path: Path, says: str = "") -> Path:
     return path
 
 
-def test_they_are_looked_for_in_path_pyenv_uv_and_where_one_says(tmp_path: Path) -> None:
+def test_interpreters_are_searched_in_path_pyenv_uv_and_given_places(tmp_path: Path) -> None:
     wanted = [
         program(tmp_path / "opt/python"),
         program(tmp_path / "bin/python3.11"),
@@ -31,7 +31,7 @@ def test_they_are_looked_for_in_path_pyenv_uv_and_where_one_says(tmp_path: Path)
     assert list(candidates(environment, tmp_path / "home")) == wanted
 
 
-def test_one_of_each_version_is_taken_and_what_is_none_is_passed_over(tmp_path: Path) -> None:
+def test_one_interpreter_per_version_is_taken_and_others_skipped(tmp_path: Path) -> None:
     says = {
         "no": "exit 1",
         "nonsense": "echo hello",
@@ -49,11 +49,11 @@ def test_one_of_each_version_is_taken_and_what_is_none_is_passed_over(tmp_path: 
     assert missing(interpreters) == ["3.11", "3.13"]
 
 
-def test_this_one_is_known() -> None:
+def test_the_running_interpreter_is_known() -> None:
     assert interpreter_at(Path(sys.executable)) == Interpreter(sys.version_info[:3], Path(sys.executable))
 
 
-def test_without_any_it_fails(tmp_path: Path) -> None:
+def test_a_machine_without_interpreters_fails(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.pythons", "--list"],
         cwd=ROOT,
@@ -67,13 +67,13 @@ def test_without_any_it_fails(tmp_path: Path) -> None:
     assert "no Python to test on" in done.stderr
 
 
-def test_the_tests_are_there() -> None:
+def test_the_tests_to_run_exist() -> None:
     assert set(TESTS) == {"asyncio", "uvloop"}
     assert [path for path in CLIENT if not (ROOT / path).is_file()] == []
 
 
-def test_the_loop_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    """In a process of its own, as it is read when pytest starts."""
+def test_the_requested_event_loop_is_used(tmp_path: Path) -> None:
+    """It runs in a process of its own, since the setting is read when pytest starts."""
     for loop, expected in (("asyncio", "asyncio"), ("uvloop", "uvloop")):
         test = ROOT / "tests/data/loop_in_use.py"
         done = subprocess.run(

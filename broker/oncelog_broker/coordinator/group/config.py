@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.config import group_keys
+from oncelog_broker.config import group_keys, share_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 
 MINUTE_MS = 60_000
@@ -22,12 +22,29 @@ class ConsumerGroupSettings(NamedTuple):
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
         """These settings, overridden by the group's own. Overrides of keys that are not known here are passed over."""
-        own = {
-            name.removeprefix("consumer.").replace(".", "_"): group_keys.GROUP_KEYS[name].key.parse(text)
-            for name, text in overrides.items()
-            if name in group_keys.GROUP_KEYS
-        }
-        return self._replace(**own)
+        return self._replace(**_own(overrides, "consumer.", self._fields))
+
+
+class ShareGroupSettings(NamedTuple):
+    """What a share group may set for itself for its coordinator; without "share.", times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+    def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
+        """These settings, overridden by the group's own."""
+        return self._replace(**_own(overrides, "share.", self._fields))
+
+
+def _own(overrides: Mapping[str, str], prefix: str, fields: Sequence[str]) -> dict[str, int]:
+    """The values of those overrides that are these fields; others are passed over."""
+    own = {}
+    for name, text in overrides.items():
+        field = name.removeprefix(prefix).replace(".", "_")
+        if name.startswith(prefix) and field in fields:
+            own[field] = group_keys.GROUP_KEYS[name].key.parse(text)
+    return own
 
 
 class GroupConfig(NamedTuple):
@@ -47,6 +64,9 @@ class GroupConfig(NamedTuple):
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 10 * MINUTE_MS
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    share_max_size: int = 200
+    share_initialize_retry_interval_ms: int = 30_000
+    share: ShareGroupSettings = ShareGroupSettings()
 
     @property
     def may_upgrade(self) -> bool:
@@ -83,5 +103,12 @@ class GroupConfig(NamedTuple):
                 session_timeout_ms=config[group_keys.CONSUMER_SESSION_TIMEOUT_MS],
                 heartbeat_interval_ms=config[group_keys.CONSUMER_HEARTBEAT_INTERVAL_MS],
                 assignment_interval_ms=config[group_keys.CONSUMER_ASSIGNMENT_INTERVAL_MS],
+            ),
+            share_max_size=config[share_keys.SHARE_MAX_SIZE],
+            share_initialize_retry_interval_ms=config[share_keys.SHARE_INITIALIZE_RETRY_INTERVAL_MS],
+            share=ShareGroupSettings(
+                session_timeout_ms=config[share_keys.SHARE_SESSION_TIMEOUT_MS],
+                heartbeat_interval_ms=config[share_keys.SHARE_HEARTBEAT_INTERVAL_MS],
+                assignment_interval_ms=config[share_keys.SHARE_ASSIGNMENT_INTERVAL_MS],
             ),
         )

@@ -17,9 +17,12 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
+from oncelog_broker.coordinator.group.share_group_states import ShareGroupStates
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
 from oncelog_broker.coordinator.shard import Shard
+from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
@@ -51,6 +54,7 @@ class GroupCoordinator:
         self,
         config: BrokerConfig,
         replicas: Replicas,
+        share_states: ShareStateCalls,
         host: Host,
     ) -> None:
         settings = GroupConfig.of(config)
@@ -74,8 +78,10 @@ class GroupCoordinator:
             replicas,
             host,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
+            on_end=lambda shard, end, epoch: self.share.begin(end),
             commit_seconds=config[keys.OFFSETS_COMMIT_TIMEOUT_MS] / 1000,
         )
+        self.share = ShareGroupStates(self.runtime, share_states, host.tasks)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
@@ -107,6 +113,8 @@ class GroupCoordinator:
             for group_id in [] if shard is None else shard.machine.ids():
                 assert shard is not None
                 await self._forget_of_group(shard, group_id, topics, before.log_end_offset)
+                if isinstance(shard.machine.groups.get(group_id), ShareGroup) and self.runtime.may_step(shard):
+                    self.runtime.step(shard, partial(_forget_states, group_id), group_id)
                 await pauses.here()
             if shard is not None and self.runtime.may_step(shard):
                 return True
@@ -165,6 +173,10 @@ class GroupCoordinator:
 
 def _forget(group_id: str, topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:
     return machine.forget_topics(group_id, topics, before)
+
+
+def _forget_states(group_id: str, machine: GroupMachine) -> Effects:
+    return machine.share.topics_deleted(group_id)
 
 
 def new_id() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, cast
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
@@ -31,6 +31,7 @@ from oncelog_broker.coordinator.group.consumer.target import Assigned, take_assi
 from oncelog_broker.coordinator.group.consumer.upgrade import upgrade
 from oncelog_broker.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.offset_removal import delete_offsets, expired_offsets
 from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import (
     CoordinatorRecord,
@@ -39,6 +40,10 @@ from oncelog_broker.coordinator.group.records import (
     group_record,
     offset_record,
 )
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
+from oncelog_broker.coordinator.group.share.share_groups import ShareGroups, find_share_group
+from oncelog_broker.coordinator.group.share_records import KINDS as SHARE_RECORDS
+from oncelog_broker.coordinator.group.share_records import ShareGroupRecord
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
 from oncelog_broker.coordinator.group.topic_view import TopicView
@@ -48,14 +53,14 @@ from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 NO_TOPICS: Final = TopicView(ClusterImage(""))
 
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -84,8 +89,15 @@ class GroupMachine:
         self._new_id = new_id
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
+        self.share = ShareGroups(
+            self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
+        )
+        """The share groups among `groups`."""
 
     # --- the runtime's
+
+    records_replace_older: Final = True
+    """See `Machine`."""
 
     def encode(self, record: CoordinatorRecord) -> Encoded:
         return records.encode(record)
@@ -96,8 +108,10 @@ class GroupMachine:
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
             self.offsets.replay(record.key, record.value, offset, producer_id)
+        elif SHARE_RECORDS.has(record):
+            self.share.replay(cast(ShareGroupRecord, record))
         elif not isinstance(record, GroupRecord):
-            self._replay_consumer(record)
+            self._replay_consumer(cast(ConsumerGroupRecord, record))
         elif record.value is not None:
             self._made(record.key.group).replay(record.value)
         elif isinstance(self.groups.get(record.key.group), ClassicGroup):
@@ -133,6 +147,8 @@ class GroupMachine:
                 effects = Effects()
                 if isinstance(group, ConsumerGroup):
                     self._consumer_step(group, effects).start_timers()
+                elif isinstance(group, ShareGroup):
+                    self.share.start_sessions(group, effects)
                 else:
                     self._step(group, effects).start_sessions()
                 yield effects
@@ -145,6 +161,9 @@ class GroupMachine:
             return effects
         if isinstance(group, ConsumerGroup):
             leaving.on_timer(self._consumer_step(group, effects), timer)
+            return effects
+        if isinstance(group, ShareGroup):
+            self.share.on_timer(group, timer, effects)
             return effects
         step = self._step(group, effects)
         if timer.kind == TimerKind.SESSION:
@@ -160,10 +179,12 @@ class GroupMachine:
         self._forget_if_void(group)
         return effects
 
-    def on_job(self, key: str, result: Assigned | Resolved | None) -> Effects:
+    def on_job(self, key: str, result: object) -> Effects:
         """An assignment was computed, or topics were looked up."""
         effects = Effects()
         group = self.groups.get(key)
+        if isinstance(group, ShareGroup):
+            return self.share.on_job(group, result)
         if not isinstance(group, ConsumerGroup):
             return effects
         if isinstance(result, Assigned):
@@ -187,6 +208,9 @@ class GroupMachine:
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
             return effects
+        if isinstance(failed, ShareGroup):
+            self.share.on_failed(failed, effects)
+            return effects
         del self.groups[key]
         failed.let_go()
         self._step(failed, effects).cancel_timers()
@@ -200,7 +224,7 @@ class GroupMachine:
         effects = Effects()
         for group in self.groups.values():
             group.let_go()
-            if isinstance(group, ConsumerGroup):
+            if not isinstance(group, ClassicGroup):
                 continue
             for waiter in (*group.joining.values(), *group.syncing.values()):
                 effects.reply(waiter, error)
@@ -226,6 +250,8 @@ class GroupMachine:
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {request.group_id} is a share group.")
         if group is None:
             if request.member_id != "":
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -263,7 +289,7 @@ class GroupMachine:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not joins:
+        if not joins or isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         if group is not None and group.members:
@@ -330,7 +356,7 @@ class GroupMachine:
     def find_classic(self, group_id: str) -> ClassicGroup:
         """Like `find`, but only for groups of the classic protocol or without a protocol."""
         group = self.find(group_id)
-        if isinstance(group, ConsumerGroup):
+        if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
@@ -341,11 +367,16 @@ class GroupMachine:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
+    def find_share(self, group_id: str) -> ShareGroup:
+        """As `find`, of share groups."""
+        return find_share_group(self.groups.get(group_id), group_id)
+
     def delete(self, group_id: str) -> Effects:
         """Delete a group without members, with its offsets, including the pending ones of open transactions: their
         commit must not bring the group back. The caller adds the reply."""
         group = self.find(group_id)
-        if group.members if isinstance(group, ConsumerGroup) else group.state is not GroupState.EMPTY:
+        is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
+        if not is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         effects = Effects()
         effects.may_be_divided = True
@@ -356,7 +387,7 @@ class GroupMachine:
 
     def _bury(self, group: Group, effects: Effects) -> None:
         """Take away a group without members."""
-        if isinstance(group, ConsumerGroup):
+        if not isinstance(group, ClassicGroup):
             effects.records += group.tombstones()
         elif group.is_logged:
             effects.append(group_record(group.group_id, None))
@@ -411,6 +442,8 @@ class GroupMachine:
         REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is a share group.")
         if group is None:
             has_offsets = self.offsets.has(request.group_id)
             if generation >= 0 and not has_offsets and version >= FIRST_MEMBER_EPOCH_VERSION:
@@ -440,6 +473,8 @@ class GroupMachine:
         """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
         group_id = request.group_id
         group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if isinstance(group, ConsumerGroup):
             transactional_offsets.check_consumer(group, request, self._topics())
         else:
@@ -452,30 +487,7 @@ class GroupMachine:
     def delete_offsets(self, request: OffsetDeleteRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""
         _check_group_id(request.group_id)
-        group = self.find(request.group_id)
-        if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        reads = group.topics() if group.members else frozenset()
-        effects = Effects()
-        effects.may_be_divided = True
-        response = OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=[])
-        for topic in request.topics:
-            is_read = reads is None or topic.name in reads
-            answers = []
-            for partition in topic.partitions:
-                index = partition.partition_index
-                if not exists(topic.name, index):
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                else:
-                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-                if code is ErrorCode.NONE and self.offsets.keeps(request.group_id, topic.name, index):
-                    effects.append(offset_record(request.group_id, topic.name, index, None))
-                answers.append(
-                    OffsetDeleteResponse.OffsetDeleteResponseTopic.OffsetDeleteResponsePartition(
-                        partition_index=index, error_code=code
-                    )
-                )
-            response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        effects, response = delete_offsets(self.find(request.group_id), request, self.offsets, exists)
         effects.reply(waiter, response)
         return effects
 
@@ -486,33 +498,15 @@ class GroupMachine:
         effects = Effects()
         effects.may_be_divided = True
         group = self.groups.get(group_id)
-        expired = self._expired(group_id, group)
+        expired = expired_offsets(
+            group_id, group, self.offsets, now_ms=self._now_ms(), retention_ms=self._config.offsets_retention_ms
+        )
         for topic, partition in expired[:MAX_EXPIRED_PER_STEP]:
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
         if group is not None and left == 0 and self._is_unused(group):
             self._bury(group, effects)
         return effects
-
-    def _expired(self, group_id: str, group: Group | None) -> list[tuple[str, int]]:
-        empty_since_ms, keep_topics = None, frozenset[str]()
-        if isinstance(group, ConsumerGroup):
-            keep_topics = group.topics()
-        elif group is not None and group.protocol_type is not None:
-            if group.state is GroupState.EMPTY:
-                empty_since_ms = group.state_since_ms
-            else:
-                reads = group.topics() if group.state is GroupState.STABLE else None
-                if reads is None:
-                    return []
-                keep_topics = reads
-        return self.offsets.expired(
-            group_id,
-            now_ms=self._now_ms(),
-            retention_ms=self._config.offsets_retention_ms,
-            empty_since_ms=empty_since_ms,
-            keep_topics=keep_topics,
-        )
 
     def forget_topics(self, group_id: str, topics: frozenset[str], before: int) -> Effects:
         """Log tombstones for a group's offsets of deleted topics; otherwise a consumer of a new topic with that name
@@ -566,9 +560,11 @@ class GroupMachine:
         return group
 
     def _is_unused(self, group: Group) -> bool:
-        if isinstance(group, ConsumerGroup):
-            return not group.members
-        return group.state is GroupState.EMPTY and not group.pending_members
+        """Whether an expired group may go. A share group stays: it has state elsewhere that only its deletion takes
+        away."""
+        if isinstance(group, ClassicGroup):
+            return group.state is GroupState.EMPTY and not group.pending_members
+        return isinstance(group, ConsumerGroup) and not group.members
 
     def _forget_if_void(self, group: ClassicGroup) -> None:
         """Forget a group that was never logged and has no members."""

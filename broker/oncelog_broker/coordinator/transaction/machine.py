@@ -88,6 +88,9 @@ class TransactionMachine:
 
     # --- the runtime's
 
+    records_replace_older: Final = True
+    """See `Machine`."""
+
     def encode(self, record: TransactionRecord) -> Encoded:
         return records.encode(record)
 

@@ -117,9 +117,10 @@ class MarkerQueue:
         image = self._metadata.image
         led: list[TopicPartition] = []
         others: list[WaitingMarker] = []
-        is_there = broker_id in image.brokers
+        is_there, topics = broker_id in image.brokers, image.topics
         for where in sorted(decision.end.partitions):
-            partition = image.partition(*where)
+            topic = topics.get(where.topic)
+            partition = None if topic is None else topic.partitions.get(where.partition)
             if is_there and partition is not None and partition.leader == broker_id:
                 led.append(where)
             else:

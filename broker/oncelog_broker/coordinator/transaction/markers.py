@@ -85,7 +85,7 @@ class MarkerAppender:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
             self._groups.end_transaction(where.partition, producer_id, committed=marker.commits)
-        return partition.committed(offset + 1)
+        return ErrorCode.NONE if offset < partition.high_watermark else partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
         """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries: as far as this broker knows, no coordinator

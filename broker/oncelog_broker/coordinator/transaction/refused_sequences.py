@@ -27,24 +27,22 @@ class RefusedSequences:
     """(Partition, producer id) -> (epoch, lowest refused sequence)."""
 
     def __init__(self) -> None:
-        self._lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._lowest)
+        self.lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
+        """Nearly always empty: who would look something up asks that first."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Remember that verification has refused a batch of `producer` that begins with `sequence`."""
         key = where, producer.producer_id
-        epoch, lowest = self._lowest.get(key, (producer.epoch, sequence))
+        epoch, lowest = self.lowest.get(key, (producer.epoch, sequence))
         if epoch <= producer.epoch:
-            self._lowest[key] = producer.epoch, min(lowest, sequence) if epoch == producer.epoch else sequence
-            self._lowest.move_to_end(key)
-        if len(self._lowest) > MAX_REFUSED:
-            self._lowest.popitem(last=False)
+            self.lowest[key] = producer.epoch, min(lowest, sequence) if epoch == producer.epoch else sequence
+            self.lowest.move_to_end(key)
+        if len(self.lowest) > MAX_REFUSED:
+            self.lowest.popitem(last=False)
 
     def check(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that follows a refused one."""
-        epoch, lowest = self._lowest.get((where, producer.producer_id), (-1, -1))
+        epoch, lowest = self.lowest.get((where, producer.producer_id), (-1, -1))
         if epoch == producer.epoch and sequence > lowest:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -66,4 +64,4 @@ class RefusedSequences:
 
     def forget(self, where: TopicPartition, producer_id: int) -> None:
         """Forget the entry: a batch is appended, so the log knows the next sequence."""
-        self._lowest.pop((where, producer_id), None)
+        self.lowest.pop((where, producer_id), None)

@@ -47,7 +47,7 @@ from oncelog_protocol.records.batch import (
     CorruptBatch,
     RecordBatch,
 )
-from oncelog_protocol.records.control import ControlType, EndTransactionMarker, read_marker
+from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -86,15 +86,6 @@ class LogProducers:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the only control records of a log are markers")
         return marker
 
-    def complete(
-        self, producer_id: int, entry: bytes, marker: EndTransactionMarker, offset: int, segment_base: int
-    ) -> None:
-        """A marker is in the log, for which `ProducerState.prepare_marker` returned `entry`. Raises OSError if it is an
-        abort and its index entry could not be written."""
-        completed = self.state.complete(producer_id, entry, offset)
-        if completed is not None and marker.control_type is not ControlType.COMMIT:
-            self.aborted.append(segment_base, completed)
-
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
         """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""
         for batch in whole:
@@ -114,10 +105,9 @@ class LogProducers:
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
-        completed = self.state.follow_marker(
+        return self.state.follow_marker(
             header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, header[MAX_TIMESTAMP], header[FIRST_OFFSET]
         )
-        return None if completed is None or marker.is_commit else completed
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
         """Forget the producers that have been silent for so long, as `ProducerState.expire`. `now` is monotonic, in

@@ -44,7 +44,7 @@ from oncelog_broker.log.producers.entry import (
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.records.batch import TRANSACTIONAL_BIT
-from oncelog_protocol.records.control import EndTransactionMarker
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
 
 NOTHING_UNSTABLE: Final = LONG_MAX
@@ -311,26 +311,30 @@ class ProducerState:
                 )
         return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
 
-    def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> EndedTransaction | None:
-        """The marker for which `prepare_marker` returned `entry` is in the log. Returns the transaction that it ended;
-        None if it ended none (S39)."""
+    def complete(
+        self, producer_id: int, entry: bytes, marker: EndTransactionMarker, marker_offset: int
+    ) -> EndedTransaction | None:
+        """The marker for which `prepare_marker` returned `entry` is in the log. Returns the transaction that it
+        aborted; None if it aborted none (S39)."""
         self._entries[producer_id] = entry
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
+        # `first_unstable_offset` stays: this transaction is not replicated yet.
         heappush(self.unreplicated, (first_offset, marker_offset))
-        self._find_first_unstable()
+        if marker.control_type is ControlType.COMMIT:
+            return None
         last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
         return EndedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
 
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> EndedTransaction | None:
-        """A marker of a leader is in the log: as `follow`."""
+        """A marker of a leader is in the log: as `follow`, and returns as `complete`."""
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
-        return self.complete(producer_id, entry, offset)
+        return self.complete(producer_id, entry, marker, offset)
 
     # --- transactions --------------------------------------------------------------------------------------------
 
@@ -342,7 +346,10 @@ class ProducerState:
             # yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            self._find_first_unstable()
+            if not unreplicated:  # as `_find_first_unstable`, without a call
+                self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
+            else:
+                self._find_first_unstable()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this very epoch is open: its batches need not be verified again (KIP-890)."""

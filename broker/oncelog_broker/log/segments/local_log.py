@@ -96,9 +96,19 @@ class LocalLog:
 
     def append(self, batch: memoryview, last_offset: int, max_timestamp: int, now_ms: int) -> None:
         """Add one batch that has its offsets, after rolling if it does not fit."""
-        size = len(batch)
+        size, active, params = len(batch), self.active, self._roll_params
+        offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         if (
-            not self._surely_fits(size, last_offset, max_timestamp)
+            not (  # by what is at hand it surely fits; else `_roll_reason` knows
+                active.size + size <= params.max_size
+                and active.first_timestamp >= 0
+                and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
+                and last_offset <= params.max_offset
+                and offset_entries is not None
+                and len(offset_entries) < self._max_offset_index_bytes
+                and time_entries is not None
+                and len(time_entries) < self._max_time_index_bytes
+            )
             and self._roll_reason(size, last_offset, max_timestamp, now_ms) is not None
         ):
             self.roll()
@@ -177,22 +187,6 @@ class LocalLog:
         for segment in self.from_offset(self.log_end_offset - 1):
             if segment.size > 0:
                 segment.file.sync()
-
-    def _surely_fits(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch certainly fits the active segment, judged without reading a file. False: `_roll_reason`
-        knows."""
-        active, params = self.active, self._roll_params
-        offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
-        return (
-            active.size + size <= params.max_size
-            and active.first_timestamp >= 0
-            and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
-            and last_offset <= params.max_offset
-            and offset_entries is not None
-            and len(offset_entries) < self._max_offset_index_bytes
-            and time_entries is not None
-            and len(time_entries) < self._max_time_index_bytes
-        )
 
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0

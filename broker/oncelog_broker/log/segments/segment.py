@@ -204,9 +204,18 @@ class Segment:
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Add one whole batch at the end. Raises OSError, and then nothing has changed."""
-        position = (self._file or self.file).append(batch)
-        self.size = position + len(batch)
-        self.note_batch(position, len(batch), last_offset, max_timestamp)
+        position, size = (self._file or self.file).append(batch), len(batch)
+        self.size = position + size
+        if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
+            self.note_batch(position, size, last_offset, max_timestamp)
+            return
+        # The usual case of `note_batch`, which most appends are: without a call.
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        self._bytes_since_index_entry += size
+        self.noted_size = position + size
+        self.next_offset = last_offset + 1
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
         """Add several batches with one write; positions are relative to `batches`. Raises OSError, as `append`."""

@@ -23,6 +23,8 @@ that the previous release would not understand; the lowest level is raised a rel
 CONSUMER_GROUPS: Final = 2
 """From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 skips their records: as
 coordinator it would not know of such a group."""
+SHARE_GROUPS: Final = 2
+"""From this level on share groups are served (KIP-932): the same holds for their records."""
 BEFORE_LEVELS: Final = (1, 1)
 """The levels of a registration that does not state any: of a release before feature levels."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -134,11 +133,6 @@ class EmbeddedStore(TreeStore):
 
     async def end_session(self, key: SessionKey) -> None:
         """Its process has ended, or we could not have opened the file."""
-
-    @property
-    def lease_until(self) -> float:
-        """For ever, since no other process can open the file."""
-        return math.inf if self._session is not SessionState.LOST else -math.inf
 
     async def close(self) -> None:
         """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""

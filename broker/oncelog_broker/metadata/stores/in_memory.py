@@ -8,7 +8,6 @@ nodes, its broker is notified, and another session begins in the next iteration 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -114,11 +113,6 @@ class MemorySession(TreeStore):
     @property
     def last_zxid(self) -> int:
         return self._shared.last_zxid
-
-    @property
-    def lease_until(self) -> float:
-        """For ever: when a session ends, its broker is notified at once."""
-        return math.inf if self._session is SessionState.CONNECTED else -math.inf
 
     async def end_session(self, key: SessionKey) -> None:
         self._shared.end(key.session_id)

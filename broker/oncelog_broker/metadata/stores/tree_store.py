@@ -8,6 +8,7 @@ tree. A subclass implements `_require_session`, which raises StoreUnavailable wh
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -40,6 +41,8 @@ class TreeStore(ABC):
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._session = SessionState.CONNECTED
+        self.lease_until = math.inf
+        """See `MetadataStore`: the session lasts for ever, or is over. No property: each append asks."""
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
 
@@ -119,6 +122,7 @@ class TreeStore(ABC):
     def _change_session(self, state: SessionState) -> None:
         """Take the session's new state, and tell it."""
         self._session = state
+        self.lease_until = -math.inf if state is SessionState.LOST else math.inf
         self._session_watches.tell(state)
 
 

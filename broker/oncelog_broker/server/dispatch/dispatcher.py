@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Any, Final
 
+from oncelog.fail_points import point
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES, TRANSACTION_TWO_PHASE_COMMIT_ENABLE
 from oncelog_broker.metadata.model.cache import MetadataCache
@@ -62,6 +63,8 @@ class Dispatcher:
         """Quota usage for the metrics; None if metrics are off."""
         self._times = times
         self._monotonic = services.clock.monotonic
+        self._faults = None if point.ACTIVE_FAULTS is None else point.ACTIVE_FAULTS.controlled
+        """The faults that a test sets for requests and their answers, which strike around the handlers."""
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
         self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
@@ -75,7 +78,11 @@ class Dispatcher:
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
         key = api_key << 16 | version
         lane = connection.lanes.get(key)
-        if lane is not None and self.throttling is None and lane.serve(connection, frame, correlation_id):
+        if (
+            lane is not None
+            and (self._faults is None or not self._faults.are_set)
+            and lane.serve(connection, frame, correlation_id)
+        ):
             return
         route = self._routes.get(key)
         if route is None:
@@ -118,7 +125,7 @@ class Dispatcher:
             self.wait(answer, route, context, started)
         elif answer is not None:
             self.respond(answer, route, context)
-        if route.make_lane is not None and throttling is None and request is not None and answer is not None:
+        if route.make_lane is not None and request is not None and answer is not None:
             if lane is None:
                 lane = connection.lanes[key] = route.make_lane(route, version, services, self, self._monotonic)
             lane.learn(frame, request, None if is_late else answer, context)

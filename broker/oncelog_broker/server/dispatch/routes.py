@@ -71,7 +71,7 @@ class Route:
         self.decode_steps: Callable[..., Steps[Any]] = _first
         self.encode: Callable[[Any, list[Buffer]], list[Buffer]] = _first
         self._encode_steps: Callable[[Any, list[Buffer]], Iterator[None]] = _first
-        self.has_records = api_key == ApiKey.FETCH
+        self.has_records = api_key in (ApiKey.FETCH, ApiKey.SHARE_FETCH)
         self.reads_frame = api_key == ApiKey.PRODUCE
         """Whether the decoded request refers to slices of its frame, so that the frame must not be reused while the
         request is handled."""

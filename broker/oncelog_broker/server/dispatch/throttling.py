@@ -192,6 +192,27 @@ class Throttling:
         if self.observed is not None:
             self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
 
+    # --- called by fast lanes
+
+    def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
+        """The quotas of the client, if they were looked up; None: the usual way looks them up."""
+        gate, limits = connection.gate, connection.client_limits
+        if (
+            (gate is not None and not gate.exchange.is_done)
+            or limits is None
+            or limits.epoch is not self._epoch
+            or limits.principal is not connection.principal
+            or limits.client_id != client_id
+        ):
+            return None
+        return limits
+
+    def charge_produce(self, connection: BrokerConnection, limits: ClientLimits, request_bytes: int) -> int:
+        """Count a Produce request that was served in a lane. Returns the throttle time in ms, for which the connection
+        waits from now on."""
+        seconds, key, limit = self._count_produced(limits, request_bytes)
+        return self._throttle(connection, limits, seconds, key, limit) if seconds > 0 else 0
+
     # --- called by contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
@@ -255,29 +276,43 @@ class Throttling:
             if of_mutations > seconds:
                 seconds, key, limit = of_mutations, QuotaKey.CONTROLLER_MUTATION_RATE, mutation
         if seconds > 0:
-            if limit is not None:
-                self._tell_of_wait(key, limit, seconds)
-            if seconds >= self._usage(key).window:
-                context.limits.charged.pop(key, None)  # the bucket is shared: check again, before its debt is forgotten
-            throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
+            throttle_ms = self._throttle(context.connection, context.limits, seconds, key, limit)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
-            context.connection.throttle(throttle_ms / 1000)
         return response
+
+    def _throttle(
+        self, connection: BrokerConnection, limits: ClientLimits, seconds: float, key: QuotaKey, limit: Limit | None
+    ) -> int:
+        """Have the connection wait for `seconds`. Returns what its answer says of that, in ms."""
+        if limit is not None:
+            self._tell_of_wait(key, limit, seconds)
+        if seconds >= self._usage(key).window:
+            limits.charged.pop(key, None)  # the bucket is shared: check again, before its debt is forgotten
+        throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
+        connection.throttle(throttle_ms / 1000)
+        return throttle_ms
 
     def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
         """Seconds to wait, and because of which quota."""
         limits = context.limits
-        if context.api_key == ApiKey.FETCH and limits.fetch is not None:
+        if context.api_key in (ApiKey.FETCH, ApiKey.SHARE_FETCH) and limits.fetch is not None:
             key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
-        elif context.api_key == ApiKey.PRODUCE and limits.produce is not None:
-            key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
-            if ahead := limits.charged.get(key):
-                limits.charged[key] = 0.0
-                amount = max(0, amount - int(ahead))
+        elif context.api_key == ApiKey.PRODUCE:
+            return self._count_produced(limits, context.request_bytes)
         else:
             return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
         return self.use(key, limit, amount), key, limit
+
+    def _count_produced(self, limits: ClientLimits, request_bytes: int) -> tuple[float, QuotaKey, Limit | None]:
+        """As `_count_bytes`, for a Produce request of that size."""
+        key, limit = QuotaKey.PRODUCER_BYTE_RATE, limits.produce
+        if limit is None:
+            return 0.0, key, None
+        if ahead := limits.charged.get(key):
+            limits.charged[key] = 0.0
+            request_bytes = max(0, request_bytes - int(ahead))
+        return self.use(key, limit, request_bytes), key, limit
 
 
 def _of_processor(limit: Limit) -> Limit:

@@ -1,4 +1,6 @@
-"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group by itself."""
+"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group by itself.
+
+The state of the share partitions of a share group is deleted first (KIP-932)."""
 
 from __future__ import annotations
 
@@ -23,16 +25,28 @@ def handle(request: DeleteGroupsRequest, context: GroupContext) -> Answer[Delete
 
 
 def _delete_each(request: DeleteGroupsRequest, context: GroupContext) -> Steps[list[Answer[Result]]]:
-    runtime = context.services.groups.runtime
     answers = list[Answer[Result]]()
     for group_id in once(request.groups_names):
         if not context.may(rules.DELETE_GROUP, group_id):
             answers.append(Result(group_id=group_id, error_code=rules.DELETE_GROUP.refused))
             yield None
             continue
-        answers.append(runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id)))
+        is_share = context.services.groups.share.is_share_group(group_id)
+        answers.append(then(is_share, partial(_delete_of_kind, group_id, context)))
         yield None
     return answers
+
+
+def _delete_of_kind(group_id: str, context: GroupContext, is_share_group: bool) -> Answer[Result]:
+    if is_share_group:
+        return context.in_a_task(_delete_share_group(group_id, context))
+    runtime = context.services.groups.runtime
+    return runtime.write(group_id, partial(_delete, group_id), partial(_failed, group_id))
+
+
+async def _delete_share_group(group_id: str, context: GroupContext) -> Result:
+    error = await context.services.groups.share.delete_group(group_id)
+    return Result(group_id=group_id, error_code=ErrorCode.NONE) if error is None else _failed(group_id, error)
 
 
 def _delete(group_id: str, machine: GroupMachine, waiter: Waiter) -> Effects:

@@ -2,8 +2,8 @@
 
 Behaviour: the leader of the partition of the internal topic to which the key hashes (S30), at its address on the
 listener of the request. The first request for a group creates `__consumer_offsets`, the first for a transactional id
-`__transaction_state`. Share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Versions:
-v1 key types, v4 many keys in one request (T16), v6 share groups.
+`__transaction_state`, the first for a share partition `__share_group_state`. Only brokers may ask for share partitions.
+Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.metadata.internal_topics import partition_for
+from oncelog_broker.coordinator.share.share_key import ShareKey
 from oncelog_broker.metadata.model.image import ClusterImage
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
@@ -29,18 +30,20 @@ FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0
 INTERNAL_TOPIC: Final = {
     int(CoordinatorType.GROUP): CONSUMER_OFFSETS,
     int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
+    int(CoordinatorType.SHARE): SHARE_GROUP_STATE,
 }
 """Where the keys of a type are kept."""
-RULES: Final = {int(CoordinatorType.GROUP): rules.FIND_GROUP, int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION}
+RULES: Final = {
+    int(CoordinatorType.GROUP): rules.FIND_GROUP,
+    int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION,
+    int(CoordinatorType.SHARE): rules.FIND_SHARE_GROUP,
+}
 
 
 def handle(request: FindCoordinatorRequest, context: GroupContext) -> Answer[FindCoordinatorResponse]:
     if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
         return _failed(request, context, ErrorCode.INVALID_REQUEST)
-    topic = INTERNAL_TOPIC.get(request.key_type)
-    if topic is None:
-        may = context.may(rules.FIND_SHARE_GROUP)
-        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE if may else rules.FIND_SHARE_GROUP.refused)
+    topic = INTERNAL_TOPIC[request.key_type]
     if context.services.image.topic(topic) is None:
         return context.in_a_task(_create_then_answer(request, context, topic))
     return _answer(request, context, topic)
@@ -59,12 +62,26 @@ async def _create_then_answer(
 
 
 async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) -> bool:
-    pauses, rule = context.services.slices.pauses(), RULES[request.key_type]
+    pauses = context.services.slices.pauses()
     for key in _keys(request, context):
         await pauses.here()
-        if context.may(rule, key):
+        if _refusal(key, request.key_type, context) is None:
             return True
     return False
+
+
+def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
+    """Why the coordinator of this key is not told; None: it is."""
+    rule = RULES[key_type]
+    if key_type != CoordinatorType.SHARE:
+        return None if context.may(rule, key) else rule.refused
+    if not context.may(rule):
+        return rule.refused
+    try:
+        ShareKey.of_text(key)
+    except ValueError:
+        return ErrorCode.INVALID_REQUEST
+    return None
 
 
 def _answer(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Answer[FindCoordinatorResponse]:
@@ -73,11 +90,12 @@ def _answer(request: FindCoordinatorRequest, context: GroupContext, topic: str) 
 
 
 def _leaders(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Steps[list[Coordinator]]:
-    image, listener, rule = context.services.image, context.connection.listener, RULES[request.key_type]
+    image, listener = context.services.image, context.connection.listener
     coordinators = []
     for key in _keys(request, context):
-        may = context.may(rule, key)
-        coordinators.append(_leader(key, topic, image, listener) if may else _no_coordinator(key, rule.refused))
+        refusal = _refusal(key, request.key_type, context)
+        found = _leader(key, topic, image, listener) if refusal is None else _no_coordinator(key, refusal)
+        coordinators.append(found)
         yield None
     return coordinators
 

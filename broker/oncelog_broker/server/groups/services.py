@@ -6,6 +6,8 @@ from collections.abc import Awaitable
 from typing import Protocol, TypeAlias
 
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.replication.peers import Peers
+from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
@@ -13,6 +15,8 @@ class GroupServices(CommonServices, Protocol):
     """The parts of the broker that handlers of consumer groups may use, in addition to the common ones."""
 
     groups: GroupCoordinator
+    replicas: Replicas
+    peers: Peers
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
         """Create an internal topic that no client has created explicitly; see `topic_creation.TopicCreation.create`."""

@@ -51,11 +51,8 @@ class RefusedBatches:
     """Partition and producer id -> the refused batch with the lowest sequence. Times: monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._first: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
+        self.lowest: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
         """The lowest refused sequence of each partition and producer id, the newest entry last."""
-
-    def __len__(self) -> int:
-        return len(self._first)
 
     def note(
         self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
@@ -67,10 +64,10 @@ class RefusedBatches:
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
             return
-        self._first[key] = Refused(producer.epoch, sequence, reason, now)
-        self._first.move_to_end(key)
-        if len(self._first) > MAX_REFUSED:
-            self._first.popitem(last=False)
+        self.lowest[key] = Refused(producer.epoch, sequence, reason, now)
+        self.lowest.move_to_end(key)
+        if len(self.lowest) > MAX_REFUSED:
+            self.lowest.popitem(last=False)
 
     def reason(self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, now: float) -> ErrorCode | None:
         """Why an earlier batch than the one that begins with `sequence` was refused; None if none was."""
@@ -81,15 +78,15 @@ class RefusedBatches:
 
     def forget(self, where: Destination, producer_id: int, now: float) -> None:
         """A batch of the producer was appended: from now on the log knows its next sequence."""
-        self._first.pop((where, producer_id), None)
-        oldest = next(iter(self._first.values()), None)
+        self.lowest.pop((where, producer_id), None)
+        oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self._first.popitem(last=False)  # so that the lookup soon ends for later batches
+            self.lowest.popitem(last=False)  # so that the lookup soon ends for later batches
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
-        first = self._first.get(key)
+        first = self.lowest.get(key)
         if first is not None and self._is_over(first, now):
-            del self._first[key]
+            del self.lowest[key]
             return None
         return first
 

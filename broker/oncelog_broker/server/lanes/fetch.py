@@ -100,6 +100,11 @@ class FetchLane:
         self._is_known = asked is not None
         if asked is None:
             return False
+        throttling = self._ways.usual.throttling
+        if throttling is not None:
+            limits = throttling.known_limits(connection, asked.client_id)
+            if limits is None or limits.request is not None or (asked.follower is None and limits.fetch is not None):
+                return False
         session_epoch, *numbers = fields[1::2]
         services, session, named, new = self._services, None, None, None
         if numbers:

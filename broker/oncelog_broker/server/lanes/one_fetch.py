@@ -163,7 +163,7 @@ class OneFetch:
             log = partition.log
             state, end, offset, epoch = (
                 log.state,
-                log.log_end_offset,
+                log.local.log_end_offset,
                 request.fetch_offset,
                 request.current_leader_epoch,
             )
@@ -262,7 +262,7 @@ class OneFetch:
                     may_copy=may_copy,
                 )
                 return None if aborted else records
-            end = partition.high_watermark if asked.follower is None else partition.log.log_end_offset
+            end = partition.high_watermark if asked.follower is None else partition.log.local.log_end_offset
             found: memoryview = reader.read(
                 request.fetch_offset, max_bytes, upper_bound=end, min_one_batch=True, may_copy=may_copy
             )

@@ -12,17 +12,18 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NoReturn
 
+from oncelog.fail_points.point import fail_point
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.dispatch.dispatcher import RESPONSE_PREFIX
+from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
 from oncelog_broker.server.net.answer_queue import Slot
 from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.frame_reader import SIZE
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.lane import UsualWay
 from oncelog_broker.server.records import produce
@@ -34,6 +35,7 @@ from oncelog_protocol.codec import DECODING_ERRORS, codec
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.quotas import QuotaKey
 from oncelog_protocol.records.batch import (
     ATTRIBUTES_AT,
     HEADER_SIZE,
@@ -56,7 +58,6 @@ MAX_LENGTHS: Final = 4
 """How many different lengths of the bytes before the records a lane remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """What changes from one answer to another; they lie one behind the other."""
-ANSWER_NUMBERS: Final = Struct(">qqq")
 
 TopicData = ProduceRequest.TopicProduceData
 PartitionData = TopicData.PartitionProduceData
@@ -65,14 +66,34 @@ TopicResponse = ProduceResponse.TopicProduceResponse
 Rights = tuple[tuple[int, str | None], ...]
 
 
+respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
+"""(connection, frame, perhaps a slot): sends an answer; the same fail point as in the usual way."""
+
+
+def _not_appended() -> NoReturn:
+    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@fail_point("append", dropped=_not_appended)
+def _append_in_transaction(
+    partition: Partition, records: memoryview, required_acks: int, transaction_version: int
+) -> tuple[int, int]:
+    """Append a batch of a transaction that is open in the partition; see `Partition.append`."""
+    return partition.append(
+        records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
+    )
+
+
 class _Destination:
     """Where requests with the same bytes in front of their records go, and how they are answered."""
 
     __slots__ = (
         "answer",
         "answer_head",
+        "answer_middle",
         "answer_size",
         "answer_tail",
+        "client_id",
         "partition",
         "request",
         "request_tail",
@@ -91,9 +112,11 @@ class _Destination:
         rights: Rights,
         request_tail: bytes,
         answer: Pattern,
+        client_id: str | None,
     ) -> None:
-        """`answer`: the response behind its header, with ANSWER_FIELDS as what changes."""
+        """`answer`: the response behind its size and correlation id; ANSWER_FIELDS and the throttle time change."""
         self.partition = partition
+        self.client_id = client_id
         topic = request.topic_data[0]
         destination = TopicData(
             name=topic.name,
@@ -109,8 +132,8 @@ class _Destination:
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
-        self.answer_head, *_, self.answer_tail = answer.kept
-        layout = Struct(f">ii{len(self.answer_head)}sqqq{len(self.answer_tail)}s")
+        self.answer_head, *_, self.answer_middle, self.answer_tail = answer.kept
+        layout = Struct(f">ii{len(self.answer_head)}sqqq{len(self.answer_middle)}si{len(self.answer_tail)}s")
         self.answer = layout.pack
         self.answer_size = layout.size - 4
 
@@ -122,13 +145,13 @@ class ProduceLane:
         "_is_known",
         "_known",
         "_lengths",
-        "_monotonic",
         "_read_records",
-        "_route",
-        "_services",
-        "_usual",
         "_version",
         "_will_learn",
+        "monotonic",
+        "route",
+        "services",
+        "usual",
     )
 
     def __init__(
@@ -140,11 +163,11 @@ class ProduceLane:
         monotonic: Callable[[], float],
     ) -> None:
         """`monotonic`: seconds."""
-        self._route = route
+        self.route = route
         self._version = version
-        self._services = services
-        self._usual = usual
-        self._monotonic = monotonic
+        self.services = services
+        self.usual = usual
+        self.monotonic = monotonic
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
         """Destinations by the bytes between the correlation id and the length of the records."""
@@ -175,7 +198,7 @@ class ProduceLane:
         if records is None or len(records) < HEADER_SIZE or frame[position:] != known.request_tail:
             return False
 
-        services, partition = self._services, known.partition
+        services, partition = self.services, known.partition
         authorizer = services.authorizer
         if authorizer is not None:
             rights = connection.rights
@@ -191,130 +214,94 @@ class ProduceLane:
         log = partition.log
         if (
             log.walks_records
-            or services.refused_batches
+            or services.refused_batches.lowest
             or records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != known.transactional
         ):
             return False
         if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
             return False  # to be verified
 
-        route, started = self._route, 0.0
+        limits, throttling = None, self.usual.throttling
+        if throttling is not None:
+            limits = throttling.known_limits(connection, known.client_id)
+            if limits is None or limits.request is not None:
+                return False
+            if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
+                return False  # it may have to wait for what others have used
+
+        route, started = self.route, 0.0
         route.requests += 1
         if route.times is not None and route.requests & TIMED_MASK == 1:
-            started = self._monotonic()
+            started = self.monotonic()
         try:
-            base_offset, append_time = partition.append(
-                records,
-                required_acks=known.required_acks,
-                transaction_version=known.transaction_version,
-                records_checked=True,
-            )
+            if not known.transactional:
+                base_offset, append_time = partition.append(
+                    records, required_acks=known.required_acks, records_checked=True
+                )
+            else:
+                base_offset, append_time = _append_in_transaction(
+                    partition, records, known.required_acks, known.transaction_version
+                )
         except KafkaError as error:
-            self._refuse(connection, frame, correlation_id, partition, error)
+            self._refuse(connection, frame, correlation_id, known, limits, error)
         else:
-            answer = known.answer(
-                known.answer_size,
-                correlation_id,
-                known.answer_head,
-                base_offset,
-                append_time,
-                log.state.log_start_offset,
-                known.answer_tail,
-            )
-            if known.required_acks != produce.ACKS_ALL or partition.is_alone:
-                connection.respond([answer])
-            else:
+            if known.required_acks == produce.ACKS_ALL and not partition.is_alone:
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
-                next_offset = base_offset + last_offset_delta + 1
-                if self._replicate(connection, correlation_id, known, answer, next_offset, started):
+                appended = _Appended(
+                    self, connection, correlation_id, known, limits, len(frame) + SIZE.size,
+                    (base_offset, append_time, log.state.log_start_offset),
+                )  # fmt: skip
+                if appended.replicate(base_offset + last_offset_delta + 1, started):
                     return True
-        if started and route.times is not None:
-            route.times.total.append(self._monotonic() - started)
-        return True
-
-    def _replicate(
-        self,
-        connection: BrokerConnection,
-        correlation_id: int,
-        known: _Destination,
-        answer: bytes,
-        next_offset: int,
-        started: float,
-    ) -> bool:
-        """Answer when the records below `next_offset` are replicated. Returns whether that is later than now."""
-        committed = known.partition.committed(next_offset)
-        if not isinstance(committed, Future):
-            if committed is ErrorCode.NONE:
-                connection.respond([answer])
             else:
-                response, context = self._not_replicated(connection, correlation_id, known, answer, committed)
-                self._usual.respond(response, self._route, context)
-            return False
-        no_longer_than(known.timeout_seconds, committed, self._services.deadlines)
-        times, waiting = self._route.times, 0.0
-        if times is not None:
-            times.waited += 1
-            waiting = self._monotonic()
-        slot = connection.wait_for(committed, reads_frame=False, holds_back=False)
-        committed.add_done_callback(
-            partial(self._committed, connection, slot, correlation_id, known, answer, started, waiting)
-        )
+                throttle_ms = 0
+                if limits is not None and limits.produce is not None:
+                    throttle_ms = throttling.charge_produce(connection, limits, len(frame) + SIZE.size)
+                answer = known.answer(
+                    known.answer_size,
+                    correlation_id,
+                    known.answer_head,
+                    base_offset,
+                    append_time,
+                    log.state.log_start_offset,
+                    known.answer_middle,
+                    throttle_ms,
+                    known.answer_tail,
+                )
+                respond(connection, [answer])
+        if started and route.times is not None:
+            route.times.total.append(self.monotonic() - started)
         return True
 
-    def _committed(
-        self,
-        connection: BrokerConnection,
-        slot: Slot,
-        correlation_id: int,
-        known: _Destination,
-        answer: bytes,
-        started: float,
-        waiting: float,
-        committed: Future[ErrorCode],
-    ) -> None:
-        """The records are replicated, or will not be in time. `waiting`: since when the answer waits."""
-        if committed.cancelled():
-            connection.cancelled(slot)
-        elif slot.waits_for is not None:  # else the connection has ended
-            code, times = committed.result(), self._route.times
-            if code is not ErrorCode.NONE:
-                response, context = self._not_replicated(connection, correlation_id, known, answer, code)
-                late = committed.get_loop().create_future()
-                late.set_result(response)
-                self._usual.wait(late, self._route, context, started, slot, waiting)
-                return
-            answered = self._monotonic() if started else 0.0
-            connection.respond([answer], slot)
-            connection.finish(slot)
-            if started and times is not None:
-                times.note_waited(started, waiting, answered, self._monotonic())
-
-    def _not_replicated(
-        self, connection: BrokerConnection, correlation_id: int, known: _Destination, answer: bytes, code: ErrorCode
-    ) -> tuple[ProduceResponse | None, RecordContext]:
-        """The response that tells of `code`, where `answer` would have told of success."""
-        context = self._context(connection, correlation_id, connection.cached_header.client_id)
-        position = RESPONSE_PREFIX.size + len(known.answer_head)
-        return produce.not_replicated(
-            known.request, context, known.partition, ANSWER_NUMBERS.unpack_from(answer, position), code
-        ), context
-
-    def _context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        return RequestContext(self._services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
+    def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
+        """The context of a request that is answered in the usual way."""
+        return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
         self,
         connection: BrokerConnection,
         frame: memoryview,
         correlation_id: int,
-        partition: Partition,
+        known: _Destination,
+        limits: ClientLimits | None,
         error: KafkaError,
     ) -> None:
-        """Answer as the usual way does when `partition` has not appended the batch."""
-        header, position = self._route.header.decode_from(frame)
-        request = self._route.decode(frame, position)
-        context = self._context(connection, correlation_id, header.client_id)
-        self._usual.respond(produce.refused(request, context, partition, error), self._route, context)
+        """Answer as the usual way does when the batch was not appended."""
+        header, position = self.route.header.decode_from(frame)
+        request = self.route.decode(frame, position)
+        context = self.context(connection, correlation_id, header.client_id)
+        response = produce.refused(request, context, known.partition, error)
+        if response is not None:
+            response.throttle_time_ms = self.charge(connection, limits, len(frame) + SIZE.size)
+        self.usual.respond(response, self.route, context)
+
+    def charge(self, connection: BrokerConnection, limits: ClientLimits | None, request_bytes: int) -> int:
+        """Count a request that is answered now. Returns the throttle time in ms."""
+        throttling = self.usual.throttling
+        if limits is None or throttling is None:
+            return 0
+        throttle_ms: int = throttling.charge_produce(connection, limits, request_bytes)
+        return throttle_ms
 
     def learn(
         self, frame: memoryview, request: ProduceRequest, response: ProduceResponse | None, context: RecordContext, /
@@ -353,7 +340,9 @@ class ProduceLane:
         rights: Rights = ((rules.PRODUCE.kind, partition.topic),)
         if request.transactional_id is not None:
             rights = ((rules.PRODUCE_TRANSACTION.kind, request.transactional_id), *rights)
-        self._known[head] = _Destination(partition, request, self._version, rights, body.tail, answer)
+        self._known[head] = _Destination(
+            partition, request, self._version, rights, body.tail, answer, context.client_id
+        )
 
     def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
         """The response to a request of that batch, behind its size and correlation id."""
@@ -362,8 +351,9 @@ class ProduceLane:
             responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]
         )
         encode = codec(ProduceResponse, self._version).encode
-        pattern = changing(lambda: encode(response), *((answered, name) for name in ANSWER_FIELDS))
-        return pattern.behind(b"\0" if self._route.flexible_response else b"")
+        places = [*((answered, name) for name in ANSWER_FIELDS), (response, "throttle_time_ms")]
+        pattern = changing(lambda: encode(response), *places)
+        return pattern.behind(b"\0" if self.route.flexible_response else b"")
 
     def _forget_gone(self) -> bool:
         """Whether there is room again: partitions that are deleted, or led by another broker, are not written to."""
@@ -371,6 +361,101 @@ class ProduceLane:
         for head in gone:
             del self._known[head]
         return bool(gone)
+
+
+class _Appended:
+    """A batch that is appended with acks=all, until its answer leaves."""
+
+    __slots__ = (
+        "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
+        "_started", "_waiting_since",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lane: ProduceLane,
+        connection: BrokerConnection,
+        correlation_id: int,
+        known: _Destination,
+        limits: ClientLimits | None,
+        request_bytes: int,
+        offsets: tuple[int, int, int],
+    ) -> None:
+        """`offsets`: base offset, log append time, log start offset."""
+        self._lane = lane
+        self._connection = connection
+        self._correlation_id = correlation_id
+        self._known = known
+        self._limits = limits
+        self._request_bytes = request_bytes
+        self._offsets = offsets
+        self._slot: Slot | None = None
+        """Its place among the answers of the connection, while it waits."""
+        self._started = self._waiting_since = 0.0
+
+    def replicate(self, next_offset: int, started: float) -> bool:
+        """Answer when the records below `next_offset` are replicated. Returns whether that is later than now.
+        `started`: as in `UsualWay.wait`."""
+        lane, known = self._lane, self._known
+        committed = known.partition.committed(next_offset)
+        if not isinstance(committed, Future):
+            if committed is ErrorCode.NONE:
+                self._succeed()
+            else:
+                response, context = self._failure(committed)
+                lane.usual.respond(response, lane.route, context)
+            return False
+        no_longer_than(known.timeout_seconds, committed, lane.services.deadlines)
+        self._started = started
+        if lane.route.times is not None:
+            lane.route.times.waited += 1
+            self._waiting_since = lane.monotonic()
+        self._slot = self._connection.wait_for(committed, reads_frame=False, holds_back=False)
+        committed.add_done_callback(self._committed)
+        return True
+
+    def _committed(self, committed: Future[ErrorCode]) -> None:
+        """The records are replicated, or will not be in time."""
+        lane, connection, slot = self._lane, self._connection, self._slot
+        assert slot is not None
+        if committed.cancelled():
+            connection.cancelled(slot)
+        elif slot.waits_for is not None:  # else the connection has ended
+            code, times = committed.result(), lane.route.times
+            if code is not ErrorCode.NONE:
+                response, context = self._failure(code)
+                late = committed.get_loop().create_future()
+                late.set_result(response)
+                lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
+                return
+            answered = lane.monotonic() if self._started else 0.0
+            self._succeed()
+            connection.finish(slot)
+            if self._started and times is not None:
+                times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
+
+    def _succeed(self) -> None:
+        known = self._known
+        throttle_ms = self._lane.charge(self._connection, self._limits, self._request_bytes)
+        answer = known.answer(
+            known.answer_size,
+            self._correlation_id,
+            known.answer_head,
+            *self._offsets,
+            known.answer_middle,
+            throttle_ms,
+            known.answer_tail,
+        )
+        respond(self._connection, [answer], self._slot)
+
+    def _failure(self, code: ErrorCode) -> tuple[ProduceResponse | None, RecordContext]:
+        """The response that tells of `code`, and its context."""
+        known = self._known
+        context = self._lane.context(self._connection, self._correlation_id, known.client_id)
+        response = produce.not_replicated(known.request, context, known.partition, self._offsets, code)
+        if response is not None:
+            response.throttle_time_ms = self._lane.charge(self._connection, self._limits, self._request_bytes)
+        return response, context
 
 
 make_lane = ProduceLane

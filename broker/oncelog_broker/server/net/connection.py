@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from oncelog_broker.security.authorizer.authorizer import Rights
@@ -98,6 +99,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_transport",
         "_unthrottle",
         "_without_memory_since",
+        "at_end",
         "cached_header",
         "client_host",
         "client_limits",
@@ -161,6 +163,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}
+        self.at_end: dict[str, Callable[[], None]] = {}
+        """What is called when the connection is over, by who asked for it."""
 
     # --- the transport's callbacks
 
@@ -226,6 +230,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._unthrottle.cancel()
         self._answers.close()
         self._received.give_up()
+        for call in self.at_end.values():
+            call()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._received.room()

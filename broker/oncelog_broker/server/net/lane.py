@@ -6,19 +6,20 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from oncelog.fail_points import point
-
 VARIABLE: Final = "ONCELOG_FAST_LANES"
 """`off` closes all lanes of this process: benchmarks and tests compare the two ways."""
 
 
 def are_open(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether requests may take lanes. Not where faults are armed: they strike in the usual way."""
-    return point.ACTIVE_FAULTS is None and environment.get(VARIABLE) != "off"
+    """Whether requests may take lanes."""
+    return environment.get(VARIABLE) != "off"
 
 
 class UsualWay(Protocol):
-    """What lanes use of the dispatcher for answers that they do not know."""
+    """What lanes use of the dispatcher: its quotas, and its ways for answers that they do not know."""
+
+    throttling: Any
+    """Enforces the quotas of clients (`dispatch.throttling`); None while there are no quotas."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
         """Encode and send the answer to a request, at once; with a slot in slices, and the caller finishes the slot."""

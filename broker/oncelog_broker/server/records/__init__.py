@@ -2,6 +2,6 @@
 
 `produce` appends, in transactions by `transactional_append`; `fetch` reads, with `fetch_reads`, which knows consumers
 from followers. `list_offsets`, `delete_records`, `offset_for_leader_epoch` and `describe_producers` are about the same
-logs. `leader_hints` names the leader to clients that should ask another broker, and `nearest_replica` the replica from
-which a consumer in another rack should read (KIP-392). `services` declares what these handlers may use.
+logs. `nearest_replica` names the replica from which a consumer in another rack should read (KIP-392). `services`
+declares what these handlers may use.
 """

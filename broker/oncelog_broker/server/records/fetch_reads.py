@@ -18,9 +18,9 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchPlan, Wanted
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES
-from oncelog_broker.server.records.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_broker.server.records.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_broker.server.records.services import RecordContext
+from oncelog_broker.server.request.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 

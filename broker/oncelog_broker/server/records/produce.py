@@ -29,7 +29,6 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import detached
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.refused_batches import Destination
-from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_broker.server.records.transactional_append import (
     FIRST_TRANSACTIONS_V2_VERSION,
@@ -37,6 +36,7 @@ from oncelog_broker.server.records.transactional_append import (
     Verification,
     append_in_transaction,
 )
+from oncelog_broker.server.request.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.request.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -66,6 +66,8 @@ ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
+PARTITIONS_PER_STEP: Final = 20
+"""How many partitions of a request are looked up in one step, which takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Errors of the log, or the coordinator, for a producer that has been replaced by another one."""
 RETRIABLE: Final = frozenset(
@@ -126,6 +128,7 @@ class _Produce:
         "_failed",
         "_is_misplaced",
         "_late",
+        "_led",
         "_request",
         "_response",
         "_unreplicated",
@@ -142,6 +145,8 @@ class _Produce:
         """The error message for one of the batches."""
         self._is_misplaced = False
         """Another broker leads one of the partitions."""
+        self._led: list[Partition | None] = []
+        """The partitions of a transactional request with several batches, in its order; None: refused."""
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
         """The last append of each partition that waits until its records are walked, or its transaction is verified."""
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
@@ -156,7 +161,7 @@ class _Produce:
         if transactional_id is None:
             return None
         producers = set[tuple[int, int]]()
-        led: dict[Partition, None] = {}
+        led = self._led
         for topic in request.topic_data:
             for data in topic.partition_data:
                 batch = data.records
@@ -167,10 +172,11 @@ class _Produce:
                 try:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
-                    led[leader(topic, data.index, context)] = None
+                    led.append(leader(topic, data.index, context))
                 except KafkaError:  # `_append` says it, too
-                    pass
-                yield None
+                    led.append(None)
+                if len(led) % PARTITIONS_PER_STEP == 0:
+                    yield None
         if len(producers) > 1:
             return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
         if not producers:
@@ -178,7 +184,8 @@ class _Produce:
         self._verification = Verification()
         registers = context.version >= FIRST_TRANSACTIONS_V2_VERSION
         producer = ProducerIdAndEpoch(*producers.pop())
-        return self._verification.ask(context.services, transactional_id, producer, led, registers=registers)
+        partitions = dict.fromkeys(filter(None, led))
+        return self._verification.ask(context.services, transactional_id, producer, partitions, registers=registers)
 
     # --- appending
 
@@ -215,27 +222,33 @@ class _Produce:
         return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
 
     def _append_each(self, refused: KafkaError | None) -> Steps[None]:
+        number = 0
         for topic in self._request.topic_data:
             answers = self._answers_of(topic)
             for data in topic.partition_data:
-                answer = _unanswered(data)
+                answer = PartitionResponse(index=data.index, error_code=0, base_offset=-1)
                 answers.append(answer)
-                if refused is None:
+                if refused is not None:
+                    self._fail(answer, refused)
+                elif self._late:
                     self._append_in_order(topic, data, answer)
                 else:
-                    self._fail(answer, refused)
+                    led = self._led[number] if self._led else None
+                    late = self._append(topic, data, answer, led=led)
+                    if late is not None:
+                        self._late = {(topic.name, topic.topic_id, data.index): late}
+                number += 1
                 yield None
 
     def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
         """Append a batch after the earlier ones of the request for the same partition."""
-        where = (topic.name, topic.topic_id, data.index)
+        where, self._late = (topic.name, topic.topic_id, data.index), self._late or {}
         late: Answer[None]
-        if self._late and where in self._late:
+        if where in self._late:
             late = then(self._late[where], lambda _: self._append(topic, data, answer))
         else:
             late = self._append(topic, data, answer)
         if isinstance(late, Future):
-            self._late = self._late or {}
             self._late[where] = late
 
     def _answers_of(self, topic: TopicData) -> list[PartitionResponse]:
@@ -247,21 +260,28 @@ class _Produce:
         return answers
 
     def _append(
-        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, *, walked_for: LogConfig | None = None
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answer: PartitionResponse,
+        *,
+        led: Partition | None = None,
+        walked_for: LogConfig | None = None,
     ) -> Answer[None]:
-        """Append one batch, and complete its answer. `walked_for`: its records have been walked as these settings of
-        its log ask for; after a change of settings they are walked again."""
+        """Append one batch, and complete its answer. `led`: its partition, as it was found before. `walked_for`: its
+        records have been walked as these settings of its log ask for; after a change of settings they are walked
+        again."""
         request, context = self._request, self._context
         partition = None
         try:
             if context.services.authorizer is not None:
                 _check_may_write(topic, context)
-            partition = leader(topic, data.index, context)
+            partition = leader(topic, data.index, context) if led is None or led.is_resigned else led
             records = _checked(data.records, request, context)
             if partition.log.walks_records and partition.log.config is not walked_for:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
                 return then(walk, partial(self._append_walked, topic, data, answer, partition.log.config))
-            if context.services.refused_batches:
+            if context.services.refused_batches.lowest:
                 _check_comes_next(partition, _where(topic, data), records, context)
             if request.transactional_id is None:
                 appended = partition.append(records, required_acks=request.acks, records_checked=True)
@@ -271,8 +291,10 @@ class _Produce:
                 )
                 if isinstance(outcome, Future):
                     return then(outcome, partial(self._note, topic, data, answer, partition, records))
-                self._note(topic, data, answer, partition, records, outcome)
-                return None
+                if isinstance(outcome, KafkaError):
+                    self._note(topic, data, answer, partition, records, outcome)
+                    return None
+                appended = outcome
         except KafkaError as error:
             self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, context))
             return None
@@ -317,10 +339,10 @@ class _Produce:
         records: memoryview,
         appended: Appended,
     ) -> None:
-        if self._context.services.refused_batches:
+        if self._context.services.refused_batches.lowest:
             _forget_refused(_where(topic, data), records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
-        answer.log_start_offset = partition.log.log_start_offset
+        answer.log_start_offset = partition.log.state.log_start_offset
         if self._request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, answer.base_offset + _count(records))
 

@@ -37,12 +37,12 @@ Appended = tuple[int, int]
 class Verification:
     """The coordinator's answer about the partitions of one request."""
 
-    __slots__ = ("_verdicts",)
+    __slots__ = ("verdicts",)
 
     def __init__(self) -> None:
-        self._verdicts: dict[Partition, tuple[int, KafkaError | None]] = {}
+        self.verdicts: dict[Partition, tuple[int, KafkaError | None]] = {}
         """Per partition: `VerificationGuards.ends` when the coordinator was asked, and the error it answered, or
-        None."""
+        None. With another number of ends the partition must be verified again."""
 
     def ask(
         self,
@@ -75,7 +75,7 @@ class Verification:
     ) -> Answer[KafkaError | None]:
         if refused is None:
             for partition, end in zip(partitions, ends, strict=True):
-                self._verdicts[partition] = end, None
+                self.verdicts[partition] = end, None
         return refused
 
     def _note_each(
@@ -83,14 +83,8 @@ class Verification:
     ) -> Answer[KafkaError | None]:
         for partition, end in zip(partitions, ends, strict=True):
             if partition in verdicts:
-                self._verdicts[partition] = end, verdicts[partition]
+                self.verdicts[partition] = end, verdicts[partition]
         return None
-
-    def of(self, partition: Partition) -> tuple[KafkaError | None] | None:
-        """The coordinator's verdict on a batch: a tuple of its error, or of None if the batch may be appended. Returns
-        None if the partition must be verified again."""
-        verdict = self._verdicts.get(partition)
-        return None if verdict is None or verdict[0] != partition.guards.ends else verdict[1:]
 
 
 def _not_appended() -> NoReturn:
@@ -108,23 +102,30 @@ def append_in_transaction(
 ) -> Answer[Appended | KafkaError]:
     """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 it is added to it
     (T7). `verification`: of the whole request. The records are walked, if the log wants that; they are again if its
-    settings have changed when the coordinator answers."""
+    settings have changed when the coordinator answers. Raises KafkaError, too."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    producers, config = partition.log.producer_state, partition.log.config
-    if producers.has_open_transaction(producer_id, epoch):
-        return _append(partition, records, required_acks, version, None, walked_for=config)
-    producer, services = ProducerIdAndEpoch(producer_id, epoch), context.services
+    producers, config = partition.log.producer_state, partition.log.state.config
+    services, refused_sequences = context.services, context.services.transactions.refused_sequences
+    verdict = None if verification is None else verification.verdicts.get(partition)
+    if verdict is not None and verdict[0] != partition.guards.ends:
+        verdict = None
+    if (
+        producers.has_open_transaction(producer_id, epoch)
+        if verdict is None
+        else verdict[1] is None and not refused_sequences.lowest
+    ):
+        return partition.append(records, required_acks=required_acks, transaction_version=version, records_checked=True)
+    producer = ProducerIdAndEpoch(producer_id, epoch)
     refused: Answer[KafkaError | None]
-    verdict = None if verification is None else verification.of(partition)
     if verdict is not None:
-        (refused,) = verdict
+        refused = verdict[1]
     else:
         refused = check_in_transaction(
             services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
         )
-    where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
+    where = TopicPartition(partition.topic, partition.index)
     if not is_v2 and producers.takes_any_sequence(producer_id):
         (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
         refused = then(refused, partial(refused_sequences.after_verification, where, producer, sequence))
@@ -158,7 +159,7 @@ def _append(
             required_acks=required_acks,
             transaction_version=version,
             guard=guard,
-            records_checked=partition.log.config is walked_for,
+            records_checked=partition.log.state.config is walked_for,
         )
     except KafkaError as error:
         return error.as_value()

@@ -40,7 +40,7 @@ T = TypeVar("T", bound=NamedTopic)
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
 """How many topics are authorized in one slice: some milliseconds if their verdicts are not cached yet."""
-LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Requests that wait for actions of others, and whose own effects, if any, are done when the wait begins."""
 
 

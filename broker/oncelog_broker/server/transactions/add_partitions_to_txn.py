@@ -44,6 +44,7 @@ CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
 
 PARTITIONS_PER_STEP: Final = 100
 CodeOf = Callable[[TopicPartition], ErrorCode]
+"""The answer about each partition, where they differ."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
@@ -94,23 +95,24 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
     transactional_id = transaction.transactional_id
     asking = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
 
-    def result(code_of: CodeOf) -> Answer[Result]:
-        return context.services.slices.run(_result(transaction, code_of, context))
+    def result(code: ErrorCode | CodeOf) -> Answer[Result]:
+        return context.services.slices.run(_result(transaction, code, context))
 
     if not transactional_id:
-        return result(lambda _: ErrorCode.INVALID_REQUEST)
+        return result(ErrorCode.INVALID_REQUEST)
     if not is_broker and not context.may(rules.ADD_PARTITIONS, transactional_id):
-        return result(lambda _: rules.ADD_PARTITIONS.refused)
+        return result(rules.ADD_PARTITIONS.refused)
     partitions: list[TopicPartition] = []
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in transaction.topics:
+        known = image.topic(topic.name)
         is_closed = topic.name in closed or (not is_broker and not context.may(rules.ADD_PARTITIONS_TOPIC, topic.name))
         for index in topic.partitions:
             where = TopicPartition(topic.name, index)
             partitions.append(where)
             if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not image.has_partition(topic.name, index):
+            elif known is None or index not in known.partitions:
                 # Not if it has no leader now: clients treat that error as the end of the transaction.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
@@ -123,15 +125,18 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
         return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
     version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
     answer = coordinator.add_partitions(transactional_id, asking, partitions, version)
-    return then(answer, lambda code: result(lambda _: code))
+    return then(answer, result)
 
 
-def _result(transaction: Transaction, code_of: CodeOf, context: TransactionContext) -> Steps[Result]:
+def _result(transaction: Transaction, answer: ErrorCode | CodeOf, context: TransactionContext) -> Steps[Result]:
+    """`answer`: about each partition, or about all of them."""
     topics = []
+    code = code_for(context.api_key, context.version, answer) if isinstance(answer, ErrorCode) else ErrorCode.NONE
     for topic in transaction.topics:
         results = []
         for number, index in enumerate(topic.partitions, 1):
-            code = code_for(context.api_key, context.version, code_of(TopicPartition(topic.name, index)))
+            if not isinstance(answer, ErrorCode):
+                code = code_for(context.api_key, context.version, answer(TopicPartition(topic.name, index)))
             results.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
             if number % PARTITIONS_PER_STEP == 0:
                 yield None

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cluster import Broker, Cluster
-from oncelog.config import ConsumerConfig
+from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection, connect
 from oncelog.connection.versions import LAST_TRY, api_versions_request
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class CoordinatorConnection:
     """Finds the coordinator when needed, and again once it is `lost`."""
 
-    def __init__(self, group_id: str, metadata: Metadata, config: ConsumerConfig) -> None:
+    def __init__(self, group_id: str, metadata: Metadata, config: ClientConfig) -> None:
         self._group_id = group_id
         self._metadata = metadata
         self._config = config

@@ -10,12 +10,7 @@ from tests.interop.differential.side import CLOSED
 
 ERROR: Final = "error_code"
 
-NOT_SERVED: Final = (
-    "AlterReplicaLogDirs",
-    *("DescribeQuorum", "UpdateFeatures", "ListConfigResources"),
-    *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
-    *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
-)
+NOT_SERVED: Final = ("AlterReplicaLogDirs", "DescribeQuorum", "UpdateFeatures", "ListConfigResources")
 
 KNOWN: Final = (
     # topics
@@ -58,12 +53,13 @@ KNOWN: Final = (
     Known("odd-cursors", "cluster.partitions_in_pages", ERROR, 42, 0, label="cursor at partition -1"),
     Known("operations-of-the-unknown", "cluster.partitions_in_pages", "topic_authorized_operations", 3576, -(2**31)),
     Known("named-twice", "cluster.find_coordinators", "coordinators", label="*, twice"),
-    Known("share-coordinators", "cluster.find_coordinators", ERROR, 42, 15, label="type 2, *"),
     # versions
     Known("newer-versions", "cluster.versions", "1", 10, 11, label="ListOffsets"),
     Known("newer-versions", "cluster.versions", "1", 9, 10, label="Offset*"),
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="WriteTxnMarkers"),
     Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
+    Known("newer-versions", "cluster.versions", "1", 1, 2, label="Share*"),
+    Known("newer-versions", "cluster.versions", "1", 0, 1, label="DescribeShareGroupOffsets"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas

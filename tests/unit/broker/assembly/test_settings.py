@@ -1,4 +1,4 @@
-"""The settings of a broker while it runs: what the cluster changes, and what logs are told of it."""
+"""The settings of a running broker: changes made by the cluster, and their effect on the logs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def settings() -> Settings:
 
 
 def changed(**of: dict[str, str]) -> ClusterImage:
-    """`all`, `me` and `other`: the settings of all brokers, of this one and of another one."""
+    """An image with these settings: `all` of all brokers, `me` of this broker, `other` of another broker."""
     ids: dict[str, Any] = {"all": None, "me": ME, "other": OTHER}
     return EMPTY.with_broker_configs({ids[name]: values for name, values in of.items()})
 
 
-def test_what_is_set_for_this_broker_goes_before_what_is_set_for_all(settings: Settings) -> None:
+def test_a_setting_of_this_broker_takes_precedence_over_one_for_all_brokers(settings: Settings) -> None:
     name = keys.LOG_CLEANER_BACKOFF_MS.name
     before = settings.current()[keys.LOG_CLEANER_BACKOFF_MS]
     for_all = changed(all={name: "2000"}, other={name: "5"})

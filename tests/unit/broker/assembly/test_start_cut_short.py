@@ -1,4 +1,4 @@
-"""A start that fails anywhere, or is cancelled: all that was begun is closed, and the next start works."""
+"""A start that fails anywhere, or is cancelled, closes all parts that it had begun, and the next start works."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.network import Listening, RealNetwork
 
 MOST_CALLS, MOST_TURNS = 500, 500
-"""A start does less than that with its store, or in turns of the loop; else the test would never have let one pass."""
+"""An upper bound for the store calls and loop turns of a start; otherwise the test would never have let one succeed."""
 JOB_TURNS = 3
-"""So many turns of the loop after it was given to a thread, a job is done."""
+"""A job given to a thread is done after this many turns of the loop."""
 
 
 class Broken(Exception):
-    """What nobody thought of."""
+    """An exception that no code expects."""
 
 
 class BreakingTree(MemoryTree):
-    """Fails at one call of its sessions, counted from 1; 0: at none."""
+    """Fails at one call of its sessions, counted from 1; 0 means never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class BreakingTree(MemoryTree):
 
     @property
     def watched(self) -> set[str]:
-        """What somebody still wants to be told of."""
+        """The paths that are still being watched."""
         return {root for session in self.opened for root in session._watches.roots()}
 
 
@@ -76,7 +76,7 @@ class BreakingSession(MemorySession):
 
 
 class CountedNetwork(RealNetwork):
-    """Knows how many sockets are bound."""
+    """Counts the bound sockets."""
 
     def __init__(self) -> None:
         self.bound = 0
@@ -95,7 +95,7 @@ class CountedNetwork(RealNetwork):
 
 
 class Place:
-    """Where one broker starts again and again."""
+    """The data directory and store with which one broker starts repeatedly."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -108,7 +108,7 @@ class Place:
         return Broker(BrokerConfig.of(settings), store=self.tree, network=self.network)
 
     def check_is_clean(self, after: object) -> None:
-        """Nothing of the broker is left but its data."""
+        """Check that only the data of the broker is left."""
         assert self.network.bound == 0, after
         assert self.tree.sessions == 0, after
         assert self.tree.watched.isdisjoint({paths.BROKERS, paths.CONTROLLER}), after
@@ -154,8 +154,9 @@ async def test_a_start_that_fails_at_any_call_of_its_store_closes_what_it_had_be
 
 @pytest.fixture
 async def counted_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The jobs of threads run in the loop, each JOB_TURNS turns after it was given: every start takes as many turns. As
-    with a thread, nobody can take a job back."""
+    """Run thread jobs in the loop, JOB_TURNS turns after they were given, so that every start takes the same number of
+    turns. Like a thread's job, such a job cannot be withdrawn.
+    """
     loop = asyncio.get_running_loop()
 
     def run_in_executor(_executor: None, job: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
@@ -226,7 +227,7 @@ async def test_a_stop_that_cannot_write_unlocks_the_directories(
 
 
 async def test_notes_of_two_threads_are_written_one_after_the_other(place: Place) -> None:
-    """A start that is cancelled leaves a thread that writes the note, while its end writes the note, too."""
+    """The thread of a cancelled start still writes the note while closing the start writes the note, too."""
     broker = place.broker()
     await broker.start()
     data = broker.parts.storage.data

@@ -69,11 +69,11 @@ def test_create_topic_overrides_are_kept_in_one_form():
         ({"min.insync.replicas": "0"}, "between 1 and"),
     ],
 )
-def test_bad_overrides(overrides, words):
+def test_bad_topic_overrides_are_refused(overrides, words):
     assert words in refused(ErrorCode.INVALID_CONFIG, check_topic_overrides, overrides)
 
 
-def test_what_scripts_for_kafka_set_without_effect_is_taken():
+def test_a_kafka_setting_without_effect_here_is_accepted():
     overrides = {
         "compression.gzip.level": "5",
         "compression.lz4.level": "5",
@@ -96,14 +96,14 @@ def test_a_topic_may_be_neither_deleted_from_nor_compacted():
     assert altered_topic(emptied, [change("cleanup.policy", APPEND, "compact")]) == {"cleanup.policy": "compact"}
 
 
-def test_set_and_delete():
+def test_settings_are_set_and_deleted():
     current = {"retention.ms": "5", "segment.bytes": "1000"}
     altered = altered_topic(current, [change("retention.ms", DELETE), change("flush.ms", SET, "9")])
     assert altered == {"segment.bytes": "1000", "flush.ms": "9"}
     assert current == {"retention.ms": "5", "segment.bytes": "1000"}, "the overrides given stay as they are"
 
 
-def test_delete_of_what_is_not_set_is_no_error():
+def test_deleting_an_unset_setting_is_no_error():
     assert altered_topic({}, [change("retention.ms", DELETE)]) == {}
 
 
@@ -117,7 +117,7 @@ def test_delete_of_what_is_not_set_is_no_error():
         ("compact", SUBTRACT, "delete", "compact"),
     ],
 )
-def test_append_and_subtract(current, operation, value, policy):
+def test_list_settings_are_appended_to_and_subtracted_from(current, operation, value, policy):
     overrides = {} if current is None else {"cleanup.policy": current}
     assert altered_topic(overrides, [change("cleanup.policy", operation, value)]) == {"cleanup.policy": policy}
 
@@ -136,7 +136,7 @@ def test_append_and_subtract(current, operation, value, policy):
         ([change("retention.ms", SET, "1"), change("retention.ms", DELETE)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_bad_changes(changes, code):
+def test_bad_changes_of_settings_are_refused(changes, code):
     assert refused(code, altered_topic, {}, changes)
 
 

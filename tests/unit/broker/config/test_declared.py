@@ -35,7 +35,7 @@ def key_of(config_type, **kwargs):
         (ConfigType.LIST, "", ()),
     ],
 )
-def test_parse(config_type, text, value):
+def test_values_are_parsed_by_type(config_type, text, value):
     parsed = key_of(config_type).parse(text)
     assert parsed == value
     assert type(parsed) is type(value)
@@ -57,7 +57,7 @@ def test_parse(config_type, text, value):
         (ConfigType.DOUBLE, "half"),
     ],
 )
-def test_parse_refuses(config_type, text):
+def test_bad_values_are_refused(config_type, text):
     with pytest.raises(InvalidConfig, match=r"some\.key: expected (a|true)"):
         key_of(config_type).parse(text)
 
@@ -81,7 +81,7 @@ def test_allowed_values(config_type, allowed, good, bad, words):
     assert str(caught.value) == f"Invalid value {bad!r} for configuration some.key: expected {words}"
 
 
-def test_format():
+def test_values_are_formatted_by_type():
     assert key_of(ConfigType.BOOLEAN).format(True) == "true"
     assert key_of(ConfigType.LIST).format(("a", "b")) == "a,b"
     assert key_of(ConfigType.LONG).format(None) is None

@@ -1,4 +1,4 @@
-"""Keys of Apache Kafka's that change nothing here: taken with one warning; what nobody knows is refused."""
+"""Kafka's keys that change nothing here are accepted with one warning; unknown keys are refused."""
 
 import logging
 
@@ -29,7 +29,7 @@ def refused(call, *args):
     return caught.value.code, caught.value.message
 
 
-def test_what_a_reassignment_throttled_is_deleted_in_one_request():
+def test_all_throttles_of_a_reassignment_are_deleted_in_one_request():
     """Kafka's tool deletes three keys of each broker and two of each topic, whether it set them or not."""
     assert alter_broker_overrides({RATE: "1000"}, changes(DELETE, *THROTTLES)) == {}
     assert alter_topic_overrides({REPLICAS[0]: "0:1", "retention.ms": "5"}, changes(DELETE, *REPLICAS)) == {
@@ -38,7 +38,7 @@ def test_what_a_reassignment_throttled_is_deleted_in_one_request():
 
 
 @pytest.mark.parametrize("name", ["no.such.key", "node.id", "log.dirs", "num.io.threads", "process.roles"])
-def test_to_delete_what_is_not_set_or_not_known_changes_nothing(name):
+def test_deleting_an_unset_or_unknown_key_changes_nothing(name):
     assert alter_broker_overrides({RATE: "1"}, changes(DELETE, name)) == {RATE: "1"}
     assert alter_topic_overrides({"retention.ms": "5"}, changes(DELETE, name)) == {"retention.ms": "5"}
 
@@ -87,7 +87,7 @@ def test_keys_that_change_nothing_are_not_those_that_do():
     assert not effectless_keys.static_names() & effectless_keys.dynamic_keys().keys()
 
 
-def test_they_are_named_in_the_log_once(caplog):
+def test_each_setting_without_effect_is_logged_once(caplog):
     warnings = EffectlessWarnings()
     for _ in range(3):
         warnings.of_broker(["num.io.threads", "num.partitions", "of.a.newer.version"])
@@ -98,14 +98,14 @@ def test_they_are_named_in_the_log_once(caplog):
     ]
 
 
-def test_they_are_described_where_they_are_set():
+def test_a_setting_without_effect_is_described_where_it_is_set():
     described = describe_effectless({"num.io.threads": "4", RATE: "5"}, {"num.io.threads": "8", "x.y": "1"})
     (line,) = described
     assert (line.name, line.value, line.source) == ("num.io.threads", "4", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert [synonym.value for synonym in line.synonyms] == ["4", "8"]
 
 
-def test_a_start_takes_them_with_a_warning(caplog):
+def test_a_start_accepts_a_setting_without_effect_with_a_warning(caplog):
     caplog.set_level(logging.WARNING)
     config = load_broker_config(None, {}, ["num.network.threads=3", "socket.listen.backlog.size=50", "node.id=4"])
     assert config.node_id == 4
@@ -122,10 +122,10 @@ def test_a_start_takes_them_with_a_warning(caplog):
         ("num.network.thread=3", "Unknown configuration num.network.thread"),
     ],
 )
-def test_a_start_refuses_what_would_promise_something(setting, words):
+def test_a_start_refuses_a_setting_that_would_promise_a_missing_feature(setting, words):
     with pytest.raises(InvalidConfig, match=words):
         load_broker_config(None, {}, [setting])
 
 
-def test_a_feature_that_is_off_may_be_said_to_be():
+def test_a_setting_may_switch_off_a_missing_feature():
     load_broker_config(None, {}, ["remote.log.storage.system.enable=false"])

@@ -34,7 +34,7 @@ def config(listen, advertise=None, protocols=None):
         ("PLAINTEXT://[::1]:9092", "::1", 9092),
     ],
 )
-def test_one_listener(text, host, port):
+def test_one_listener_is_parsed(text, host, port):
     (listener,) = listeners(config(text))
     assert listener == Listener("PLAINTEXT", PLAINTEXT, host, port)
 
@@ -44,7 +44,7 @@ def test_the_default_is_loopback():
     assert advertised_listeners(BrokerConfig(), "me") == listeners(BrokerConfig())
 
 
-def test_names_of_ones_own():
+def test_listeners_may_have_names_of_their_own():
     protocols = "INTERNAL:PLAINTEXT,EXTERNAL:plaintext"
     parsed = listeners(config("INTERNAL://a:1,EXTERNAL://b:2", protocols=protocols))
     assert [listener.name for listener in parsed] == ["INTERNAL", "EXTERNAL"]
@@ -56,22 +56,22 @@ def test_names_of_ones_own():
     ["127.0.0.1:9092", "PLAINTEXT://a", "PLAINTEXT://a:", "PLAINTEXT://a:65536", "PLAINTEXT://a:-1", "PLAINTEXT://::1:1",
      "PLAINTEXT:a:1", "://a:1", "PLAINTEXT://a b:1", "PLAINTEXT://a:1/"],
 )  # fmt: skip
-def test_no_address(text):
+def test_a_listener_without_an_address_is_refused(text):
     with pytest.raises(InvalidConfig, match=r"listeners: .* expected NAME://host:port"):
         listeners(config(text))
 
 
-def test_a_name_without_a_protocol():
+def test_a_listener_name_without_a_protocol_is_refused():
     with pytest.raises(InvalidConfig, match=r"INSIDE.*no security protocol; known: PLAINTEXT, SSL, SASL_"):
         listeners(config("INSIDE://a:1"))
 
 
-def test_a_protocol_that_is_not_served():
+def test_an_unsupported_protocol_is_refused():
     with pytest.raises(InvalidConfig, match="TELNET of listener SECURE is not served; served: PLAINTEXT, SSL,"):
         listeners(config("PLAINTEXT://a:1", protocols="PLAINTEXT:PLAINTEXT,SECURE:TELNET"))
 
 
-def test_what_each_protocol_asks_for():
+def test_each_protocol_requires_its_settings():
     found = listeners(config("SSL://a:1,SASL_PLAINTEXT://a:2,SASL_SSL://a:3,INSIDE://a:4", protocols=ALL_PROTOCOLS))
     assert [(each.security_protocol.has_tls, each.security_protocol.has_sasl) for each in found] == [
         (True, False),
@@ -84,7 +84,7 @@ def test_what_each_protocol_asks_for():
 ALL_PROTOCOLS = "SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,INSIDE:PLAINTEXT"
 
 
-def test_the_listener_of_brokers_by_its_protocol():
+def test_the_inter_broker_listener_is_found_by_its_protocol():
     settings = {"listeners": "PLAINTEXT://a:1,SASL_SSL://a:2", "security.inter.broker.protocol": "SASL_SSL"}
     assert inter_broker_listener(BrokerConfig.of(settings)) == "SASL_SSL"
     assert has_brokers_only_listener(BrokerConfig.of(settings))
@@ -94,12 +94,12 @@ def test_the_listener_of_brokers_by_its_protocol():
         inter_broker_listener(BrokerConfig.of({**settings, "security.inter.broker.protocol": "SSL"}))
 
 
-def test_a_broken_protocol_map():
+def test_a_broken_protocol_map_is_refused():
     with pytest.raises(InvalidConfig, match="expected NAME:PROTOCOL"):
         listeners(config("PLAINTEXT://a:1", protocols="PLAINTEXT"))
 
 
-def test_twice_the_same_name_or_port():
+def test_a_repeated_listener_name_or_port_is_refused():
     protocols = "A:PLAINTEXT,B:PLAINTEXT"
     with pytest.raises(InvalidConfig, match="name of its own"):
         listeners(config("A://a:1,A://a:2", protocols=protocols))
@@ -114,7 +114,7 @@ def test_every_interface_is_advertised_as_this_host(every):
     assert str(advertised) == "PLAINTEXT://me.example:9092"
 
 
-def test_advertised_as_said():
+def test_advertised_listeners_are_taken_as_configured():
     (advertised,) = advertised_listeners(config("PLAINTEXT://:9092", "PLAINTEXT://public:19092"), "me")
     assert str(advertised) == "PLAINTEXT://public:19092"
 
@@ -128,7 +128,7 @@ def test_advertised_as_said():
         ("PLAINTEXT://a", "expected NAME://host:port"),
     ],
 )
-def test_bad_advertised_listeners(advertise, words):
+def test_bad_advertised_listeners_are_refused(advertise, words):
     broker = config("PLAINTEXT://:1", advertise, "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT")
     with pytest.raises(InvalidConfig, match=f"advertised.listeners: .*{words}"):
         advertised_listeners(broker, "me")
@@ -160,7 +160,7 @@ TWO = {
         (TWO | {"listeners": "INTERNAL://a:1,PLAINTEXT://b:2"}, "PLAINTEXT", False),
     ],
 )
-def test_where_brokers_meet(settings, name, brokers_only):
+def test_brokers_meet_at_the_inter_broker_listener(settings, name, brokers_only):
     config = BrokerConfig.of(settings)
     assert inter_broker_listener(config) == name
     assert has_brokers_only_listener(config) is brokers_only

@@ -9,11 +9,11 @@ from oncelog_broker.config.load import environment_settings, file_settings, load
 from oncelog_broker.config.topic_defaults import LOG_CLEANUP_POLICY, LOG_RETENTION_HOURS
 
 
-def test_without_anything_the_defaults_hold():
+def test_the_defaults_hold_without_any_setting():
     assert load_broker_config()[NUM_PARTITIONS] == 1
 
 
-def test_precedence(tmp_path):
+def test_sources_of_settings_have_an_order_of_precedence(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.hours=2\nlog.cleanup.policy=compact\n")
     environment = {"ONCELOG_NUM_PARTITIONS": "3", "ONCELOG_LOG_RETENTION_HOURS": "3", "PATH": "/bin"}
@@ -27,7 +27,7 @@ def test_the_last_assignment_holds():
     assert load_broker_config(assignments=["num.partitions=4", "num.partitions=5"])[NUM_PARTITIONS] == 5
 
 
-def test_properties(tmp_path):
+def test_settings_are_read_from_properties_files(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("# comment\nlisteners = PLAINTEXT://a:1,\\\n  PLAINTEXT2://b:2\nauto.create.topics.enable: FALSE\n")
     config = load_broker_config(file)
@@ -35,7 +35,7 @@ def test_properties(tmp_path):
     assert config[AUTO_CREATE_TOPICS_ENABLE] is False
 
 
-def test_toml(tmp_path):
+def test_settings_are_read_from_toml(tmp_path):
     file = tmp_path / "broker.toml"
     file.write_text(
         'listeners = ["PLAINTEXT://a:1"]\nnum.partitions = 6\n[log]\ncleanup.policy = "compact, delete"\n'
@@ -59,7 +59,7 @@ def test_toml(tmp_path):
         ("a.properties", b"num.partitions=\\u12"),
     ],
 )
-def test_unreadable_files(file_name, content):
+def test_unreadable_files_are_refused(file_name, content):
     with pytest.raises(InvalidConfig, match=f"{file_name} cannot be read"):
         file_settings(file_name, content)
 
@@ -81,7 +81,7 @@ def test_environment_of_kafkas_container_image():
     ]
 
 
-def test_what_the_other_commands_read_is_no_setting():
+def test_variables_of_other_commands_are_no_broker_settings():
     set_for_others = {
         "ONCELOG_BOOTSTRAP_SERVER": "127.0.0.1:9092",
         "ONCELOG_FAIL_POINTS": "append = crash",
@@ -91,7 +91,7 @@ def test_what_the_other_commands_read_is_no_setting():
 
 
 def test_variables_that_others_set_with_our_prefix_stop_no_broker(caplog):
-    """Kubernetes sets them for a service named oncelog, Helm charts and scripts for themselves."""
+    """Kubernetes sets such variables for a service named oncelog; Helm charts and scripts set some of their own."""
     of_kubernetes = {
         "ONCELOG_PORT": "tcp://10.0.0.1:9092",
         "ONCELOG_SERVICE_HOST": "10.0.0.1",

@@ -14,7 +14,7 @@ def described(overrides, broker, name):
     return next(line for line in describe_topic(overrides, broker) if line.name == name)
 
 
-def test_kafkas_defaults():
+def test_the_defaults_are_kafkas():
     values = resolve_topic({}, BrokerConfig())
     assert list(values) == sorted(TOPIC_KEYS)
     assert values == {name: topic_key.key.default for name, topic_key in TOPIC_KEYS.items()}
@@ -111,11 +111,11 @@ def test_dynamic_settings_make_a_new_config():
     ("static", "node_id"),
     [({}, 1), ({"broker.id": "4"}, 4), ({"node.id": "5"}, 5), ({"node.id": "5", "broker.id": "4"}, 5)],
 )
-def test_node_id(static, node_id):
+def test_the_node_id_is_resolved(static, node_id):
     assert BrokerConfig.of(static).node_id == node_id
 
 
-def test_log_dirs():
+def test_the_log_directories_are_resolved():
     assert BrokerConfig().log_dirs == ("data",)
     assert BrokerConfig.of({"log.dir": "/a"}).log_dirs == ("/a",)
     assert BrokerConfig.of({"log.dirs": "/a,/b", "log.dir": "/c"}).log_dirs == ("/a", "/b")

@@ -1,4 +1,4 @@
-"""Passwords: where they may come from, and that nothing shows them. Settings of single listeners."""
+"""Passwords: the permitted sources, and that no output shows them. Also the settings of single listeners."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_values_from_files_and_the_environment(tmp_path: Path):
         ("${vault:x}", "expected \\${env:NAME}"),
     ],
 )
-def test_references_that_lead_nowhere(reference: str, words: str):
+def test_a_reference_to_a_missing_secret_is_refused(reference: str, words: str):
     with pytest.raises(InvalidConfig, match=words):
         load_broker_config(None, {}, [f"ssl.key.password={reference}"])
 
 
-def test_a_key_that_a_file_has_not(tmp_path: Path):
+def test_a_key_missing_from_a_secrets_file_is_refused(tmp_path: Path):
     (tmp_path / "keys.properties").write_text(f"b={PASSWORD}\n")
     with pytest.raises(InvalidConfig, match="the file has no key a") as raised:
         load_broker_config(None, {}, [f"ssl.key.password=${{file:{tmp_path}/keys.properties:a}}"])
@@ -96,7 +96,7 @@ def test_the_listeners_own_value_goes_first_and_the_mechanisms_before_that():
      "listener.name.a.gssapi.sasl.jaas.config", "listener.name.a.plain.ssl.client.auth",
      "listener.name..ssl.client.auth"],
 )  # fmt: skip
-def test_what_no_listener_may_have_of_its_own(name: str):
+def test_a_setting_that_no_listener_may_override_is_refused(name: str):
     assert override_key(name) is None
     with pytest.raises(InvalidConfig, match="Unknown configuration"):
         BrokerConfig.of({name: "1"})

@@ -1,4 +1,4 @@
-"""A cluster of one: founded, registered, with its controller."""
+"""A founded cluster with one registered broker and its controller."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ async def controller(store: Any) -> Controllership:
 
 @pytest.fixture
 async def term(store: Any, controller: Controllership) -> PartitionController:
-    """The term of this controller, with a view of what is there."""
+    """The term of this controller, with an up-to-date view."""
     term = PartitionController(store, controller)
     await term.read_all()
     return term

@@ -1,4 +1,4 @@
-"""ACLs in the store: Kafka's nodes, behind their versions; and the image that shows them."""
+"""ACLs in the store: Kafka's nodes, guarded by their versions; and the image of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_the_node_goes_with_the_last_entry(store: Any, acls: AclController
     assert await store.exists(NODE) is None
 
 
-async def test_of_two_changes_at_once_none_is_lost(store: Any, acls: AclController) -> None:
+async def test_two_concurrent_changes_of_acls_are_both_kept(store: Any, acls: AclController) -> None:
     await acls.change(ORDERS, adding(READ))
     data = encode_acls([READ, WRITE])
     someone_else = [Set(NODE, data)]
@@ -100,7 +100,7 @@ async def test_of_two_changes_at_once_none_is_lost(store: Any, acls: AclControll
 async def test_an_entry_that_was_removed_meanwhile_does_not_come_back_and_a_new_one_is_not_lost(
     store: Any, acls: AclController
 ) -> None:
-    """The node goes with the last entry, and the versions of the next one begin anew."""
+    """The node is deleted with its last entry, and its successor's versions begin at 0."""
     await acls.change(ORDERS, adding(READ))
 
     async def others() -> None:
@@ -114,7 +114,7 @@ async def test_an_entry_that_was_removed_meanwhile_does_not_come_back_and_a_new_
     assert parse_acls(data, NODE) == {WRITE, delete}
 
 
-async def test_what_cannot_be_read_is_not_overwritten(store: Any, acls: AclController) -> None:
+async def test_an_unreadable_node_is_not_overwritten(store: Any, acls: AclController) -> None:
     await store.create(NODE, b"nonsense", make_parents=True)
     with pytest.raises(KafkaError) as refused:
         await acls.change(ORDERS, adding(READ))

@@ -1,4 +1,4 @@
-"""What a leader is granted, and with which error it is refused."""
+"""AlterPartition: the changes that a leader is granted, and the errors of refused ones."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_an_isr_grows_and_shrinks_without_a_new_leader_epoch(view):
     assert shrunk == PartitionChange(KEY, PartitionState(1, 5, (1,), 9), 7, is_election=False)
 
 
-def test_what_stands_already_is_granted_again_also_for_an_older_partition_epoch(view):
+def test_a_state_already_in_force_is_granted_again_for_an_older_partition_epoch(view):
     assert decide(view, KEY, propose(2, 1, partition_epoch=6), 9) is view.states[KEY]
 
 
@@ -63,7 +63,7 @@ def test_a_replica_that_begins_again_is_granted_a_new_epoch_of_the_same_leader(v
         assert raised.value.code is ErrorCode.FENCED_LEADER_EPOCH, "it was asked for by what the replica had before"
 
 
-def test_where_nobody_leads_nothing_begins_again(view):
+def test_no_log_begins_again_without_a_leader(view):
     view.put_state(KEY, KnownState(PartitionState(-1, 5, (1, 2), 1), 7, 100))
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, propose(1, 2, sender=3), controller_epoch=9)
@@ -157,8 +157,10 @@ def test_s80_a_leader_without_a_log_that_is_alone_in_sync_gives_the_lead_up(view
     assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_s80_what_a_leader_gives_up_with_others_in_sync_goes_to_one_that_has_an_open_log(view):
-    """Nobody is elected before a broker of the ISR has answered: broker 1 may be dead, its session not being over."""
+def test_s80_a_partition_given_up_by_its_leader_goes_to_an_in_sync_replica_with_an_open_log(view):
+    """No replica is elected before a broker of the ISR has answered: broker 1 may be dead although its session is
+    open.
+    """
     view.candidates.is_asked_for = True
     view.put_brokers(KnownBroker(broker, broker * 10) for broker in (1, 2, 3))
     view.put_state(KEY, KnownState(PartitionState(2, 5, (1, 2, 3), 1), 7, 100))
@@ -172,8 +174,8 @@ def test_s80_what_a_leader_gives_up_with_others_in_sync_goes_to_one_that_has_an_
     assert wanted_change(view, KEY, 9).state == PartitionState(3, 7, (1, 3), 9), "broker 1 may still be there"
 
 
-def test_s81_giving_up_vouches_for_nobody_who_may_have_lost_records(view):
-    """Broker 2 came back without its disk, and has not left the ISR yet."""
+def test_s81_a_leader_that_gives_up_vouches_for_no_replica_that_may_have_lost_records(view):
+    """Broker 2 came back without its disk and has not left the ISR yet."""
     view.put_brokers([KnownBroker(1, 10), KnownBroker(2, 220, unsure_since=220), KnownBroker(3, 30)])
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, gives_up(1, 2), controller_epoch=9)
@@ -230,7 +232,7 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
 
 
 def came_back(view, *unsure):
-    """Brokers 1, 2 and 3 were away since the state was written, and these may have lost records."""
+    """Brokers 1, 2 and 3 re-registered after the state was written; the given ones may have lost records."""
     view.put_brokers(KnownBroker(b, 200 + b, unsure_since=200 + b if b in unsure else NEVER) for b in (1, 2, 3))
     view.candidates.is_asked_for = True
 

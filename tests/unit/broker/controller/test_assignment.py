@@ -18,7 +18,7 @@ def test_added_partitions_go_on_where_the_present_ones_end():
         assert added == {p: whole[p] for p in range(present, 9)}
 
 
-def test_one_broker_holds_everything():
+def test_a_single_broker_holds_every_partition():
     assert assign_replicas([7], 3, 1) == {0: (7,), 1: (7,), 2: (7,)}
 
 
@@ -94,5 +94,5 @@ def test_leaders_go_round_the_racks():
     assert [racks[leader] for leader in leaders] == ["a", "b", "a", "b"]
 
 
-def test_where_some_broker_has_no_rack_racks_are_not_looked_at():
+def test_racks_are_ignored_if_any_broker_has_none():
     assert assign_replicas([1, 2, 3], 6, 2, racks={1: "a", 2: "a"}) == assign_replicas([1, 2, 3], 6, 2)

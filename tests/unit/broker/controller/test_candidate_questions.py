@@ -1,4 +1,4 @@
-"""Elections that ask brokers for their logs: who is asked, what is waited for, and how long."""
+"""Elections that ask brokers for their log ends: which brokers are asked, and how long answers are awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = PartitionKey("t", 0)
 
 
 class Brokers:
-    """What each broker says when it is asked; None: it does not answer."""
+    """The answer of each broker; None: it does not answer."""
 
     def __init__(self) -> None:
         self.ends: dict[int, LogEnd | None] = {}
@@ -48,7 +48,7 @@ class Brokers:
 
 
 class Scene:
-    """Three brokers with one partition on all of them, and one that is controller."""
+    """Three brokers that all have the one partition, and another that is controller."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()
@@ -112,7 +112,7 @@ async def scene() -> AsyncIterator[Scene]:
     await scene.tasks.close()
 
 
-async def test_s81_after_a_power_cut_of_all_the_one_with_the_most_leads(scene: Scene) -> None:
+async def test_s81_the_most_complete_replica_leads_after_a_power_cut_of_all_brokers(scene: Scene) -> None:
     scene.brokers.ends = {1: LogEnd(0, 60), 2: LogEnd(0, 100), 3: LogEnd(0, 90)}
     scene.stop_all()
     await scene.cluster.start(1, is_log_tail_kept=False)
@@ -193,7 +193,7 @@ async def test_s80_a_broker_that_does_not_answer_holds_an_election_up_for_a_limi
     await scene.until(1, 1, (1, 2))
 
 
-async def test_s80_what_was_given_up_is_offline_until_its_log_is_back_or_an_operator_decides(scene: Scene) -> None:
+async def test_s80_an_abandoned_partition_is_offline_until_its_log_returns_or_an_operator_decides(scene: Scene) -> None:
     for broker in (2, 3):
         scene.cluster.stop(broker)
     await scene.term.brokers_changed()

@@ -1,5 +1,6 @@
-"""Settings and quotas are changed from what they are, also where their node goes and comes again meanwhile: its
-versions begin anew then, so that it seems to be the one that was read."""
+"""Settings and quotas are changed from their present state, even if their node is deleted and created again meanwhile.
+The versions of the new node begin at 0, so that it looks like the node that was read.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def without(*keys: str) -> Any:
 
 
 async def kept(store: Any, path: str) -> Mapping[str, str]:
-    """{} where there is no such node."""
+    """The stored settings; {} if the node does not exist."""
     try:
         data, _ = await store.get(path)
     except NoNode:
@@ -62,7 +63,9 @@ async def test_settings_of_a_topic_do_not_become_those_of_the_next_one_of_its_na
     assert changed == await kept(store, paths.topic_config("t")) == {"second": "1", "asked": "1"}
 
 
-async def test_nor_where_the_last_one_of_them_goes(store: Any, topics: TopicController, made_again: Any) -> None:
+async def test_removing_the_last_setting_of_a_topic_leaves_its_successors_settings(
+    store: Any, topics: TopicController, made_again: Any
+) -> None:
     await topics.create_topic("t", 1, 1, {"first": "1"})
     store.before_write = made_again
     assert await ConfigController(store).alter_topic_config("t", without("first")) == {"second": "1"}

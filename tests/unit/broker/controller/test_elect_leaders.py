@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and when the controller asks itself."""
+"""Elections that a client asks for, and the preferred elections of the controller itself."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_preferred_leader_takes_over_with_a_new_epoch(view):
     assert requested_election(view, KEY, PREFERRED, 9) == PartitionChange(KEY, PartitionState(1, 6, (2, 3, 1), 9), 7)
 
 
-def test_it_does_where_nobody_leads(view):
+def test_the_preferred_leader_takes_over_a_leaderless_partition(view):
     led(view, -1, 5, (1, 2), 1)
     assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (1, 2), 9)
 
@@ -57,20 +57,20 @@ def test_a_preferred_leader_outside_the_isr_or_re_registered_or_stopping_is_not_
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
-def test_who_is_not_there_to_stay_leaves_the_isr_on_the_way(view):
+def test_a_replica_that_is_not_steady_leaves_the_isr_during_an_election(view):
     led(view, 2, 5, (2, 3, 1), 1)
     view.put_brokers({**view.brokers, 3: KnownBroker(3, 101)}.values())
     assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (2, 1), 9)
 
 
-def test_no_election_is_needed_where_it_leads_or_anybody_does(view):
+def test_no_election_is_needed_while_the_partition_has_a_suitable_leader(view):
     led(view, 1, 5, (1, 2), 1)
     assert refusal(view, PREFERRED) is ErrorCode.ELECTION_NOT_NEEDED
     led(view, 2, 5, (2,), 1)
     assert refusal(view, UNCLEAN) is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def test_an_unclean_election_is_for_what_nobody_leads(view):
+def test_an_unclean_election_is_only_for_leaderless_partitions(view):
     led(view, -1, 5, (4,), 1)
     change = requested_election(view, KEY, UNCLEAN, 9)
     assert change == PartitionChange(KEY, PartitionState(1, 6, (1,), 9, RECOVERING), 7, may_lose=True)
@@ -78,13 +78,13 @@ def test_an_unclean_election_is_for_what_nobody_leads(view):
     assert refusal(view, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def test_an_unclean_election_is_a_clean_one_where_it_can_be(view):
+def test_an_unclean_election_prefers_a_clean_candidate(view):
     led(view, -1, 5, (2,), 1)
     assert requested_election(view, KEY, UNCLEAN, 9) == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
 
 
 @pytest.mark.parametrize("kind", ElectionType)
-def test_there_must_be_such_a_partition(view, kind):
+def test_an_election_for_an_unknown_partition_is_refused(view, kind):
     for key in (PartitionKey("t", 1), PartitionKey("u", 0)):
         assert refusal(view, kind, key) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     led(view, 2, 5, (2, 1), 1)
@@ -107,7 +107,7 @@ def test_imbalance_is_counted_by_preferred_leader():
     assert not found[2].exceeds(0)
 
 
-def test_s80_an_unclean_election_takes_the_most_complete_log_of_what_was_given_up(view):
+def test_s80_an_unclean_election_of_an_abandoned_partition_takes_the_most_complete_log(view):
     led(view, -1, 5, (1,), 1)
     view.candidates.note(KEY, 1, OFFLINE)
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

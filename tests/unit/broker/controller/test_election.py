@@ -1,4 +1,4 @@
-"""Who leads and who is in sync, one partition at a time."""
+"""The choice of leader and ISR, one partition at a time."""
 
 import pytest
 
@@ -13,8 +13,9 @@ STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 
 
 def brokers(**how):
-    """Brokers by name, `b1=STEADY`: there since before the state was written, or registered after it, perhaps unsure
-    of the end of its log, or so and gone again."""
+    """Brokers by name, such as `b1=STEADY`: steady since before the state was written; or registered later, perhaps
+    unsure of its log end; or gone again.
+    """
     epochs = {STEADY: 50, RETURNED: 150, UNSURE: 150, GONE: NOT_REGISTERED}
     return {
         int(name[1:]): KnownBroker(int(name[1:]), epochs[kind], unsure_since=120 if kind in (UNSURE, GONE) else NEVER)
@@ -41,7 +42,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_
     ],
     ids=["all well", "one outside returns", "none in sync lives", "nobody lives"],
 )
-def test_what_is_as_it_should_be_stays(state, live):
+def test_a_correct_state_stays_as_it_is(state, live):
     assert decide(state, live) is None
 
 
@@ -84,7 +85,7 @@ def test_a_follower_that_was_away_leaves_the_isr_without_a_new_leader_epoch():
     assert decide(before, brokers(b1=STEADY)) == (PartitionState(1, 3, (1,), 6), False)
 
 
-def test_the_last_ones_lead_even_if_they_may_have_lost_their_tails_and_it_is_said():
+def test_the_last_isr_members_lead_even_if_unsure_and_the_state_says_so():
     assert decide(PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE)) == (PartitionState(1, 4, (1,), 6), True)
     both = brokers(b1=UNSURE, b2=UNSURE)
     assert decide(PartitionState(2, 3, (2, 1), 5), both) == (PartitionState(1, 4, (1,), 6), True)
@@ -92,9 +93,11 @@ def test_the_last_ones_lead_even_if_they_may_have_lost_their_tails_and_it_is_sai
 
 @pytest.mark.parametrize("live", [brokers(b1=UNSURE), brokers(b2=GONE), brokers(b3=STEADY)])
 @pytest.mark.parametrize("leader", [-1, 1])
-def test_s81_no_write_vouches_for_who_may_have_lost_its_tail(leader, live):
-    """A state that was written after such a broker came back would say that it was there all the time, so whoever is
-    away is waited for by the state as it was, also if the unsure one is gone again before anybody has looked."""
+def test_s81_no_write_vouches_for_a_replica_that_may_have_lost_its_tail(leader, live):
+    """A state written after such a broker returned would claim that it was present all the time.
+
+    So absent brokers are awaited under the old state, even if the unsure one leaves again unobserved.
+    """
     decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
     assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
     assert (decision is None) == (any(broker.unsure_since != NEVER for broker in live.values()) or leader == -1)
@@ -114,7 +117,7 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
 
 
 def judged(state, live, ends, *, unclean=False, waits=True):
-    """As `decide`, where the brokers are asked for their logs."""
+    """Like `decide`, but brokers are asked for their log ends."""
     return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, 6, unclean, ends.get, waits))
 
 
@@ -122,14 +125,14 @@ ALL_UNSURE = brokers(b1=UNSURE, b2=UNSURE, b3=UNSURE)
 ALL_IN_SYNC = PartitionState(1, 3, (1, 2, 3), 5)
 
 
-def test_s81_the_one_with_the_most_leads_when_all_have_lost_their_power():
+def test_s81_the_most_complete_replica_leads_when_all_have_lost_their_power():
     ends = {1: LogEnd(3, 60), 2: LogEnd(3, 100), 3: LogEnd(2, 500)}
     assert judged(ALL_IN_SYNC, ALL_UNSURE, ends) == (PartitionState(2, 4, (2,), 6), True)
     assert judged(ALL_IN_SYNC, ALL_UNSURE, {}) == Undecided(ask=(1, 2, 3))
     assert judged(ALL_IN_SYNC, ALL_UNSURE, {1: LogEnd(3, 60)}) == Undecided(ask=(2, 3))
 
 
-def test_s81_who_has_exactly_as_much_stays_in_sync():
+def test_s81_a_replica_with_the_same_log_end_stays_in_sync():
     ends = {1: LogEnd(3, 60), 2: LogEnd(3, 100), 3: LogEnd(3, 100)}
     assert judged(ALL_IN_SYNC, ALL_UNSURE, ends) == (PartitionState(2, 4, (2, 3), 6), True)
 
@@ -182,16 +185,15 @@ STOPPING = {3: KnownBroker(3, 50, is_stopping=True)}
 
 @pytest.mark.parametrize("away", [{}, brokers(b3=GONE), STOPPING], ids=["never there", "gone", "about to stop"])
 def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_lost_records(away):
-    """The broker of an offline log is stopped to be started again, just when the only one in sync is back without its
-    disk."""
+    """The broker with an offline log is being restarted while the only in-sync replica returns without its disk."""
     alone, live = PartitionState(-1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY) | away
     ends = {1: LogEnd(-1, 0), 2: LogEnd(-1, 0), 3: OFFLINE}
     assert judged(alone, live, ends) == Undecided(absent=(3,))
     assert judged(alone, live, ends, waits=False) == (PartitionState(1, 4, (1,), 6), True)
 
 
-def test_s80_what_was_given_up_goes_to_the_first_that_was_there_all_the_time_and_has_an_open_log():
-    """Broker 1 does not answer: it is dead, and its session is not over."""
+def test_s80_an_abandoned_partition_goes_to_the_first_steady_replica_with_an_open_log():
+    """Broker 1 does not answer: it is dead although its session is open."""
     given_up = PartitionState(-1, 4, (1, 2, 3), 6)
     live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
     assert judged(given_up, live, {2: OFFLINE}) == Undecided(ask=(1, 3))
@@ -216,14 +218,14 @@ def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
     assert judged(offline, brokers(b1=STEADY), {}) == Undecided(ask=(1,)), "another controller does not know it"
 
 
-def test_s80_no_question_holds_up_an_election_where_one_was_there_all_the_time():
+def test_s80_no_log_end_question_delays_an_election_that_has_a_steady_replica():
     assert judged(ALL_IN_SYNC, brokers(b2=STEADY, b3=STEADY), {}) == (PartitionState(2, 4, (2, 3), 6), False)
     known = KnownState(PartitionState(1, 3, (1,), 5), 7, WRITTEN)
     only = outcome(Election((1,), known, brokers(b1=UNSURE), 6, log_end_of={}.get, waits_for_absent=True))
     assert only == (PartitionState(1, 4, (1,), 6), True), "the only replica leads whatever it has"
 
 
-def test_s80_of_those_who_are_sure_the_most_complete_log_leads_where_all_have_said_what_they_have():
+def test_s80_the_most_complete_sure_replica_leads_once_all_log_ends_are_known():
     all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
     ends = {1: LogEnd(-1, 0), 2: LogEnd(3, 100), 3: LogEnd(3, 100)}
     assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
@@ -232,41 +234,41 @@ def test_s80_of_those_who_are_sure_the_most_complete_log_leads_where_all_have_sa
 
 
 class TestCases:
-    """Each case of `outcome` by its function: which replica leads, who stays in sync, whether records may be lost."""
+    """Each case of `outcome` by its function: the leader, the ISR, and whether records may be lost."""
 
     def decided(self, state, live, ends=None, *, unclean=False, stopping=()):
         there = {id_: broker._replace(is_stopping=id_ in stopping) for id_, broker in live.items()}
         log_end_of = (lambda _: UNKNOWN) if ends is None else ends.get
         return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), there, 6, unclean, log_end_of))
 
-    def test_clean_a_steady_replica_leads_although_a_returned_one_is_preferred(self):
+    def test_a_clean_election_takes_a_steady_replica_although_a_returned_one_is_preferred(self):
         live = brokers(b1=RETURNED, b2=STEADY, b3=RETURNED)
         assert self.decided(ALL_IN_SYNC, live) == (PartitionState(2, 4, (1, 2, 3), 6), False)
 
-    def test_clean_a_steady_replica_with_an_offline_log_leaves_to_a_returned_one(self):
+    def test_a_clean_election_passes_over_a_steady_replica_with_an_offline_log(self):
         given_up = PartitionState(-1, 4, (1, 2), 6)
         ends = {1: OFFLINE, 2: LogEnd(3, 5)}
         assert self.decided(given_up, brokers(b1=STEADY, b2=RETURNED), ends) == (PartitionState(2, 5, (2,), 6), False)
 
-    def test_from_a_returned_replica_the_most_complete_leads_and_all_stay(self):
+    def test_the_most_complete_returned_replica_leads_and_all_stay_in_sync(self):
         ends = {1: LogEnd(3, 5), 2: LogEnd(3, 9), 3: LogEnd(2, 99)}
         live = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
         assert self.decided(ALL_IN_SYNC, live, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
 
-    def test_from_an_unsure_replica_only_if_nobody_is_awaited_who_may_have_everything(self):
+    def test_an_unsure_replica_leads_only_if_no_complete_replica_is_awaited(self):
         ends = {1: LogEnd(3, 5)}
         both = PartitionState(-1, 4, (1, 2), 6)
         assert self.decided(both, brokers(b1=UNSURE), ends) is None
         assert self.decided(both, brokers(b1=UNSURE, b2=GONE), ends) == (PartitionState(1, 5, (1,), 6), True)
 
-    def test_unclean_a_replica_outside_the_isr_leads_and_is_alone_in_sync(self):
+    def test_a_replica_elected_uncleanly_is_alone_in_sync(self):
         offline = PartitionState(-1, 4, (1,), 5)
         ends = {2: LogEnd(3, 5), 3: LogEnd(3, 9)}
         elected = PartitionState(3, 5, (3,), 6, leader_recovery_state=RECOVERING)
         assert self.decided(offline, brokers(b2=STEADY, b3=STEADY), ends, unclean=True) == (elected, True)
         assert self.decided(offline, brokers(b2=STEADY, b3=STEADY), ends) is None
 
-    def test_unclean_not_while_a_steady_replica_is_about_to_stop_and_comes_back_with_everything(self):
+    def test_no_unclean_election_while_a_complete_replica_is_only_restarting(self):
         state, live = PartitionState(-1, 4, (1, 2), 5), brokers(b1=STEADY, b2=STEADY, b3=STEADY)
         ends = {1: OFFLINE, 2: LogEnd(3, 5), 3: LogEnd(3, 9)}
         assert self.decided(state, live, ends, unclean=True, stopping=(2,)) == Undecided(offline=(1,))
@@ -274,15 +276,15 @@ class TestCases:
         ends[2] = OFFLINE
         assert self.decided(state, live, ends, unclean=True) == (elected, True)
 
-    def test_unclean_whoever_else_is_about_to_stop(self):
-        """A broker without a replica in sync holds nothing back."""
+    def test_an_unclean_election_happens_although_other_replicas_are_about_to_stop(self):
+        """A stopping broker outside the ISR delays no election."""
         ends = {1: OFFLINE, 2: LogEnd(3, 9), 3: LogEnd(3, 5)}
         live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
         elected = PartitionState(2, 5, (2,), 6, leader_recovery_state=RECOVERING)
         decided = self.decided(PartitionState(-1, 4, (1,), 5), live, ends, unclean=True, stopping=(3,))
         assert decided == (elected, True)
 
-    def test_nobody_can_lead_and_the_state_says_so_unless_it_would_vouch_for_an_unsure_replica(self):
+    def test_a_state_without_leader_is_written_unless_it_would_vouch_for_an_unsure_replica(self):
         state = PartitionState(1, 3, (1, 2), 5)
         assert self.decided(state, brokers(b3=STEADY)) == (PartitionState(-1, 4, (1, 2), 6), False)
         assert self.decided(state, brokers(b2=GONE, b3=STEADY)) is None

@@ -1,4 +1,4 @@
-"""Who is controller, and what it hears, in virtual time: brokers of one process on one tree."""
+"""The election of the controller and its reactions, in virtual time: brokers of one process on one tree."""
 
 from contextlib import asynccontextmanager
 
@@ -49,7 +49,7 @@ class Cluster:
         return self.electors[broker].topics
 
     async def until(self, condition):
-        """Virtual time passes by as long as it takes."""
+        """Let virtual time pass until a condition is true."""
         import asyncio
 
         for _ in range(1000):
@@ -80,7 +80,7 @@ async def running(*brokers):
 
 
 def virtually(scenario):
-    """The scenario as a test of its own, in virtual time."""
+    """Run the scenario as a test of its own, in virtual time."""
 
     def test():
         run_virtually(scenario())
@@ -100,7 +100,7 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 @virtually
 async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
-    """As when a claim whose reply was lost raises it after we have read it: we were controller, and wrote nothing."""
+    """A claim whose reply was lost may raise the epoch after we have read it: we were controller and wrote nothing."""
     async with running(1, 2) as cluster:
         await cluster.topics(1).create_topic("t", 1, 1)
         ((data, stat),) = await cluster.admin.get_many([paths.CONTROLLER_EPOCH])
@@ -119,7 +119,7 @@ async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
 
 
 @virtually
-async def test_what_a_term_begins_with_is_begun_again_if_the_store_fails_meanwhile():
+async def test_a_controller_repeats_its_first_steps_after_a_failure_of_the_store():
     async with running() as cluster:
         begun = []
 
@@ -138,7 +138,7 @@ async def test_what_a_term_begins_with_is_begun_again_if_the_store_fails_meanwhi
 
 
 @virtually
-async def test_when_it_dies_another_one_takes_over_with_the_next_epoch_and_elects():
+async def test_a_successor_of_a_dead_controller_takes_the_next_epoch_and_elects():
     async with running(1, 2, 3) as cluster:
         await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [1, 2, 3]})
         cluster.sessions[1].expire()
@@ -153,7 +153,7 @@ async def test_when_it_dies_another_one_takes_over_with_the_next_epoch_and_elect
 
 
 @virtually
-async def test_the_death_of_another_broker_is_heard():
+async def test_the_controller_notices_the_death_of_another_broker():
     async with running(1, 2, 3) as cluster:
         await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [3, 1]})
         cluster.sessions[3].expire()
@@ -178,7 +178,7 @@ async def test_a_controller_whose_session_is_over_resigns_and_comes_back_when_it
 
 
 @virtually
-async def test_who_is_not_registered_does_not_claim():
+async def test_an_unregistered_broker_does_not_claim_the_controller_role():
     async with running(1, 2) as cluster:
         await cluster.admin.delete(paths.broker_id(2))
         cluster.sessions[1].expire()
@@ -205,7 +205,7 @@ async def test_a_claim_whose_reply_was_lost_is_ours_and_is_not_made_twice():
 
 
 @virtually
-async def test_after_a_time_without_the_store_everything_is_read_again():
+async def test_the_controller_reads_everything_again_after_an_outage_of_the_store():
     async with running(1, 2, 3) as cluster:
         await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [3, 1]})
         cluster.sessions[1].is_cut = True
@@ -222,7 +222,7 @@ async def test_after_a_time_without_the_store_everything_is_read_again():
 
 
 @virtually
-async def test_who_lost_its_registration_while_cut_off_resigns_when_it_is_back():
+async def test_a_controller_that_lost_its_registration_while_cut_off_resigns_on_reconnect():
     async with running(1, 2) as cluster:
         cluster.sessions[1].is_cut = True
         await cluster.admin.delete(paths.CONTROLLER)
@@ -252,7 +252,7 @@ def _after(seconds):
 
 
 @virtually
-async def test_who_gives_up_is_followed_at_once_and_claims_no_more():
+async def test_a_controller_that_resigns_is_replaced_at_once_and_does_not_claim_again():
     async with running(1, 2) as cluster:
         await cluster.electors[1].give_up()
         with pytest.raises(KafkaError) as raised:
@@ -270,7 +270,7 @@ async def test_who_gives_up_is_followed_at_once_and_claims_no_more():
 
 
 @virtually
-async def test_without_the_store_giving_up_is_left_to_the_end_of_the_session():
+async def test_resigning_without_the_store_is_left_to_the_end_of_the_session():
     async with running(1) as cluster:
         cluster.sessions[1].is_cut = True
         await cluster.electors[1].give_up()
@@ -295,8 +295,8 @@ async def test_preferred_leaders_are_elected_by_the_controller_alone_and_in_its_
 
 
 @virtually
-async def test_what_a_term_begins_with_is_begun_again_whoever_reads_the_view_first():
-    """A leader's request may be quicker than the controller, which sleeps for a while where the store has failed it."""
+async def test_a_controller_repeats_its_first_steps_also_if_another_request_read_the_view_first():
+    """A leader's request may come while the controller pauses after a failure of the store."""
     async with running() as cluster:
         begun = []
 
@@ -321,7 +321,7 @@ async def test_what_a_term_begins_with_is_begun_again_whoever_reads_the_view_fir
 
 
 async def _without_a_leader(cluster, *brokers):
-    """The last of these brokers was the only one in sync, and has died."""
+    """The last of these brokers, the only in-sync one, has died."""
     topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [brokers[-1], *brokers[:-1]]})
     term = cluster.electors[1].term()
     alone = Proposal(brokers[-1], 0, 0, [Member(brokers[-1])])
@@ -331,7 +331,7 @@ async def _without_a_leader(cluster, *brokers):
 
 
 @pytest.mark.parametrize("broker", [None, 1])
-def test_that_unclean_elections_are_allowed_by_default_is_heard(broker):
+def test_the_controller_follows_the_cluster_default_of_unclean_elections(broker):
     async def scenario():
         async with running(1, 2) as cluster:
             await _without_a_leader(cluster, 1, 2)
@@ -350,7 +350,7 @@ def test_that_unclean_elections_are_allowed_by_default_is_heard(broker):
 
 @virtually
 async def test_the_first_election_of_a_broker_knows_what_its_cluster_allows_by_default():
-    """It has no image yet when it becomes controller."""
+    """The broker has no image yet when it becomes controller."""
     async with running(1, 2) as cluster:
         await _without_a_leader(cluster, 1, 2)
         forbidden = {"unclean.leader.election.enable": "false"}

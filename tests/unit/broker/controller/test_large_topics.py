@@ -1,4 +1,4 @@
-"""Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
+"""Topics too large for one write are created and deleted in pieces, even if the controller changes meanwhile."""
 
 import asyncio
 from itertools import pairwise
@@ -56,8 +56,8 @@ async def test_a_large_topic_gets_its_leaders_in_pieces(cluster, topics):
     assert all(leader in (1, 2) and epoch == 0 and set(isr) == {1, 2} for leader, epoch, isr in states.values())
 
 
-async def test_others_have_their_turn_while_its_document_is_written(cluster, topics, term, monkeypatch):
-    """At each change, also where it must be read whether a write was done whose reply was lost."""
+async def test_other_work_gets_its_turn_while_a_large_topic_is_written(cluster, topics, term, monkeypatch):
+    """Other work runs at each change, also while the outcome of a write with a lost reply is read."""
     done = []
 
     def watched(steps):
@@ -92,7 +92,7 @@ async def test_others_have_their_turn_while_its_document_is_written(cluster, top
         assert all(after == "pause" for step, after in pairwise(done) if step == "step")
 
 
-async def test_one_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics):
+async def test_the_next_controller_finishes_an_interrupted_topic_creation(cluster, topics):
     await cluster.admin.delete(paths.CONTROLLER)
 
     def next_one(operations):
@@ -174,7 +174,7 @@ def test_ten_thousand_partitions_fit_into_the_write_that_makes_the_topic():
 
 
 def before_the_next(cluster, path, interfere):
-    """`interfere` runs before the session of the controller writes to this path, once."""
+    """Run `interfere` once before the session of the controller next writes to this path."""
     session = cluster.sessions[1]
     write = session.multi
 
@@ -188,7 +188,7 @@ def before_the_next(cluster, path, interfere):
 
 
 async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, topics, term):
-    """The client has asked again, and auto-creation would make another one as soon as it is gone."""
+    """The client repeats its request, and auto-creation creates another topic as soon as the old one is gone."""
     first = await topics.create_topic("t", 10, 2)
     others = []
 
@@ -222,7 +222,7 @@ async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(clu
 
 
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
-    """The marks were read before it was marked, and its partitions are not to be led by what was read."""
+    """The marks were read before the topic was marked; its partitions must not get leaders by the old view."""
     await topics.create_topic("t", 10, 2)
     session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()
     children = session.children

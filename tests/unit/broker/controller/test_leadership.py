@@ -16,7 +16,7 @@ async def test_the_first_controller_has_epoch_1(embedded_store):
     assert (await embedded_store.get(paths.CONTROLLER_EPOCH))[0] == b"1"
 
 
-async def test_each_controller_raises_the_epoch_and_fences_the_one_before(embedded_store):
+async def test_each_controller_raises_the_epoch_and_fences_its_predecessor(embedded_store):
     first = await claim_controllership(embedded_store, 1, now_ms=5)
     await embedded_store.multi([first.fence, Create("/a")])
     await embedded_store.delete(paths.CONTROLLER)
@@ -28,7 +28,7 @@ async def test_each_controller_raises_the_epoch_and_fences_the_one_before(embedd
     await embedded_store.multi([second.fence, Create("/b")])
 
 
-async def test_one_of_racing_brokers_becomes_controller():
+async def test_exactly_one_of_several_racing_brokers_becomes_controller():
     shared = SharedTree()
     claims = await asyncio.gather(*(claim_controllership(shared.connect(), broker, 5) for broker in range(5)))
     assert [claim is not None for claim in claims] == [True, False, False, False, False]

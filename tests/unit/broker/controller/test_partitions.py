@@ -1,4 +1,4 @@
-"""A term as controller: what follows from each event, in few writes, right also when replies are lost."""
+"""A term as controller: the consequences of each event, in few writes, and correct even if replies are lost."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ async def term(cluster):
 
 @pytest.fixture
 async def topic(cluster, term):
-    """One partition on each broker first, in sync everywhere."""
+    """A topic whose partitions each have another preferred leader, with all replicas in sync."""
     by_hand = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
     return await TopicController(cluster.sessions[1], lambda: term).create_topic("t", -1, -1, assignment=by_hand)
 
@@ -84,7 +84,7 @@ async def test_a_bounce_is_seen_by_the_next_controller_too(cluster, term, topic)
     assert await cluster.states() == {0: (3, 1, (2, 3)), 1: (3, 1, (2, 3)), 2: (3, 0, (3,))}
 
 
-async def test_a_new_controller_elects_for_those_who_stood_all_the_time_nothing(cluster, term, topic):
+async def test_a_new_controller_elects_nothing_for_steady_brokers(cluster, term, topic):
     await cluster.start(4)
     await cluster.sessions[4].delete(paths.CONTROLLER)
     before = await cluster.states()
@@ -92,7 +92,7 @@ async def test_a_new_controller_elects_for_those_who_stood_all_the_time_nothing(
     assert await cluster.states() == before
 
 
-async def test_nobody_out_of_sync_leads_unless_the_topic_says_so(cluster, term, topic):
+async def test_an_out_of_sync_replica_leads_only_if_the_topic_allows_it(cluster, term, topic):
     assert await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1]))])
     cluster.stop(1)
     second = await cluster.control(2)
@@ -104,7 +104,7 @@ async def test_nobody_out_of_sync_leads_unless_the_topic_says_so(cluster, term, 
 
 
 async def test_a_refused_incarnation_is_read_again_and_decided_again(cluster, term, topic):
-    """Broker 3 would be elected, and bounces while that is being written."""
+    """Broker 3 would be elected, and restarts while the state is written."""
     cluster.stop(2)
     session = cluster.shared.connect()
 
@@ -159,7 +159,7 @@ async def test_an_adopted_topic_gets_an_epoch_above_its_logs():
     assert await cluster.states() == {0: (1, 8, (1,)), 1: (1, 0, (1,))}
 
 
-async def test_what_cannot_be_read_keeps_no_other_partition_from_its_leader(cluster, term, topic, caplog):
+async def test_an_unreadable_state_keeps_no_other_partition_from_its_leader(cluster, term, topic, caplog):
     await cluster.admin.create(paths.topic("broken"), b"nonsense")
     await cluster.admin.create(paths.topic("u"), encode_topic(TopicAssignment(b"u" * 16, {0: ReplicaAssignment((2,))})))
     cluster.stop(1)
@@ -196,7 +196,7 @@ async def _grown(cluster, term):
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
 @pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
 async def test_a_reply_that_is_lost_changes_nothing(cluster, term, topic, event, lost):
-    """The same states as without the loss, each partition written once."""
+    """The states are the same as without the loss, and each partition is written once."""
     setattr(cluster.sessions[1], lost, 1)
     await event(cluster, term, topic)
     first = {name: await cluster.states(name) for name in term.view.topics}
@@ -224,7 +224,9 @@ async def test_a_controller_cut_off_from_the_store_reads_all_again_before_it_dec
 
 
 async def test_the_writes_of_a_zombie_fail_and_the_image_stays(cluster, term, topic):
-    """It had decided, and was stopped before its write arrived; meanwhile another one is controller."""
+    """The controller had decided and was paused before its write arrived; meanwhile another broker became
+    controller.
+    """
     await cluster.start(4)
     cluster.stop(2)
     cluster.sessions[1].hold_writes()
@@ -278,7 +280,7 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
 
 
 async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster, term, topic):
-    """A write of ours took place after we had read that it had not: what we know is read again."""
+    """One of our writes took effect after we had read that it had not, so our view is read again."""
     path = paths.partition_state("t", 0)
     data, stat = await cluster.admin.get(path)
     await cluster.admin.set(path, data, stat.version)
@@ -306,7 +308,7 @@ async def test_a_replica_that_begins_again_gets_a_new_epoch_and_a_join_that_was_
 
 
 def lose_power(cluster, broker):
-    """Before the next write of the controller lands, the broker goes down with its machine and comes back."""
+    """Before the next write of the controller lands, the broker's machine crashes and restarts."""
     session = cluster.shared.connect()
     unsure = encode_incarnation(Incarnation(is_log_tail_kept=False))
 
@@ -321,8 +323,10 @@ def lose_power(cluster, broker):
 
 
 @pytest.mark.parametrize("per_write", [250, 2, 1])
-async def test_what_was_decided_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
-    """Broker 3 would lead with the end of its log cut off, vouched for by a registration that nobody had seen."""
+async def test_a_decision_made_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
+    """Otherwise broker 3 would lead with a truncated log, vouched for by a registration that the controller had not
+    seen.
+    """
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", per_write)
     cluster.stop(2)
     lose_power(cluster, 3)
@@ -374,9 +378,12 @@ async def test_a_topic_that_goes_while_its_proposals_are_written(cluster, term, 
     assert all(isinstance(answer, KafkaError) for answer in answers)
 
 
-async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next(cluster, term, monkeypatch):
-    """Both begin with version 0 of their nodes. A broker dies, and while the elections are written the topic goes, and
-    is made again (clients at work have that done at once), on other brokers."""
+async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(cluster, term, monkeypatch):
+    """The nodes of both topics begin with version 0.
+
+    A broker dies, and while the elections are written the topic is deleted and re-created on other brokers (clients at
+    work cause that at once).
+    """
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
     topics = TopicController(cluster.sessions[1], lambda: term)
     for name in ("t", "u"):
@@ -408,8 +415,8 @@ async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next
     ]
 
 
-async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):
-    """The controller has not heard of the bounce: the write itself finds it (KIP-903)."""
+async def test_an_isr_expansion_does_not_admit_an_unnoticed_new_registration(cluster, term, topic):
+    """The controller has not noticed the restart: the write itself detects it (KIP-903)."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
     caught_up = Member(3, cluster_epoch(term, 3))
     cluster.stop(3)
@@ -426,8 +433,8 @@ async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluste
     assert (await cluster.states())[0] == (2, 1, (2, 3))
 
 
-async def test_who_came_back_unsure_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
-    """The leader has not heard of that broker in its epoch, so the proposal does not say which incarnation it means."""
+async def test_an_unsure_returned_replica_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
+    """That broker has not fetched in the leader's epoch, so the proposal does not name its incarnation."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, (1, 2)))])
     cluster.stop(2)
     await cluster.start(2, is_log_tail_kept=False)
@@ -460,7 +467,7 @@ async def test_a_broker_that_stops_is_out_of_everything_in_one_write(cluster, te
     assert cluster.shared.writes == writes + 1
 
 
-async def test_what_nobody_else_can_lead_is_left_to_it(cluster, term, topic):
+async def test_a_stopping_broker_keeps_partitions_that_no_other_broker_can_lead(cluster, term, topic):
     for broker in (1, 3):
         await term.shut_down(broker, term.view.brokers[broker].epoch)
     remaining = await term.shut_down(2, term.view.brokers[2].epoch)
@@ -468,7 +475,7 @@ async def test_what_nobody_else_can_lead_is_left_to_it(cluster, term, topic):
     assert {leader for leader, _, _ in (await cluster.states()).values()} == {2}
 
 
-async def test_it_stays_known_to_stop_when_the_view_is_read_again(cluster, term, topic):
+async def test_a_stopping_broker_is_remembered_when_the_view_is_read_again(cluster, term, topic):
     await term.shut_down(2, term.view.brokers[2].epoch)
     term.distrust()
     await term.read_all()
@@ -505,8 +512,13 @@ async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term,
     assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
 
 
-async def test_who_asks_for_an_election_may_know_of_a_death_before_the_controller(cluster, term, topic, monkeypatch):
-    """Its server of the store has not shown it yet. Nothing would be elected, and nobody would ask again."""
+async def test_a_client_may_ask_for_an_election_before_the_controller_notices_a_death(
+    cluster, term, topic, monkeypatch
+):
+    """The controller's store server does not show the death yet.
+
+    Without a fresh read no leader would be elected, and the request would not be repeated.
+    """
     await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (2,)))])
     assert (await cluster.states())[1] == (2, 0, (2,))
 
@@ -531,7 +543,7 @@ async def test_an_election_whose_reply_is_lost_took_place_once(cluster, term, to
     assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
 
 
-async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, topic, caplog):
+async def test_each_isr_shrink_and_expansion_is_one_log_line(cluster, term, topic, caplog):
     caplog.set_level(logging.INFO)
     cluster.stop(2)
     await term.brokers_changed()
@@ -545,7 +557,7 @@ async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, top
     assert (joined.levelname, joined.broker, joined.count, joined.partitions) == ("INFO", 2, 1, "t-1")
 
 
-async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster, term, topic):
+async def test_a_change_missed_during_the_full_read_triggers_another_read(cluster, term, topic):
     session, missed = cluster.sessions[1], []
     children = session.children
 
@@ -562,8 +574,8 @@ async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster
     assert not term.must_read_all
 
 
-async def test_who_asks_while_everything_is_read_is_told_what_was_read(cluster, term, topic):
-    """That a term which has just begun knows nothing does not mean that there is nothing."""
+async def test_a_request_during_the_full_read_is_answered_from_its_result(cluster, term, topic):
+    """A term that has just begun has an empty view although the cluster has topics."""
     begun, asked = PartitionController(cluster.sessions[1], term.controllership), []
     session = cluster.sessions[1]
     children = session.children

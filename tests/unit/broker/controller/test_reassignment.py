@@ -1,5 +1,6 @@
-"""Partitions on their way to other brokers: each step is one write, whoever is controller, and none loses the last
-replica that has everything."""
+"""Partitions that move to other brokers: each step is one write, by any controller, and no step loses the last complete
+replica.
+"""
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
@@ -39,8 +40,9 @@ LED_BY_1 = PartitionState(1, 5, (1, 2, 3), 1)
 
 
 def test_a_replica_in_sync_is_taken_away_only_when_one_that_stays_has_answered():
-    """All of the target may have lost power, their sessions not being over: broker 3 may be the last with the
-    records."""
+    """All target brokers may have lost power with their sessions open: broker 3 may be the last one with the
+    records.
+    """
     view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(3, 5, (1, 2, 3), 1))
     view.candidates.is_asked_for = True
     assert awaited(view, KEY) == Undecided(ask=(1, 2))
@@ -67,7 +69,7 @@ def test_a_replica_in_sync_that_was_being_added_is_taken_away_only_when_one_that
     assert begin(view, KEY, None, 9).state == PartitionState(2, 7, (3, 2), 9)
 
 
-def test_nobody_is_asked_where_no_replica_in_sync_is_taken_away():
+def test_no_log_end_is_asked_for_if_no_in_sync_replica_is_removed():
     view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(1, 5, (1, 2), 1))
     view.candidates.is_asked_for = True
     assert awaited(view, KEY) is None
@@ -88,17 +90,17 @@ def test_nobody_is_asked_where_no_replica_in_sync_is_taken_away():
         (ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2)), (1, 2), ReplicaAssignment((1, 2))),
     ],
 )
-def test_an_assignment_holds_all_that_hold_it_now_or_are_to(before, target, after):
+def test_an_assignment_during_a_reassignment_lists_old_and_new_replicas(before, target, after):
     assert reassigned_to(before, target) == after
     assert after.target == target
 
 
-def test_who_is_added_changes_no_leader_and_no_epoch():
+def test_an_added_replica_changes_neither_leader_nor_epoch():
     begun = begin(view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1), KEY, (4, 2, 3), 9)
     assert begun.state == PartitionState(1, 5, (1, 2, 3), 9)
 
 
-def test_who_is_taken_away_before_it_could_help_is_fenced_by_a_new_epoch():
+def test_a_replica_removed_before_it_caught_up_is_fenced_by_a_new_epoch():
     view = view_of(ReplicaAssignment((4, 1, 2, 3), (4,), (1,)), LED_BY_1)
     assert begin(view, KEY, None, 9).state == PartitionState(1, 6, (1, 2, 3), 9)
 
@@ -111,7 +113,7 @@ def test_a_leader_that_is_taken_away_has_a_successor_in_sync():
 
 
 def test_the_last_replica_in_sync_is_not_taken_away():
-    """Broker 4 was added, and is now the only one that has everything."""
+    """Broker 4 was added and is now the only complete replica."""
     view = view_of(ReplicaAssignment((4, 1, 2), (4,), (1,)), PartitionState(4, 6, (4,), 1))
     for target in (None, (3, 5)):
         with pytest.raises(KafkaError) as raised:
@@ -121,24 +123,24 @@ def test_the_last_replica_in_sync_is_not_taken_away():
 
 
 @pytest.mark.parametrize("target", [(), (1, 1), (1, -1), (1, 6)])
-def test_no_replicas_or_twice_the_same_or_away(target):
+def test_an_empty_repeated_or_dead_target_is_refused(target):
     with pytest.raises(KafkaError) as raised:
         begin(view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1), KEY, target, 9)
     assert raised.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_one_that_holds_it_already_may_be_away():
+def test_a_present_replica_may_stay_in_the_target_while_its_broker_is_down():
     view = view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1, live=(1, 2))
     assert begin(view, KEY, (3, 1), 9).assignment == ReplicaAssignment((3, 1, 2), (), (2,))
 
 
-def test_nothing_to_cancel():
+def test_cancelling_without_a_reassignment_is_refused():
     with pytest.raises(KafkaError) as raised:
         begin(view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1), KEY, None, 9)
     assert raised.value.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_what_is_so_already_is_not_written():
+def test_a_reassignment_to_the_present_replicas_is_not_written():
     view = view_of(ReplicaAssignment((4, 1, 2, 3), (4,), (1, 2, 3)), LED_BY_1)
     assert begin(view, KEY, (4,), 9) is None
     assert begin(view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1), KEY, (1, 2, 3), 9) is None
@@ -152,7 +154,7 @@ def test_the_number_of_replicas_may_be_held_fast():
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_partition_that_is_not_there_or_goes():
+def test_a_reassignment_of_an_unknown_or_doomed_partition_is_refused():
     view = view_of(ReplicaAssignment((1, 2, 3)), LED_BY_1)
     view.doomed.add("t")
     for key in (KEY, PartitionKey("t", 1), PartitionKey("u", 0)):
@@ -196,7 +198,7 @@ async def look(cluster, index=0):
 
 
 async def catches_up(cluster, term, *isr, index=0):
-    """The leader of a partition proposes this ISR."""
+    """Let the leader of a partition propose this ISR."""
     image = await reader.read_image(cluster.admin)
     topic = image.topics["t"]
     state = topic.partitions[index]
@@ -206,7 +208,7 @@ async def catches_up(cluster, term, *isr, index=0):
     return answer
 
 
-async def test_two_writes_from_beginning_to_end(cluster, term):
+async def test_a_reassignment_takes_two_writes(cluster, term):
     writes = cluster.shared.writes
     assert await term.reassign([(KEY, [3, 4]), (PartitionKey("t", 1), [2, 4])]) == [None, None]
     assert cluster.shared.writes == writes + 1
@@ -220,7 +222,7 @@ async def test_two_writes_from_beginning_to_end(cluster, term):
     assert cluster.shared.writes == writes + 4
 
 
-async def test_who_only_loses_replicas_has_nobody_to_wait_for(cluster, term):
+async def test_a_reassignment_that_only_removes_replicas_completes_at_once(cluster, term):
     assert await term.reassign([(KEY, [2])]) == [None]
     assert await look(cluster) == ((2,), (), ())
     assert (await cluster.states())[0] == (2, 1, (2,))
@@ -232,7 +234,7 @@ async def test_another_order_is_only_another_preference(cluster, term):
     assert (await cluster.states())[0] == (1, 0, (1, 2))
 
 
-async def test_the_next_controller_goes_on(cluster, term):
+async def test_the_next_controller_continues_a_reassignment(cluster, term):
     await term.reassign([(KEY, [3, 4])])
     cluster.stop(1)
     term = await cluster.control(2)
@@ -269,12 +271,12 @@ async def test_a_target_that_dies_is_waited_for_or_given_up(cluster, term):
     assert (await cluster.states())[0] == (1, 1, (1, 2))
 
 
-async def test_one_that_came_just_now_may_be_a_target(cluster, term):
+async def test_a_broker_that_has_just_registered_may_be_a_target(cluster, term):
     await cluster.start(5)
     assert await term.reassign([(KEY, [5])]) == [None]
 
 
-async def test_each_partition_is_answered_for_itself(cluster, term):
+async def test_each_partition_of_a_reassignment_has_its_own_answer(cluster, term):
     errors = await term.reassign(
         [(KEY, [4]), (KEY, [3]), (PartitionKey("t", 9), [1]), (PartitionKey("t", 1), None), (PartitionKey("t", 1), [9])]
     )
@@ -308,7 +310,7 @@ async def test_a_cancellation_that_seems_lost_is_one_all_the_same(cluster, term,
     assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-async def test_no_partitions_are_added_meanwhile(cluster, term):
+async def test_no_partitions_are_added_during_a_reassignment(cluster, term):
     topics = TopicController(cluster.sessions[1], lambda: term)
     await term.reassign([(KEY, [3, 4])])
     with pytest.raises(KafkaError) as raised:
@@ -320,7 +322,7 @@ async def test_no_partitions_are_added_meanwhile(cluster, term):
 
 
 async def test_partitions_that_were_added_elsewhere_are_no_hindrance(cluster, term):
-    """The topic's node is another one than the controller knows."""
+    """The topic's node differs from the controller's view of it."""
     topics = TopicController(cluster.sessions[1], lambda: term)
     version = term.view.topic_versions["t"]
     await topics.create_partitions("t", 3)
@@ -336,7 +338,7 @@ async def test_a_topic_goes_with_its_reassignment(cluster, term):
     assert "t" not in (await reader.read_image(cluster.admin)).topics
 
 
-async def test_what_is_on_its_way_out_is_not_completed(cluster, term):
+async def test_a_reassignment_of_a_doomed_topic_is_not_completed(cluster, term):
     await term.reassign([(KEY, [3, 4])])
     mark = encode_mark(term.view.topics["t"])
     await cluster.admin.create(paths.DELETE_TOPICS, make_parents=True)

@@ -1,4 +1,4 @@
-"""A broker that is about to stop: what moves, what stays, and what it is given no more."""
+"""A broker that is about to stop: the partitions that move, those that stay, and the roles that it no longer gets."""
 
 import pytest
 from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, WRITTEN, brokers
@@ -46,11 +46,11 @@ TWO = brokers(b2=STEADY, b3=STEADY)
         (PartitionState(-1, 3, (2,), 5), brokers(b2=RETURNED), (2,), None),
     ],
 )  # fmt: skip
-def test_what_a_broker_that_stops_leaves_behind(state, live, stopping, then):
+def test_a_stopping_broker_hands_over_its_leaderships_and_isr_places(state, live, stopping, then):
     assert after(state, live, *stopping) == then
 
 
-def test_nobody_is_elected_uncleanly_while_somebody_in_sync_is_about_to_come_back():
+def test_no_unclean_election_while_an_in_sync_replica_is_restarting():
     only_2_in_sync = PartitionState(1, 3, (2,), 5)
     assert after(only_2_in_sync, ALL, 2, unclean=True) == PartitionState(-1, 4, (2,), 6)
     gone = brokers(b1=STEADY, b2=GONE, b3=STEADY)
@@ -67,7 +67,7 @@ def view():
     return view
 
 
-def test_it_is_out_until_its_registration_goes_and_its_next_one_is_there_to_stay(view):
+def test_a_stopping_broker_is_excluded_until_its_next_registration(view):
     note_shutdown(view, 2, 20)
     assert set(view.staying) == {1, 3}
     view.put_brokers(KnownBroker(b, 10 * b) for b in (1, 2, 3))
@@ -85,20 +85,20 @@ def test_it_is_out_until_its_registration_goes_and_its_next_one_is_there_to_stay
         (4, -1, ErrorCode.BROKER_NOT_AVAILABLE),
     ],
 )
-def test_nobody_but_the_broker_itself_says_that_it_stops(view, broker, epoch, code):
+def test_only_the_broker_itself_can_announce_its_shutdown(view, broker, epoch, code):
     with pytest.raises(KafkaError) as raised:
         note_shutdown(view, broker, epoch)
     assert raised.value.code is code
     assert view.staying == view.live
 
 
-def test_one_that_is_alone_goes_on_as_long_as_it_is_there(view):
+def test_a_stopping_broker_that_is_alone_keeps_its_partitions_until_it_ends(view):
     view.put_brokers((view.brokers[1],))
     note_shutdown(view, 1, 10)
     assert set(view.staying) == {1}
 
 
-def test_what_only_it_has_is_not_waited_for(view):
+def test_a_partition_with_no_other_replica_does_not_delay_the_shutdown(view):
     assert [is_left_to(view, 1, PartitionKey("t", p)) for p in (0, 1, 2)] == [True, False, False]
     assert not is_left_to(view, 2, KEY)
     view.doomed.add("t")

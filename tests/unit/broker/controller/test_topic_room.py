@@ -1,5 +1,6 @@
-"""No number of partitions or reassignments is too large for one write: it is split, or refused before it is tried
-(S78)."""
+"""No number of partitions or reassignments exceeds one write: the write is split, or refused before it is tried
+(S78).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ BEFORE, AFTER = BROKERS[:3], BROKERS[3:]
 
 
 class Limited:
-    """Brokers whose store takes so many bytes in a write, and counts those that were too large."""
+    """Brokers whose store limits the bytes of a write and counts oversized ones."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()
@@ -70,7 +71,7 @@ def made(count: int, brokers: Sequence[int] = BEFORE) -> dict[int, Sequence[int]
 
 
 @pytest.mark.parametrize("count", [1, 10, 999, 12_000])
-async def test_s78_what_a_topic_would_take_is_known_before_it_is_written(count: int) -> None:
+async def test_s78_the_size_of_a_topic_node_is_known_before_it_is_written(count: int) -> None:
     moving = ReplicaAssignment((*AFTER, *BEFORE), AFTER, BEFORE)
     view = ClusterView()
     view.put_topic("t", TopicAssignment(bytes(range(16)), dict.fromkeys(range(count), ReplicaAssignment(BEFORE))))
@@ -166,7 +167,7 @@ async def test_s78_first_states_take_the_room_that_is_left(
 async def test_s78_settings_that_are_too_large_are_refused_with_a_word(
     limited: Limited, term: PartitionController
 ) -> None:
-    """Not with NOT_CONTROLLER, which clients try again for ever."""
+    """The error is not NOT_CONTROLLER, which clients would retry for ever."""
     limited.limit = 2000
     configs = ConfigController(limited.cluster.sessions[BROKERS[0]])
     with pytest.raises(KafkaError, match="does not fit into one write") as raised:

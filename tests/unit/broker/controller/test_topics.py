@@ -1,4 +1,4 @@
-"""Creating, deleting and changing topics: atomic, with Kafka's errors, right also when replies are lost."""
+"""Creating, deleting and changing topics: atomic, with Kafka's errors, and correct even if replies are lost."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Admin(ConfigController, TopicController):
-    """All that can be changed."""
+    """All administrative operations."""
 
     def __init__(self, store, term):
         ConfigController.__init__(self, store)
@@ -47,7 +47,7 @@ class fails_with:  # noqa: N801
         return handled
 
 
-async def test_of_topics_that_collide_and_are_made_at_the_same_time_there_is_one(topics, store):
+async def test_only_one_of_two_colliding_topics_is_created(topics, store):
     made = await asyncio.gather(*(topics.create_topic(name, 1, 1) for name in ("a.b", "a_b")), return_exceptions=True)
     assert [getattr(each, "code", None) for each in made] == [None, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert await store.children(paths.TOPICS) == ["a.b"]
@@ -106,7 +106,7 @@ async def test_a_topic_that_cannot_be_is_refused(topics, store, arguments, code,
     assert list((await image(store)).topics) == ["a.b"]
 
 
-async def test_of_racing_creations_one_wins(topics, store):
+async def test_one_of_several_racing_creations_wins(topics, store):
     outcomes = await asyncio.gather(*(topics.create_topic("t", 1, 1) for _ in range(3)), return_exceptions=True)
     won = [outcome for outcome in outcomes if isinstance(outcome, TopicAssignment)]
     assert [topic.topic_id for topic in won] == [(await image(store)).topics["t"].topic_id]
@@ -129,7 +129,7 @@ async def test_a_topic_without_partition_nodes_is_deleted_too(topics, store):
 
 
 @pytest.mark.parametrize("name", ["none", "", "..", "a/b"])
-async def test_what_does_not_exist_is_unknown(topics, name):
+async def test_changes_of_a_missing_topic_are_refused_as_unknown(topics, name):
     with fails_with(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         await topics.delete_topic(name)
     with fails_with(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -264,7 +264,7 @@ async def test_a_deposed_controller_is_fenced(topics, store, change):
     assert await image(store) == before
 
 
-async def test_what_others_change_again_and_again_is_given_up(topics, store):
+async def test_a_write_that_loses_every_race_is_given_up(topics, store):
     await topics.create_topic("t", 1, 1)
     path = paths.topic_config("t")
     await store.reliable.multi([Create(path, b'{"config":{}}')])

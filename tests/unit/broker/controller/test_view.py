@@ -1,4 +1,4 @@
-"""ClusterView: what is known of brokers, and what changes when they come, go, or ask to stop."""
+"""ClusterView: the known state of brokers, and its changes when they register, leave, or ask to stop."""
 
 import pytest
 
@@ -22,28 +22,28 @@ def view():
 
 
 def put(view, **changed):
-    """Put all brokers as they are, but for these, `b2=KnownBroker(...)`."""
+    """Put all brokers unchanged except for these, such as `b2=KnownBroker(...)`."""
     others = {name: view.brokers[int(name[1:])] for name in ("b1", "b2", "b3")}
     return view.put_brokers({**others, **changed}.values())
 
 
 class TestKnownBroker:
-    def test_one_that_is_away_is_steady_since_nothing(self):
+    def test_an_absent_broker_is_steady_since_no_state(self):
         assert not KnownBroker(1).is_live
         assert not KnownBroker(1).is_steady_since(WRITTEN)
 
     @pytest.mark.parametrize(("epoch", "steady"), [(WRITTEN - 1, True), (WRITTEN, True), (WRITTEN + 1, False)])
-    def test_steady_is_registered_no_later_than_the_write(self, epoch, steady):
+    def test_a_broker_is_steady_if_it_registered_no_later_than_the_write(self, epoch, steady):
         assert KnownBroker(1, epoch).is_steady_since(WRITTEN) is steady
 
-    def test_unsure_is_of_states_before_it_lost_its_tail(self):
+    def test_a_broker_is_unsure_of_states_written_before_it_lost_its_tail(self):
         broker = KnownBroker(1, 150, unsure_since=120)
         assert (broker.is_unsure_of(119), broker.is_unsure_of(120)) == (True, False)
         assert not KnownBroker(1, 150).is_unsure_of(0)
 
 
 class TestPutBrokers:
-    def test_nothing_changed(self, view):
+    def test_equal_brokers_are_no_change(self, view):
         assert put(view) == set()
 
     @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ class TestPutBrokers:
         ],
         ids=["went", "came again", "in another rack", "came and went again, unsure"],
     )
-    def test_who_came_went_or_came_again(self, view, now):
+    def test_new_gone_and_re_registered_brokers_are_reported(self, view, now):
         assert put(view, b2=now) == {2}
 
     def test_a_higher_incarnation_alone_is_no_change(self, view):
-        """It was read before the registration that follows, which is then the change."""
+        """The incarnation was read before the registration that follows; that registration is the change."""
         assert put(view, b2=view.brokers[2]._replace(incarnation=9)) == set()
         assert view.brokers[2].incarnation == 9
 
@@ -72,7 +72,7 @@ class TestPutBrokers:
         assert (view.candidates.end_of(KEY, 2), view.candidates.end_of(KEY, 3)) == (None, LogEnd(3, 5))
 
     def test_a_decision_keeps_the_brokers_that_it_saw(self, view):
-        """Its write checks the incarnations of then, not those of a registration that came since."""
+        """Its write checks the incarnations that it saw, not those of a later registration."""
         seen = view.brokers
         put(view, b2=KnownBroker(2, 21, incarnation=9))
         view.note_stopping(3)
@@ -80,11 +80,11 @@ class TestPutBrokers:
 
 
 class TestStopping:
-    def test_it_is_live_and_not_staying(self, view):
+    def test_a_stopping_broker_is_live_and_not_staying(self, view):
         view.note_stopping(2)
         assert (set(view.live), set(view.staying)) == ({1, 2, 3}, {1, 3})
 
-    def test_until_its_registration_ends(self, view):
+    def test_a_broker_is_stopping_until_its_registration_ends(self, view):
         view.note_stopping(2)
         view.put_brokers(KnownBroker(broker, 10 * broker) for broker in (1, 2, 3))
         assert view.broker(2).is_stopping
@@ -93,7 +93,7 @@ class TestStopping:
         put(view, b2=KnownBroker(2, 22))
         assert set(view.staying) == {1, 2, 3}
 
-    def test_a_view_that_is_read_again_keeps_it(self, view):
+    def test_a_view_that_is_read_again_remembers_stopping_brokers(self, view):
         view.note_stopping(2)
         view.note_stopping(3)
         again = ClusterView()
@@ -103,20 +103,20 @@ class TestStopping:
 
 
 class TestMayVouch:
-    def test_for_a_steady_leader_and_an_isr_that_lost_nothing(self, view):
+    def test_a_steady_leader_may_vouch_for_an_isr_that_lost_nothing(self, view):
         assert view.may_vouch(KEY)
 
     @pytest.mark.parametrize("leader", [KnownBroker(1), KnownBroker(1, WRITTEN + 1)], ids=["away", "came again"])
-    def test_not_if_the_leader_was_away(self, view, leader):
+    def test_an_absent_leader_may_not_vouch(self, view, leader):
         put(view, b1=leader)
         assert not view.may_vouch(KEY)
 
-    def test_not_if_one_of_the_isr_may_have_lost_records(self, view):
+    def test_a_leader_may_not_vouch_for_an_unsure_isr_member(self, view):
         put(view, b2=KnownBroker(2, unsure_since=WRITTEN + 1))
         assert not view.may_vouch(KEY)
         put(view, b2=KnownBroker(2, unsure_since=NEVER))
         assert view.may_vouch(KEY)
 
-    def test_replicas_outside_the_isr_do_not_matter(self, view):
+    def test_replicas_outside_the_isr_do_not_affect_vouching(self, view):
         put(view, b3=KnownBroker(3, unsure_since=WRITTEN + 1))
         assert view.may_vouch(KEY)

@@ -1,4 +1,6 @@
-"""A topic of one broker for coordinator tests: real logs in a temporary directory, a manual clock, led by image."""
+"""An internal topic of one broker for coordinator tests: real logs in a temporary directory and a manual clock; the
+image decides leadership.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class InternalTopic:
-    """The partitions of an internal topic on a broker, in the place of Replicas: `lead` and `resign` change the image.
+    """Replaces Replicas for the partitions of an internal topic: `lead` and `resign` change the image.
 
     It is its own `Deadlines`, which only remember: the test moves the clock and fires the timers itself.
     """
@@ -42,7 +44,7 @@ class InternalTopic:
         self.count = partitions
         self.epoch = 0
         self.replicas = (1,)
-        """Only the leader is in sync."""
+        """The replicas, of which only the leader is in sync."""
         self.image = ClusterImage("")
         self.may_lead: Callable[[], bool] | None = None
         self.wake_ups: list[tuple[float, Callable[[], None]]] = []
@@ -98,7 +100,7 @@ class InternalTopic:
         self.after(seconds, callback)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock on, calling back on the way in order."""
+        """Move the clock on and fire due callbacks in order."""
         end = self.clock.monotonic() + seconds
         while True:
             due = sorted((entry for entry in self.wake_ups if entry[0] <= end), key=lambda entry: entry[0])
@@ -128,6 +130,6 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
 
 @pytest.fixture
 def runtime(internal_topic: InternalTopic) -> CoordinatorRuntime[Counters]:
-    """Toy machines over the partitions of `internal_topic`, which stands in for what a broker has around them."""
+    """Toy machines over the partitions of `internal_topic`, which stands in for the rest of a broker."""
     topic: Any = internal_topic
     return CoordinatorRuntime(TOPIC, Counters, topic, topic.host)

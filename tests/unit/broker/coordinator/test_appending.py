@@ -1,4 +1,4 @@
-"""What a coordinator logs: one batch of acks=all, whose errors are told in a coordinator's words."""
+"""The appends of a coordinator: one batch with acks=all, whose errors become coordinator error codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDS = [Encoded(b"k", b"v"), Encoded(b"k", None)]
 
 
 def append(error: ErrorCode | None = None, effects: Effects | None = None) -> tuple[int, RecordBatch | None]:
-    """The base offset, and the batch that was appended."""
+    """Append records. Returns the base offset and the appended batch."""
     appended: list[RecordBatch] = []
 
     def append_batch(records: memoryview, *, required_acks: int, origin: Any) -> tuple[int, int]:
@@ -62,13 +62,13 @@ def test_records_of_a_transaction_bear_its_producer() -> None:
         (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_errors_of_the_log_in_a_coordinators_words(error: ErrorCode, told: ErrorCode) -> None:
+def test_errors_of_the_log_become_coordinator_error_codes(error: ErrorCode, told: ErrorCode) -> None:
     with pytest.raises(KafkaError, match="as the test wants it") as refused:
         append(error)
     assert refused.value.code is told
 
 
-def test_what_is_too_large_has_a_word_of_its_own_in_each_api() -> None:
+def test_an_oversized_record_has_its_own_error_code_in_each_api() -> None:
     effects = Effects()
     effects.too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     with pytest.raises(KafkaError) as refused:

@@ -1,4 +1,4 @@
-"""Steps of a coordinator that raise what nobody thought of: their key falls back, everybody else goes on."""
+"""Coordinator steps that raise an unexpected exception: their key is rolled back, all other keys continue."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def throw(machine: Counters, waiter: Any) -> Effects:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    """The keys of the steps that people were told of."""
+    """The keys of the steps that the log reports."""
     return [record.__dict__["key"] for record in caplog.records if record.message == "step failed"]
 
 
-async def test_a_step_that_raises_is_told_once_and_its_key_falls_back(runtime, internal_topic, caplog):
+async def test_a_step_that_raises_is_logged_once_and_its_key_is_rolled_back(runtime, internal_topic, caplog):
     runtime.on_image(internal_topic.lead())
     of_the_same, of_another = (runtime.write(key, wait_for_ever, failed) for key in ("a", "b"))
     assert runtime.write("a", throw, failed) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -35,7 +35,7 @@ async def test_a_step_that_raises_is_told_once_and_its_key_falls_back(runtime, i
     assert runtime.write("a", put("a", 1), failed) == ("put", None)
 
 
-async def test_who_was_answered_waits_no_more(runtime, internal_topic):
+async def test_an_answered_request_waits_no_more_after_a_failure(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     waiting = runtime.write("a", wait_for_ever, failed)
     assert len(runtime.shard("a").waiting("a")) == 1
@@ -78,7 +78,7 @@ async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, int
     assert machine.fired == []
 
 
-async def test_what_is_loaded_anew_is_all_that_was_logged_replicated_or_not(runtime, internal_topic, monkeypatch):
+async def test_a_reload_covers_all_logged_records_replicated_or_not(runtime, internal_topic, monkeypatch):
     runtime.on_image(internal_topic.lead())
     partition = internal_topic.led[0]
     advance = type(partition)._advance_high_watermark

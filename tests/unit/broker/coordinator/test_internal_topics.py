@@ -1,4 +1,4 @@
-"""What internal topics are created with."""
+"""The settings with which internal topics are created."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_s31_fewer_brokers_than_replicas():
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
-def test_in_a_cluster_they_wait_for_as_many_brokers_as_they_need(name):
+def test_internal_topics_wait_for_as_many_brokers_as_they_need(name):
     with pytest.raises(KafkaError) as raised:
         internal_topic(name, BrokerConfig.of({}), live_brokers=2, may_degrade=False)
     assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -60,13 +60,13 @@ def test_the_settings_of_groups_are_kafkas_but_for_two():
     assert (ours.initial_rebalance_delay_ms, ours.max_size) == (0, 1000)
 
 
-def test_what_a_topic_that_is_taken_over_needs():
+def test_an_adopted_internal_topic_gets_the_required_settings():
     assert needed_settings("__consumer_offsets", BrokerConfig.of({}))["cleanup.policy"] == "compact"
     assert needed_settings("__transaction_state", BrokerConfig.of({}))["min.insync.replicas"] == "1"
     assert needed_settings("orders", BrokerConfig.of({})) == {}
 
 
-def test_an_internal_topic_that_loses_records_by_age_is_told_once(caplog):
+def test_an_internal_topic_with_retention_by_age_is_warned_about_once(caplog):
     def image(policy):
         topics = [Topic(name, bytes([1]) * 16, {}) for name in ("__consumer_offsets", "orders")]
         settings = {} if policy is None else {"cleanup.policy": policy}

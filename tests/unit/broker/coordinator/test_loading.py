@@ -1,4 +1,4 @@
-"""Loading a coordinator: what is left out of the replay makes no difference, and the loop is not held."""
+"""Loading a coordinator: records skipped in the replay make no difference, and the loop is not blocked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRODUCERS = (5, 6)
 
 
 class Log:
-    """Appends at random what groups and transactions log, and replays it at once into `expected`."""
+    """Appends random records of groups and transactions, and replays each at once into `expected`."""
 
     def __init__(self, internal_topic: Any, seed: int) -> None:
         internal_topic.lead()
@@ -104,7 +104,7 @@ def known(found: GroupMachine) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_superseded_within_a_chunk_makes_no_difference(internal_topic, seed, monkeypatch):
+def test_superseded_records_within_a_chunk_make_no_difference(internal_topic, seed, monkeypatch):
     log = Log(internal_topic, seed)
     for _ in range(60):
         log.rng.choice([log.batch_of_records] * 4 + [log.marker])()
@@ -116,7 +116,9 @@ def test_what_is_superseded_within_a_chunk_makes_no_difference(internal_topic, s
 
 @pytest.mark.parametrize("chunk_bytes", [1, 300, 500, 800, 1200, 10**6])
 def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_topic, chunk_bytes, monkeypatch):
-    """The records between two transactions are superseded: only the first record of the second one is replayed."""
+    """Only the first record of the second transaction is replayed: the records between the two transactions are
+    superseded.
+    """
     monkeypatch.setattr("oncelog_broker.coordinator.loading.LOAD_CHUNK_BYTES", chunk_bytes)
     internal_topic.lead()
     partition, driver = internal_topic.led[0], TransactionDriver()
@@ -136,7 +138,7 @@ def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_
 
 
 class Decodes(Counters):
-    """Counts what it decodes."""
+    """Counts the decoded records."""
 
     decoded = 0
 
@@ -162,7 +164,7 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
 
 
 @pytest.mark.parametrize("per_batch", [1, 1000])
-def test_others_have_their_turn_after_some_records(internal_topic, per_batch):
+def test_other_work_gets_its_turn_after_some_records(internal_topic, per_batch):
     """Reading a record counts as well as replaying one: a chunk of superseded records is long work, too."""
     internal_topic.lead()
     partition = internal_topic.led[0]

@@ -1,4 +1,4 @@
-"""What comes together in a coordinator leaves the loop to others: ten thousand sessions that end, or begin (S87)."""
+"""Simultaneous work of a coordinator does not block the loop: ten thousand sessions that end or begin (S87)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
 
 @pytest.fixture(autouse=True)
 def as_in_a_broker() -> Iterator[None]:
-    """The garbage collector never has much to do at a time."""
+    """Configure the garbage collector as a broker does, with short collections."""
     undo = keep_collections_short()
     yield
     undo()
@@ -62,7 +62,7 @@ def logged_group(group_id: str) -> Any:
 
 
 def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
-    """Slices go by the real clock, sessions by that of the test."""
+    """A runtime whose slices follow the real clock and whose sessions follow the test's clock."""
     ids = count()
 
     def machine(index: int) -> GroupMachine:
@@ -72,7 +72,7 @@ def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-async def test_s87_sessions_that_begin_and_end_together_leave_the_loop_to_others(internal_topic, groups):
+async def test_s87_simultaneous_session_ends_let_other_work_run(internal_topic, groups):
     """All clients were cut off; the coordinator has moved, so all their sessions began at the same moment."""
     runtime = group_runtime(internal_topic)
     runtime.on_image(internal_topic.lead())
@@ -103,7 +103,7 @@ async def test_s87_sessions_that_begin_and_end_together_leave_the_loop_to_others
 
 
 async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
-    """A session whose timer is due, and has not fired yet, goes on when its member says that it is there."""
+    """A session whose timer is due but has not fired continues if its member sends a heartbeat."""
     runtime = CoordinatorRuntime(
         TOPIC,
         Counters,
@@ -127,7 +127,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
 
 
 class Ticking(ManualClock):
-    """Each look takes a second: a slice has one step."""
+    """A clock that advances a second per reading: each slice has one step."""
 
     def monotonic(self) -> float:
         self.advance_ms(1000)

@@ -1,4 +1,4 @@
-"""Patterns of transactional ids: what they match, what is refused, and who waits for them."""
+"""Patterns of transactional ids: matches, refusals, and that only their users wait for them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
 """A pattern of many steps whose results RE2 cannot cache."""
 
 
-def test_whoever_needs_no_pattern_does_not_load_them() -> None:
-    """Loading takes milliseconds, and memory: `list_transactions` comes with the first request, on the loop."""
+def test_the_regular_expression_library_is_loaded_only_if_needed() -> None:
+    """Loading takes milliseconds and memory: the first request would load it on the event loop."""
     look = "import oncelog_broker.server.transactions.list_transactions, sys; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
-async def test_the_thread_that_matches_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_matching_thread_loads_the_regular_expression_library(monkeypatch: pytest.MonkeyPatch) -> None:
     readers = list[str]()
     read = patterns._compiled
     monkeypatch.setattr(
@@ -44,18 +44,18 @@ async def test_the_whole_id_matches() -> None:
 @pytest.mark.parametrize(
     "text", ["(", "a{2,1}", r"(a)\1", "(?=a)", "x" * 257, r"(\pL{30}){30}", "((a{50}){50}){50}", "((a?){44}){50}"]
 )
-async def test_what_is_no_pattern_or_too_much_of_one_is_refused(text: str) -> None:
+async def test_invalid_and_oversized_patterns_are_refused(text: str) -> None:
     with pytest.raises(InvalidPattern):
         await IdPattern.read(text)
 
 
-async def test_what_takes_others_for_ever_takes_no_time() -> None:
+async def test_a_catastrophic_backtracking_pattern_takes_no_time() -> None:
     """(a|a)*b on forty times a is 2^40 steps by trial and error."""
     async with asyncio.timeout(30):
         assert await (await IdPattern.read("(a|a)*b")).matching(["a" * 40, "a" * 40 + "b"], CLOCK) == {"a" * 40 + "b"}
 
 
-async def test_the_loop_goes_on_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_loop_keeps_running_during_a_long_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "TURN_SECONDS", 0.0)
     long = ["ab" * 1000] * 40
     other = await IdPattern.read("x")

@@ -66,7 +66,7 @@ async def test_s85_changes_to_soft_state_are_made_with_the_records_or_not_at_all
     assert known == [{"a": 1}]
 
 
-async def test_what_is_loaded_is_what_was(runtime, internal_topic):
+async def test_the_loaded_state_equals_the_former_one(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     for number in range(100):
         runtime.write("a", put(f"n{number % 7}", number), failed)
@@ -103,7 +103,9 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
 
 
 async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, internal_topic, monkeypatch):
-    """The replay has read all, and the coordinator is loaded in a later turn: what comes in between counts."""
+    """The replay has read the whole log, and the coordinator counts as loaded in a later turn: markers in between
+    count.
+    """
     internal_topic.lead()
     partition = internal_topic.led[0]
     batch = build_batch(
@@ -126,7 +128,7 @@ async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, intern
 
 
 async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
-    """KAFKA-9065: from the last record to the end of the log there is nothing to read, and nothing to wait for."""
+    """KAFKA-9065: the log has no records between its last record and its end, so loading must not wait for any."""
     internal_topic.lead()
     log = internal_topic.logs[0]
     put_records(log, (b"a", b"1"))
@@ -155,7 +157,7 @@ async def test_a_log_that_cannot_be_read_coordinates_nothing(runtime, internal_t
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_loading_lets_others_in_between(runtime, internal_topic, monkeypatch):
+async def test_loading_lets_other_work_run_in_between(runtime, internal_topic, monkeypatch):
     internal_topic.lead()
     for number in range(20):
         records = [Record(0, 1, b"n%d" % index, b"%d" % number, []) for index in range(500)]
@@ -189,7 +191,7 @@ async def test_a_log_that_could_not_be_read_is_loaded_again(runtime, internal_to
     assert counters(runtime).numbers == {"a": 1}
 
 
-async def test_leadership_lost_while_loading(runtime, internal_topic):
+async def test_losing_leadership_ends_the_loading(runtime, internal_topic):
     internal_topic.lead()
     batch = build_batch([Record(0, 1, b"a", b"1", [])])
     internal_topic.led[0].append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
@@ -242,7 +244,7 @@ async def test_records_that_may_be_divided_take_as_many_batches_as_they_need(run
     assert counters(runtime).offsets == list(range(1000))
 
 
-async def test_of_divided_records_those_that_are_logged_are_replayed_too(runtime, internal_topic, monkeypatch):
+async def test_the_logged_part_of_a_divided_step_is_replayed(runtime, internal_topic, monkeypatch):
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=2000)
     runtime.on_image(internal_topic.lead())
     log = internal_topic.logs[0]
@@ -259,13 +261,13 @@ async def test_of_divided_records_those_that_are_logged_are_replayed_too(runtime
     assert log.log_end_offset == len(counters(runtime).numbers) >= 3 * first_batch
 
 
-def test_one_record_that_is_too_large_is_a_batch_of_its_own():
-    """The log refuses it, and the others are logged: each stands for itself."""
+def test_an_oversized_record_is_a_batch_of_its_own():
+    """The log refuses that record and accepts the others."""
     small, large = Encoded(b"k" * 10, None), Encoded(b"k" * 5000, b"v")
     assert divided([small, small, large, small], 1000) == [2, 1, 1]
 
 
-async def test_others_who_waited_for_records_hear_that_they_could_not_be_logged(runtime, internal_topic):
+async def test_all_requests_waiting_for_records_learn_that_logging_failed(runtime, internal_topic):
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=100)
     runtime.on_image(internal_topic.lead())
     waiting = runtime.write("a", wait_for_ever, failed)
@@ -309,7 +311,7 @@ async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, inte
     assert await third is ErrorCode.NOT_COORDINATOR
 
 
-async def test_who_waits_is_answered_when_the_coordinator_moves(runtime, internal_topic):
+async def test_a_waiting_request_is_answered_when_the_coordinator_moves(runtime, internal_topic):
     runtime.on_image(internal_topic.lead())
     waiting = runtime.write("a", wait_for_ever, failed)
     assert not waiting.done()
@@ -329,7 +331,7 @@ async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, int
 
 
 async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, internal_topic):
-    """The image comes first, the logs of a new topic one after another."""
+    """The image comes first; the logs of a new topic open one after another."""
     shown = internal_topic.lead()
     late = internal_topic.led.pop(0)
     runtime.on_image(shown)
@@ -342,7 +344,7 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
 
 
 async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
-    """KAFKA-9307: what was half given up when the session came back stayed so."""
+    """KAFKA-9307: a state half torn down when the session came back stayed that way."""
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("due", 1, timer=1.0), failed)
     waiting = runtime.write("a", wait_for_ever, failed)
@@ -430,8 +432,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobody_else(internal_topic):
-    """The reply gives up when too few replicas are left; the decision stands, and is carried out when they are back."""
+async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordinator(internal_topic):
+    """The reply fails when too few replicas are left; the decision stands and is carried out when they return."""
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,
@@ -463,7 +465,7 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
 
 
 async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_longer(internal_topic):
-    """A replica that hangs counts as in sync for a while; whoever asked comes again."""
+    """A hanging replica counts as in sync for a while; the client repeats its request."""
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,
@@ -490,7 +492,7 @@ async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_lon
     assert internal_topic.led[0].purgatory.appends == []
 
 
-async def test_where_a_key_is_coordinated_is_in_the_image(runtime, internal_topic):
+async def test_the_image_tells_which_broker_coordinates_a_key(runtime, internal_topic):
     assert runtime.leader_of("a") == NO_LEADER
     runtime.on_image(internal_topic.lead())
     assert runtime.leader_of("a") == 1

@@ -58,7 +58,7 @@ def contents(result: Result) -> list[str]:
     return [line.partition("headerKeys: [] ")[2] for line in result.stdout.splitlines() if line.startswith("| ")]
 
 
-def test_s57_the_transaction_log(tmp_path: Path) -> None:
+def test_s57_the_transaction_log_is_decoded(tmp_path: Path) -> None:
     path = log_with(
         tmp_path / "__transaction_state-3",
         (TRANSACTION_KEY, encode_versioned(TRANSACTION, 1)),
@@ -77,7 +77,7 @@ def test_s57_values_of_the_version_before_have_no_tagged_fields(tmp_path: Path) 
     )
 
 
-def test_s57_committed_offsets(tmp_path: Path) -> None:
+def test_s57_committed_offsets_are_decoded(tmp_path: Path) -> None:
     value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="m", commit_timestamp=7)
     path = log_with(
         tmp_path / "__consumer_offsets-12",
@@ -161,7 +161,7 @@ def test_records_of_later_protocols_are_passed_over(tmp_path: Path) -> None:
         (TRANSACTION_KEY, b"\x00\x09", "TransactionLogValue of version 9 is not known here"),
     ],
 )
-def test_what_cannot_be_decoded_is_a_fault_and_reading_goes_on(
+def test_an_undecodable_record_is_a_fault_and_reading_continues(
     tmp_path: Path, key: bytes | None, value: bytes | None, fault: str
 ) -> None:
     path = log_with(tmp_path, (key, value), (TRANSACTION_KEY, None))

@@ -23,7 +23,7 @@ def lines(path: Path) -> list[str]:
     return [item.as_text() for item in dump_file(path, DumpOptions()) if isinstance(item, Row)]
 
 
-def test_s57_a_snapshot(tmp_path: Path) -> None:
+def test_s57_a_producer_snapshot_is_dumped(tmp_path: Path) -> None:
     directory = written(tmp_path / "orders-0")
     assert lines(directory / f"{7:020d}.snapshot") == [
         "producerId: 1 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: None "
@@ -34,7 +34,7 @@ def test_s57_a_snapshot(tmp_path: Path) -> None:
     ]
 
 
-def test_s57_a_transaction_index(tmp_path: Path) -> None:
+def test_s57_a_transaction_index_is_dumped(tmp_path: Path) -> None:
     directory = written(tmp_path / "orders-0")
     assert lines(directory / f"{0:020d}.txnindex") == [
         "version: 0 producerId: 2 firstOffset: 3 lastOffset: 5 lastStableOffset: 6"

@@ -1,4 +1,4 @@
-"""The table of docs/design/identity.md, row by row: what a start finds, and what becomes of it."""
+"""The table of docs/design/identity.md, row by row: the findings of a start, and its decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
 def directory(
     kind: StoreKind | None, of: str = A, *, sisters: dict[str, str] | None = None, **changes: Any
 ) -> DirectoryFacts:
-    """With a log. `kind` None: without a note."""
+    """A data directory with a log. `kind` None: without a note."""
     is_file = kind is EMBEDDED and of == A
     noted = None if kind is None else note(kind, of, **changes)
     if noted is not None and sisters is not None:
@@ -46,7 +46,7 @@ ALONE_IN_0_1 = UNKNOWN._replace(has_store_file=True)
 
 
 def store(kind: StoreKind, **changes: Any) -> StoreFacts:
-    """As the directories know it."""
+    """The store as the directories know it."""
     return StoreFacts(kind, "here", "c", "store", 5, "p5", 500)._replace(**changes)
 
 
@@ -332,7 +332,7 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
 
 
 def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
-    """Unsure it is once; what may have been there stays offline."""
+    """The broker is unsure once; partitions that may have been there stay offline."""
     first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
     assert (first.is_unsure, first.lost) == (True, {B: LOST_B})
     later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)
@@ -350,7 +350,7 @@ def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> No
     assert (older.is_unsure, older.lost, older.has_older_directories) == (True, {}, True)
 
 
-def test_what_was_accepted_once_accepts_no_later_mistake() -> None:
+def test_an_accepted_loss_does_not_cover_a_later_mistake() -> None:
     (first,) = judge(empty(ZOOKEEPER), MEMBER).refusals
     later = directory(ZOOKEEPER, registration=6, process="p6")
     (second,) = judge(empty(ZOOKEEPER), later, accept=(first.accept,)).refusals
@@ -366,7 +366,7 @@ def test_s70_an_empty_store_that_was_accepted_accepts_no_empty_store_elsewhere()
         assert second.accept != first.accept
 
 
-def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> None:
+def test_the_past_of_a_directory_is_known_by_its_notes_or_its_files() -> None:
     assert judge(store(ZOOKEEPER), MEMBER).past is Past.MEMBER
     assert judge(store(ZOOKEEPER), MEMBER_OF_0_1).past is Past.MEMBER
     assert judge(store(EMBEDDED), ALONE).past is Past.ALONE
@@ -377,7 +377,7 @@ def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> N
     assert judge(store(EMBEDDED), ALONE._replace(has_trace=True)).past is Past.ALONE
 
 
-def test_the_age_of_a_directory() -> None:
+def test_the_age_of_a_directory_is_found() -> None:
     noted = note(ZOOKEEPER)
     assert age(None, store(ZOOKEEPER)) is Age.UNKNOWN
     assert age(noted, store(ZOOKEEPER)) is Age.CURRENT

@@ -1,4 +1,4 @@
-"""The file that says what a data directory was."""
+"""The note file that records the identity of a data directory."""
 
 from __future__ import annotations
 

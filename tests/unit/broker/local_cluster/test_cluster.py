@@ -28,7 +28,7 @@ def test_a_new_cluster_has_three_brokers_and_one_zookeeper() -> None:
     assert state.zookeeper_count == 1
 
 
-def test_it_goes_on_as_it_was() -> None:
+def test_an_existing_cluster_keeps_its_layout() -> None:
     assert planned(cluster_of(2), Wanted()) == cluster_of(2)
 
 
@@ -42,7 +42,7 @@ def test_a_setting_is_taken_back_by_an_empty_value() -> None:
     assert planned(state, Wanted(settings={"num.partitions": ""})).settings == {}
 
 
-def test_it_may_grow() -> None:
+def test_a_cluster_may_grow() -> None:
     assert planned(cluster_of(2), Wanted(brokers=4)) == cluster_of(4)
 
 
@@ -54,7 +54,7 @@ def test_it_may_grow() -> None:
         (Wanted(zookeepers=3), "has 1 ZooKeeper servers, and their number cannot be changed"),
     ],
 )
-def test_nothing_else_changes(wanted: Wanted, message: str) -> None:
+def test_other_changes_of_an_existing_cluster_are_refused(wanted: Wanted, message: str) -> None:
     with pytest.raises(ClusterError, match=message):
         planned(cluster_of(2), wanted)
 
@@ -74,7 +74,7 @@ def test_three_brokers_replicate_all_and_fewer_as_far_as_they_go() -> None:
     assert [replication(brokers) for brokers in (1, 2, 3, 5)] == [("1", "1"), ("2", "1"), ("3", "2"), ("3", "2")]
 
 
-def test_what_was_asked_for_goes_before() -> None:
+def test_an_explicit_setting_takes_precedence_over_derived_ones() -> None:
     asked = {"min.insync.replicas": "1", "num.partitions": "7"}
     settings = settings_of(Path("/data"), Member(2, 9093), 3, "zk:1", asked)
     assert asked.items() <= settings.items()
@@ -86,7 +86,7 @@ def test_brokers_have_short_names(name: str) -> None:
     assert find_member(cluster_of(3), name).port == 9001
 
 
-def test_zookeeper_servers_are_found_and_what_is_not_there_is_named() -> None:
+def test_zookeeper_servers_are_found_and_a_missing_one_is_named() -> None:
     state = cluster_of(1)
     state.zookeepers = [Member(1, 2181)]
     assert find_member(state, "zookeeper-1").port == 2181
@@ -103,7 +103,7 @@ def test_the_state_comes_back_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 2}', '{"format": 1, "brokers": [{"id": 1}]}'])
-def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path, content: str) -> None:
+def test_a_foreign_state_file_is_named_in_the_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
     with pytest.raises(StateFileError, match=r"cluster\.json is no state of a local cluster"):
         load_state(tmp_path)
@@ -114,7 +114,7 @@ def test_a_member_that_another_process_has_replaced_is_stopped() -> None:
     assert state_of(Member(1, 9092)) == "stopped"
 
 
-def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_named_in_the_error(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, lambda _: None)
     for command in (cluster.down, cluster.status, lambda: cluster.kill("1")):
         with pytest.raises(ClusterError, match="no cluster in"):
@@ -138,7 +138,7 @@ def test_the_state_is_readable_json(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "cluster.json").read_text())["brokers"][0]["port"] == 9000
 
 
-def test_what_a_running_broker_does_not_know_yet_is_named(tmp_path: Path) -> None:
+def test_settings_unknown_to_a_running_broker_are_named(tmp_path: Path) -> None:
     (alone,) = cluster_of(1).brokers
     before = settings_of(tmp_path, alone, 1, "zookeeper", {})
     after = settings_of(tmp_path, alone, 3, "zookeeper", {})
@@ -148,7 +148,7 @@ def test_what_a_running_broker_does_not_know_yet_is_named(tmp_path: Path) -> Non
     assert changed_settings(None, after) == [], "one that was started by an earlier version"
 
 
-def test_only_brokers_that_run_are_restarted(tmp_path: Path) -> None:
+def test_only_running_brokers_are_restarted(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, lambda _: None)
     cluster_of(2).save(tmp_path)
     with pytest.raises(ClusterError, match="no broker is running"):

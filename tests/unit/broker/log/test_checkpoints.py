@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints: what is written is read, and what is damaged is told with file and line."""
+"""Kafka's text checkpoints: written entries are read back, and damage is reported with file and line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from oncelog_broker.runtime.disk import RealDisk
 OFFSETS = {("orders", 1): 988, ("orders", 0): 1201, ("returns", 0): 0}
 
 
-def test_they_are_kafkas_text(tmp_path: Path) -> None:
+def test_checkpoints_have_kafkas_text_format(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     write_offset_checkpoint(RealDisk(), str(path), OFFSETS)
     assert path.read_text() == "0\n3\norders 0 1201\norders 1 988\nreturns 0 0\n"
     assert read_offset_checkpoint(RealDisk(), str(path)) == OFFSETS
 
 
-def test_without_a_file_there_are_none(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_file_has_no_entries(tmp_path: Path) -> None:
     assert read_offset_checkpoint(RealDisk(), str(tmp_path / "checkpoint")) == {}
 
 
@@ -37,7 +37,7 @@ def test_without_a_file_there_are_none(tmp_path: Path) -> None:
         ("0\n1\norders 0 -1\n", 3),
     ],
 )
-def test_damage_is_told_with_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+def test_damage_to_a_checkpoint_is_reported_with_file_and_line(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "checkpoint"
     path.write_text(text)
     with pytest.raises(CheckpointCorrupt, match=f"{path}, line {line}: "):

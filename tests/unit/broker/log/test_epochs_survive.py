@@ -1,4 +1,4 @@
-"""Leader epochs are written when they begin and synced with the records: what a kill or a power cut leaves of them."""
+"""Leader epochs are written when they begin and synced with the records: their state after a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_EPOCH = 12
 
 
 def lead_on(log: PartitionLog, random: Random) -> None:
-    """Leaders that come one after another, some without a record, and flushes now and then."""
+    """Let several leaders lead one after another, some without a record, with occasional flushes."""
     for epoch in range(1, LAST_EPOCH + 1):
         for _ in range(random.randrange(3)):
             append(log, b"v", epoch=epoch)
@@ -28,7 +28,7 @@ def lead_on(log: PartitionLog, random: Random) -> None:
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
-def test_the_epoch_of_every_record_that_is_left_is_known(is_power_cut: bool) -> None:
+def test_every_remaining_record_has_a_known_epoch(is_power_cut: bool) -> None:
     checked = 0
     for seed in range(150):
         random = Random(seed)
@@ -59,7 +59,7 @@ def test_the_epoch_of_every_record_that_is_left_is_known(is_power_cut: bool) -> 
     assert checked > 300
 
 
-def test_nothing_is_synced_where_an_epoch_begins() -> None:
+def test_the_beginning_of_an_epoch_syncs_nothing() -> None:
     disk = CrashingDisk(Random(0))
     log = open_log(DIRECTORY, disk=disk)
     log.flusher.flush()

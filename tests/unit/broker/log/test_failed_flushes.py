@@ -32,7 +32,9 @@ class ForgettingFile(RealFile):
 
 
 class ForgettingDisk(RealDisk):
-    """The first fsync of a log file waits, and then fails; later ones succeed, as there is nothing left to write."""
+    """A disk on which the first fsync of a log file waits and fails; later ones succeed, as no data is left to
+    write.
+    """
 
     __slots__ = ("is_in_first", "may_fail", "syncs")
 
@@ -127,7 +129,7 @@ def test_e46_a_failed_flush_that_nobody_has_finished_is_found_when_the_log_is_cl
 def test_e46_a_failed_flush_of_an_unchanged_log_is_found_when_it_is_closed(
     disk: ForgettingDisk, tmp_path: Path
 ) -> None:
-    """Its directory or a file may have been synced for the first time: closing it must not skip that as unchanged."""
+    """Its directory or a file may have been synced for the first time: closing must not skip the log as unchanged."""
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)
     log.close()

@@ -1,4 +1,4 @@
-"""Nothing is wrong with a log whose disk is full: what was refused has changed nothing, and may be tried again."""
+"""A log on a full disk is intact: a refused append has changed nothing and may be retried."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ def no_room(path, data, **_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_it_refuses_what_it_has_no_room_for_and_goes_on(directory):
+def test_a_log_on_a_full_disk_refuses_appends_and_continues(directory):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     fill(log, 30)
@@ -48,7 +48,7 @@ def test_it_refuses_what_it_has_no_room_for_and_goes_on(directory):
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_no_room_for_an_index(directory, suffix):
+def test_a_full_disk_for_an_index_refuses_the_append(directory, suffix):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     fill(log, 8)
@@ -67,7 +67,7 @@ def test_no_room_for_an_index(directory, suffix):
     log.close()
 
 
-def test_no_room_for_an_aborted_transaction_whose_marker_is_in_the_log(directory):
+def test_a_full_disk_for_the_transaction_index_fails_the_flush_and_is_recovered(directory):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     produce(log, 1, 0, transactional=True)
@@ -84,7 +84,7 @@ def test_no_room_for_an_aborted_transaction_whose_marker_is_in_the_log(directory
     log.close()
 
 
-def test_no_room_for_a_snapshot_keeps_the_segments_that_wait_for_it(directory, monkeypatch):
+def test_a_full_disk_for_a_snapshot_keeps_the_segments_that_wait_for_it(directory, monkeypatch):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     produce(log, 1, 0)
@@ -99,7 +99,7 @@ def test_no_room_for_a_snapshot_keeps_the_segments_that_wait_for_it(directory, m
     log.close()
 
 
-def test_no_room_for_a_leader_epoch(directory, monkeypatch):
+def test_a_full_disk_for_a_leader_epoch_refuses_the_append(directory, monkeypatch):
     log = open_log(directory, disk=FaultyDisk())
     fill(log, 2, epoch=1)
     with monkeypatch.context() as full:
@@ -113,7 +113,7 @@ def test_no_room_for_a_leader_epoch(directory, monkeypatch):
     log.close()
 
 
-def test_a_leader_epoch_in_which_nothing_was_written_is_cut_off_with_nothing(directory):
+def test_an_empty_leader_epoch_is_removed_without_records(directory):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     fill(log, 2, epoch=1)
@@ -129,7 +129,7 @@ def test_a_leader_epoch_in_which_nothing_was_written_is_cut_off_with_nothing(dir
     log.close()
 
 
-def test_a_write_that_is_cut_short_is_one_that_found_no_room(tmp_path, monkeypatch):
+def test_a_short_write_counts_as_a_full_disk(tmp_path, monkeypatch):
     file = RealDisk().open(str(tmp_path / "file"), create=True)
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, position: len(data) - 1)
     with pytest.raises(OSError, match="were written") as caught:
@@ -139,7 +139,7 @@ def test_a_write_that_is_cut_short_is_one_that_found_no_room(tmp_path, monkeypat
     file.close()
 
 
-def test_e49_appends_that_a_full_disk_refuses_are_one_line(tmp_path, caplog):
+def test_e49_appends_refused_by_a_full_disk_are_one_log_line(tmp_path, caplog):
     disk = FaultyDisk()
     logs = [open_log(tmp_path / name, disk=disk) for name in ("orders-0", "orders-1")]
     disk.full()

@@ -1,4 +1,4 @@
-"""Leader epochs and where they begin: kept over restarts, cut with the log, asked by followers."""
+"""Leader epochs and their start offsets: kept over restarts, truncated with the log, looked up by followers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def reloaded(tmp_path: Path) -> list[tuple[int, int]]:
     return list(LeaderEpochs.load(RealDisk(), str(tmp_path / LEADER_EPOCH_FILE)).entries)
 
 
-def test_they_are_in_the_file_at_once(epochs: LeaderEpochs, tmp_path: Path) -> None:
+def test_a_new_leader_epoch_is_in_the_file_at_once(epochs: LeaderEpochs, tmp_path: Path) -> None:
     assert list(epochs.entries) == ENTRIES == reloaded(tmp_path)
     assert (epochs.latest_epoch, epochs.is_unsynced) == (4, True)
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 1), (9, 1), (10, 3), (24, 3), (25, 4), (1000, 4)])
-def test_in_which_epoch_a_record_was_written(epochs: LeaderEpochs, offset: int, epoch: int) -> None:
+def test_the_leader_epoch_of_a_record_is_found(epochs: LeaderEpochs, offset: int, epoch: int) -> None:
     assert epochs.epoch_for_offset(offset) == epoch
 
 
@@ -39,7 +39,7 @@ def test_in_which_epoch_a_record_was_written(epochs: LeaderEpochs, offset: int, 
     ("epoch", "answer"),
     [(0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (4, 99)), (5, (-1, -1)), (-1, (-1, -1))],
 )
-def test_where_an_epoch_ends(epochs: LeaderEpochs, epoch: int, answer: tuple[int, int]) -> None:
+def test_the_end_of_a_leader_epoch_is_found(epochs: LeaderEpochs, epoch: int, answer: tuple[int, int]) -> None:
     assert epochs.end_offset_for_epoch(epoch, 99) == answer
 
 
@@ -59,7 +59,7 @@ def test_epochs_and_offsets_strictly_increase(
     assert list(epochs.entries) == left == reloaded(tmp_path)
 
 
-def test_they_are_cut_with_the_log(epochs: LeaderEpochs, tmp_path: Path) -> None:
+def test_leader_epochs_are_truncated_with_the_log(epochs: LeaderEpochs, tmp_path: Path) -> None:
     epochs.truncate_from_end(25)
     assert list(epochs.entries) == [(1, 0), (3, 10)]
     epochs.truncate_from_start(4)
@@ -82,7 +82,7 @@ def test_an_epoch_that_cannot_be_written_has_not_begun(epochs: LeaderEpochs, mon
 
 
 @pytest.mark.parametrize("text", ["0\n1\n-1 5\n", "0\n1\n1 -5\n", "0\n2\n1 5\n", "0\n1\n1\n"])
-def test_a_file_that_is_none(tmp_path: Path, text: str) -> None:
+def test_a_bad_leader_epoch_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / LEADER_EPOCH_FILE).write_text(text)
     with pytest.raises(CheckpointCorrupt, match=LEADER_EPOCH_FILE):
         reloaded(tmp_path)

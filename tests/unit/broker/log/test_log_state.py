@@ -1,4 +1,4 @@
-"""LogState: what takes a log offline, and where the log will begin after a power cut."""
+"""LogState: the faults that take a log offline, and the log start after a power cut."""
 
 import errno
 import gc
@@ -39,7 +39,7 @@ class TestFaults:
             state.check_online()
 
     @pytest.mark.parametrize("refusal", [DISK_FULL, NO_DESCRIPTOR])
-    def test_a_refused_write_leaves_it_online(self, state, refusal):
+    def test_a_refused_write_leaves_the_log_online(self, state, refusal):
         assert state.fail_unless_refused("append to", refusal).code is ErrorCode.KAFKA_STORAGE_ERROR
         state.check_online()
 
@@ -48,7 +48,7 @@ class TestFaults:
         state.append_failed(DISK_FULL, end_before=25, end=25)
         assert (state.refused_append_at, state.offline_reason) == (25, None)
 
-    def test_an_append_in_part_takes_it_offline_whatever_the_reason(self, state):
+    def test_a_partial_append_takes_the_log_offline(self, state):
         state.append_failed(DISK_FULL, end_before=25, end=27)
         assert state.offline_reason is not None
 
@@ -56,32 +56,32 @@ class TestFaults:
         ("error", "code"),
         [(IO_ERROR, ErrorCode.KAFKA_STORAGE_ERROR), (CorruptBatch("torn"), ErrorCode.CORRUPT_MESSAGE)],
     )
-    def test_a_failed_read_leaves_it_online(self, state, error, code):
+    def test_a_failed_read_leaves_the_log_online(self, state, error, code):
         assert state.read_error(error).code is code
         state.check_online()
 
-    def test_nobody_may_change_it_while_its_end_is_cut(self, state):
+    def test_no_change_is_allowed_during_a_truncation(self, state):
         state.is_truncating = True
         assert not state.may_be_changed
         state.check_online()
 
 
 class TestDurableStart:
-    def test_is_what_is_checkpointed(self, state):
+    def test_the_checkpointed_start_is_the_durable_one(self, state):
         state.log_start_offset, state.checkpointed_start = 30, 15
         assert state.durable_start_offset == 15
 
-    def test_or_where_the_synced_names_begin(self, state):
+    def test_the_durable_start_is_at_least_the_first_synced_segment(self, state):
         state.log_start_offset, state.checkpointed_start = 30, 15
         state.note_synced_names(25)
         state.note_synced_names(5)  # an older flush ends later
         assert state.durable_start_offset == 25
 
-    def test_is_never_above_the_log_start(self, state):
+    def test_the_durable_start_is_never_above_the_log_start(self, state):
         state.note_synced_names(99)
         assert state.durable_start_offset == state.log_start_offset == 10
 
-    def test_after_a_truncation_older_names_count_for_nothing(self, state):
+    def test_segment_names_synced_before_a_truncation_do_not_count(self, state):
         state.note_synced_names(25)
         state.note_names_from(12)
         state.log_start_offset = state.checkpointed_start = 12
@@ -89,7 +89,7 @@ class TestDurableStart:
         assert state.durable_start_offset == 12
 
 
-def test_a_log_that_was_let_go_is_freed_at_once(tmp_path):
+def test_a_released_log_is_freed_at_once(tmp_path):
     """None of its parts refers to the log: a cycle among frozen objects is never collected (`runtime/garbage.py`)."""
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)

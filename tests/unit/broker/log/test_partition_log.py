@@ -1,4 +1,4 @@
-"""PartitionLog: appending, reading, rolling, looking up by time, letting go."""
+"""PartitionLog: appending, reading, rolling, lookup by time, retention."""
 
 import dataclasses
 import random
@@ -128,7 +128,7 @@ class TestAppend:
         assert len(log_files(tmp_path / "orders-0")) > 3
         assert contents(log) == [(n, b"%070d" % n) for n in range(60)]
 
-    def test_a_follower_refuses_what_does_not_come_next(self, log):
+    def test_a_follower_refuses_a_batch_out_of_order_or_damaged(self, log):
         fill(log, 3)
         with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
             log.append_as_follower(make_batch(b"a", base_offset=2))
@@ -148,7 +148,7 @@ class TestRead:
         assert read(log, 1) == [(0, 2), (3, 4)]
         assert read(log, 4) == [(3, 4)]
 
-    def test_every_offset_of_many_segments(self, log):
+    def test_every_offset_of_many_segments_is_readable(self, log):
         for number in range(50):
             append(log, *[b"%040d" % number] * (number % 3 + 1))
         assert len(log.segment_base_offsets) > 3
@@ -156,7 +156,7 @@ class TestRead:
             first, last = read(log, offset, max_bytes=1)[0]
             assert first <= offset <= last
 
-    def test_max_bytes(self, log):
+    def test_a_read_is_bounded_by_max_bytes(self, log):
         sizes = [len(make_batch(b"v" * n)) for n in (10, 20, 30)]
         for n in (10, 20, 30):
             append(log, b"v" * n)
@@ -178,7 +178,7 @@ class TestRead:
         assert read(log, 4, upper_bound=5) == []
         assert read(log, 4, upper_bound=4) == []
 
-    def test_max_bytes_and_upper_bound_together_in_a_long_segment(self, tmp_path):
+    def test_a_read_respects_max_bytes_and_upper_bound_together(self, tmp_path):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000))
         fill(log, 100)
         size = len(make_batch(b"0" * 70))
@@ -190,7 +190,7 @@ class TestRead:
                         assert read(log, start, count * size + extra, bound, min_one_batch=False) == expected
         log.close()
 
-    def test_the_end_and_beyond(self, log):
+    def test_a_read_at_the_end_is_empty_and_beyond_it_refused(self, log):
         assert read(log, 0) == []
         fill(log, 2)
         assert read(log, 2) == []
@@ -214,17 +214,17 @@ class TestRead:
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_bytes=100_000), disk=disk)
         fill(log, 50)
         read(log, 0, 400)
-        places = dict(log._local._reader._positions)
+        places = dict(log.local._reader._positions)
         assert set(places) == {2}
         read(log, 2, 400)
-        assert set(log._local._reader._positions) == {2, 4}
+        assert set(log.local._reader._positions) == {2, 4}
         log.close()
 
     def test_remembered_positions_are_bounded(self, log):
         fill(log, 100)
         for offset in range(100):
             read(log, offset, 1)
-        assert len(log._local._reader._positions) <= 32
+        assert len(log.local._reader._positions) <= 32
 
     def test_gaps_of_compaction_are_passed_over(self, log):
         for base in (0, 10, 20):
@@ -260,7 +260,7 @@ class TestRoll:
         fill(log, 2000 // size + 1)
         assert log_files(tmp_path / "orders-0") == [f"{0:020d}.log", f"{2000 // size:020d}.log"]
 
-    def test_by_time_of_the_messages(self, tmp_path):
+    def test_a_segment_is_rolled_by_message_time(self, tmp_path):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, segment_ms=1000))
         append(log, timestamp=NOW)
         append(log, timestamp=NOW + 1000)
@@ -269,7 +269,7 @@ class TestRoll:
         assert log.segment_base_offsets == [0, 2]
         log.close()
 
-    def test_by_index_full(self, tmp_path):
+    def test_a_segment_is_rolled_when_its_index_is_full(self, tmp_path):
         config = dataclasses.replace(SMALL, index_interval_bytes=0, segment_index_bytes=40, segment_bytes=100_000)
         log = open_log(tmp_path / "orders-0", config)
         for number in range(20):
@@ -278,7 +278,7 @@ class TestRoll:
         assert len(contents(log)) == 20
         log.close()
 
-    def test_by_offset_range(self, tmp_path):
+    def test_a_segment_is_rolled_by_its_offset_range(self, tmp_path):
         log = open_log(tmp_path / "orders-0")
         log.append_as_follower(make_batch(b"a", base_offset=0))
         log.append_as_follower(make_batch(b"b", base_offset=2**31 - 1))
@@ -299,7 +299,7 @@ class TestRoll:
         times = list(struct.iter_unpack(">qi", (directory / f"{0:020d}.timeindex").read_bytes()))
         assert times == [(NOW + 2, 2), (NOW + 4, 4), (NOW + 6, 6), (NOW + 7, 7)]
 
-    def test_update_config_takes_effect(self, log):
+    def test_changed_settings_take_effect_at_the_next_roll(self, log):
         log.update_config(dataclasses.replace(SMALL, segment_bytes=300, max_message_bytes=200))
         fill(log, 6)
         assert len(log.segment_base_offsets) == 3
@@ -308,7 +308,7 @@ class TestRoll:
 
 
 class TestTimestamps:
-    def test_the_exact_record_inside_a_batch(self, log):
+    def test_a_timestamp_lookup_finds_the_exact_record_inside_a_batch(self, log):
         append(log, b"a", b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20])
         append(log, b"d", timestamp=NOW + 5)
         append(log, b"e", timestamp=NOW + 30, epoch=2)
@@ -320,11 +320,11 @@ class TestTimestamps:
         assert find(NOW + 31) is None
 
     @pytest.mark.parametrize("compression", list(Compression))
-    def test_inside_a_compressed_batch(self, log, compression):
+    def test_a_timestamp_lookup_finds_a_record_inside_a_compressed_batch(self, log, compression):
         append(log, b"a" * 50, b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20], compression=compression)
         assert run_steps(log.reader.offset_for_timestamp(NOW + 5, upper_bound=3)) == (1, NOW + 10, 0)
 
-    def test_across_segments_for_every_timestamp(self, log):
+    def test_a_timestamp_lookup_works_across_segments(self, log):
         for number in range(60):
             append(log, b"%070d" % number, timestamp=NOW + 10 * number)
         assert len(log.segment_base_offsets) > 3
@@ -333,7 +333,7 @@ class TestTimestamps:
             found = run_steps(log.reader.offset_for_timestamp(NOW + ts, upper_bound=60))
             assert (found and found.offset) == expected
 
-    def test_with_log_append_time(self, tmp_path, clock):
+    def test_a_timestamp_lookup_works_with_log_append_time(self, tmp_path, clock):
         config = dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME)
         log = open_log(tmp_path / "orders-0", config, clock=clock)
         for _ in range(30):
@@ -343,7 +343,7 @@ class TestTimestamps:
         assert run_steps(log.reader.max_timestamp_offset()) == (58, NOW + 290, 0)
         log.close()
 
-    def test_never_beyond_the_upper_bound_nor_before_the_log_start(self, log):
+    def test_a_timestamp_lookup_respects_the_upper_bound_and_the_log_start(self, log):
         for number in range(30):
             append(log, b"%070d" % number, timestamp=NOW + number)
         assert run_steps(log.reader.offset_for_timestamp(NOW + 20, upper_bound=20)) is None
@@ -351,14 +351,14 @@ class TestTimestamps:
         log.trimmer.delete_records_before(15)
         assert run_steps(log.reader.offset_for_timestamp(0, upper_bound=30)) == (15, NOW + 15, 0)
 
-    def test_the_largest_is_the_first_that_has_it(self, log):
+    def test_the_largest_timestamp_is_found_at_its_first_record(self, log):
         for ts in (NOW, NOW + 50, NOW + 20, NOW + 50, NOW):
             append(log, b"a", timestamp=ts)
         log.trimmer.roll()
         assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 50, 0)
 
-    def test_the_largest_of_what_may_be_read(self, log):
-        """After DeleteRecords, and below the last stable offset."""
+    def test_the_largest_timestamp_below_the_upper_bound_is_found(self, log):
+        """Records deleted by DeleteRecords and those above the last stable offset do not count."""
         for ts in (60, 50, 10, 30, 20, 40, 70):
             append(log, b"a", timestamp=NOW + ts)
         assert run_steps(log.reader.max_timestamp_offset()) == (6, NOW + 70, 0)
@@ -371,13 +371,13 @@ class TestTimestamps:
         log.trimmer.delete_records_before(7)
         assert run_steps(log.reader.max_timestamp_offset()) is None
 
-    def test_the_largest_of_the_rest_of_a_batch(self, log):
+    def test_the_largest_timestamp_in_the_rest_of_a_batch_is_found(self, log):
         append(log, b"a", b"b", b"c", timestamps=(NOW + 9, NOW + 3, NOW + 5))
         log.trimmer.delete_records_before(1)
         assert run_steps(log.reader.max_timestamp_offset()) == (2, NOW + 5, 0)
 
     @pytest.mark.parametrize("seed", range(4))
-    def test_the_largest_in_every_range(self, tmp_path, seed):
+    def test_the_largest_timestamp_in_every_range_is_found(self, tmp_path, seed):
         rng = random.Random(seed)
         times = [NOW + rng.randrange(40) for _ in range(60)]
         log = open_log(tmp_path / "orders-0")
@@ -391,7 +391,7 @@ class TestTimestamps:
                 assert run_steps(log.reader.max_timestamp_offset(upper_bound=end)) == (expected, times[expected], 0)
         log.close()
 
-    def test_records_without_timestamps(self, log):
+    def test_records_without_timestamps_are_not_found(self, log):
         assert run_steps(log.reader.max_timestamp_offset()) is None
         append(log, b"a", timestamp=-1)
         log.trimmer.roll()
@@ -400,7 +400,7 @@ class TestTimestamps:
 
 
 class TestLettingGo:
-    def test_by_time(self, tmp_path, clock):
+    def test_retention_by_time_deletes_segments(self, tmp_path, clock):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_ms=1000), clock=clock)
         for number in range(30):
             append(log, b"%070d" % number, timestamp=NOW + number * 100)
@@ -413,7 +413,7 @@ class TestLettingGo:
             read(log, 0)
         log.close()
 
-    def test_by_time_down_to_the_active_segment(self, tmp_path, clock):
+    def test_retention_by_time_deletes_the_active_segment_too(self, tmp_path, clock):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_ms=1000), clock=clock)
         fill(log, 30)
         log.trimmer.apply_retention(NOW + 100_000)
@@ -432,7 +432,7 @@ class TestLettingGo:
         assert log.log_start_offset == log.segment_base_offsets[0]
         log.close()
 
-    def test_not_beyond_the_high_watermark(self, tmp_path):
+    def test_retention_stops_at_the_high_watermark(self, tmp_path):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_bytes=0))
         fill(log, 30)
         bases = log.segment_base_offsets
@@ -452,7 +452,7 @@ class TestLettingGo:
         assert sorted(due) == sorted(str(directory / name) for name in gone)
         assert log.trimmer.take_deleted(60.0) == []
 
-    def test_delete_records(self, log):
+    def test_delete_records_moves_the_log_start(self, log):
         fill(log, 30)
         assert log.trimmer.delete_records_before(7) == 7
         assert contents(log)[0][0] == 7
@@ -472,21 +472,21 @@ class TestLettingGo:
 
 class TestTruncate:
     @pytest.mark.parametrize("offset", range(31))
-    def test_to_every_offset(self, log, offset):
+    def test_a_log_is_truncated_to_any_offset(self, log, offset):
         fill(log, 30)
         log.trimmer.truncate_to(offset)
         assert log.log_end_offset == offset
         fill(log, 2, start=offset)
         assert contents(log) == [(n, b"%070d" % n) for n in range(offset + 2)]
 
-    def test_inside_a_batch_takes_the_whole_batch(self, log):
+    def test_a_truncation_inside_a_batch_removes_the_whole_batch(self, log):
         append(log, b"a", b"b")
         append(log, b"c", b"d")
         log.trimmer.truncate_to(3)
         assert log.log_end_offset == 2
         assert contents(log) == [(0, b"a"), (1, b"b")]
 
-    def test_epochs_and_recovery_point_follow(self, log):
+    def test_epochs_and_recovery_point_follow_a_truncation(self, log):
         fill(log, 10, epoch=1)
         fill(log, 10, epoch=5)
         log.flusher.flush()
@@ -497,7 +497,7 @@ class TestTruncate:
         assert log.recovery_point == 8
         assert log.leader_epochs.entries == ((1, 0),)
 
-    def test_fully(self, log):
+    def test_a_full_truncation_empties_the_log(self, log):
         fill(log, 30)
         log.flusher.flush()
         log.trimmer.truncate_fully_and_start_at(100)
@@ -506,13 +506,13 @@ class TestTruncate:
         fill(log, 1)
         assert contents(log)[0][0] == 100
 
-    def test_below_the_log_start_is_fully(self, log):
+    def test_a_truncation_below_the_log_start_is_a_full_one(self, log):
         fill(log, 30)
         log.trimmer.delete_records_before(20)
         log.trimmer.truncate_to(5)
         assert (log.log_start_offset, log.log_end_offset) == (5, 5)
 
-    def test_names_synced_before_say_nothing_of_a_later_start(self, log):
+    def test_segment_names_synced_before_a_truncation_prove_no_later_start(self, log):
         fill(log, 40)
         log.trimmer.delete_records_before(30)
         log.flusher.flush()
@@ -523,7 +523,7 @@ class TestTruncate:
         log.trimmer.delete_records_before(20)
         assert log.state.durable_start_offset == 5
 
-    def test_timestamps_of_what_is_gone_are_forgotten(self, log):
+    def test_timestamps_of_truncated_records_are_forgotten(self, log):
         append(log, b"a", timestamp=NOW)
         append(log, b"b", timestamp=NOW + 100)
         log.trimmer.truncate_to(1)
@@ -532,7 +532,7 @@ class TestTruncate:
 
 
 class TestFlush:
-    def test_moves_the_recovery_point(self, log):
+    def test_a_flush_moves_the_recovery_point(self, log):
         fill(log, 30)
         assert log.recovery_point == 0
         log.flusher.flush(10)
@@ -541,7 +541,7 @@ class TestFlush:
         assert log.recovery_point == 30
         assert log.flusher.prepare_flush() is None
 
-    def test_in_three_steps_with_appends_in_between(self, log):
+    def test_a_flush_in_three_steps_allows_appends_in_between(self, log):
         fill(log, 20)
         pending = log.flusher.prepare_flush()
         fill(log, 20)
@@ -549,7 +549,7 @@ class TestFlush:
         log.flusher.finish_flush(pending)
         assert log.recovery_point == 20
 
-    def test_a_truncation_in_between_makes_it_count_for_nothing(self, log):
+    def test_a_truncation_during_a_flush_voids_the_flush(self, log):
         fill(log, 20)
         pending = log.flusher.prepare_flush()
         log.trimmer.truncate_to(5)
@@ -558,8 +558,10 @@ class TestFlush:
         log.flusher.finish_flush(pending)
         assert log.recovery_point <= 5
 
-    def test_one_that_ends_while_the_end_is_being_cut_counts_for_nothing(self, tmp_path, log):
-        """A recovery point above the log's end would make damage of it, and records that a snapshot spoke of go."""
+    def test_a_flush_that_ends_during_a_truncation_is_void(self, tmp_path, log):
+        """A recovery point above the log end would look like damage, and records covered by a snapshot would be
+        lost.
+        """
         fill(log, 30)
         pending = log.flusher.prepare_flush()
         pending.sync()
@@ -577,9 +579,11 @@ class TestFlush:
         log = open_log(tmp_path / "orders-0", recovery_point=log.recovery_point, log_start_offset=4)
         assert contents(log) == kept
 
-    def test_none_begins_while_the_end_is_being_cut(self, tmp_path):
+    def test_no_flush_begins_during_a_truncation(self, tmp_path):
         class WhileSynced(RealDisk):
-            """Begins a flush when a directory is synced, by which time the end is cut and nobody knows it yet."""
+            """Begins a flush when a directory is synced: the end is truncated by then, and the log does not know it
+            yet.
+            """
 
             def sync_directory(self, path):
                 super().sync_directory(path)
@@ -601,7 +605,7 @@ class TestFlush:
         log.close()
         assert not log.is_cleanly_closed
 
-    def test_a_deletion_in_between_does_no_harm(self, log):
+    def test_a_deletion_during_a_flush_is_harmless(self, log):
         fill(log, 40)
         pending = log.flusher.prepare_flush()
         log.trimmer.roll()

@@ -1,4 +1,4 @@
-"""What a leader finds in the records of a producer's batch, and how long it keeps others waiting for that."""
+"""The validation of a producer's batch by its leader, and how long it delays other clients."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def test_full_validation_decompresses(opened: Any, codec: Compression) -> None:
     assert log.log_end_offset == 2
 
 
-def test_no_codec_makes_so_many_records_of_so_few_bytes(opened: Any) -> None:
+def test_an_impossible_compression_ratio_is_refused(opened: Any) -> None:
     batch = batch_of(compress(Compression.LZ4, RECORD), 2**31 - 1, Compression.LZ4)
     assert refusal(opened(record_validation=HEADER), batch).code is ErrorCode.INVALID_RECORD
 
 
-def test_header_alone_is_looked_at_where_that_is_asked_for(opened: Any) -> None:
+def test_only_the_batch_header_is_validated_if_asked_for(opened: Any) -> None:
     log = opened(record_validation=HEADER)
     log.append_as_leader(batch_of(b"\xff" * 40, 1), leader_epoch=0)
     assert log.log_end_offset == 1
@@ -118,7 +118,7 @@ def test_a_compacted_topic_names_the_records_without_a_key(opened: Any, codec: C
     assert "without a key" in error.records[0].message
 
 
-def test_no_more_than_so_many_records_are_named(opened: Any) -> None:
+def test_a_bounded_number_of_bad_records_is_named(opened: Any) -> None:
     values = [b"v"] * (MAX_RECORDS_NAMED + 500)
     error = refusal(opened(cleanup_policy=COMPACT), make_batch(*values, key=None))
     assert isinstance(error, RecordsRefused)
@@ -149,8 +149,8 @@ def test_full_validation_believes_the_records_about_their_largest_timestamp(open
     assert (found.offset, found.timestamp) == (1, NOW - 1)
 
 
-def test_what_would_be_too_much_to_unpack_is_too_large(opened: Any) -> None:
-    """A client splits a batch for which it gets that, and does not send it again as it was."""
+def test_a_batch_too_large_to_decompress_is_refused(opened: Any) -> None:
+    """A client splits a batch after that error and does not repeat it unchanged."""
     log = opened(record_validation=FULL, message_max_decompressed_bytes=1 << 20)
     payload = compress(Compression.ZSTD, RECORD * (2_000_000 // len(RECORD)))
     error = refusal(log, batch_of(payload, 2_000_000 // len(RECORD), Compression.ZSTD))
@@ -184,5 +184,5 @@ def test_only_the_first_records_of_a_large_batch_are_walked(opened: Any) -> None
 @pytest.mark.parametrize(
     ("config", "walks"), [({}, False), ({"record_validation": FULL}, True), ({"cleanup_policy": COMPACT}, True)]
 )
-def test_nearly_no_log_has_its_batches_walked(opened: Any, config: dict[str, Any], walks: bool) -> None:
+def test_batches_of_ordinary_logs_are_not_walked(opened: Any, config: dict[str, Any], walks: bool) -> None:
     assert opened(**config).walks_records is walks

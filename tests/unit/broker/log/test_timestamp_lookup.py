@@ -1,4 +1,4 @@
-"""Finding a record by its time in a batch that holds very many, or more than the broker unpacks."""
+"""Finding a record by its time in a batch with very many records, or with more than the broker decompresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers and transactions in a PartitionLog: what is appended, answered, indexed, and what a restart brings back."""
+"""Producers and transactions in a PartitionLog: appends, answers, index entries, and the state after a restart."""
 
 import dataclasses
 import errno
@@ -60,7 +60,7 @@ class TestAppend:
         assert again == sequenced(1, 0, 4)
         assert (log.log_end_offset, log.size_bytes) == (8, size)
 
-    def test_s8_with_its_log_append_time(self, directory):
+    def test_s8_a_duplicate_is_answered_with_its_log_append_time(self, directory):
         clock = ManualClock(NOW)
         log = open_log(directory, dataclasses.replace(SMALL, message_timestamp_type=LOG_APPEND_TIME), clock=clock)
         first = log.append_as_leader(sequenced(1, 0, transactional=True), leader_epoch=0)
@@ -156,7 +156,7 @@ class TestMarkers:
             mark(log, 1, ABORT, coordinator_epoch=2, version=TRANSACTIONS_V2)
         assert log.log_end_offset == end
 
-    def test_clients_cannot_write_them(self, log):
+    def test_clients_cannot_write_markers(self, log):
         control = make_batch(b"x", control=True, transactional=True, producer_id=1, producer_epoch=0)
         with raises(ErrorCode.INVALID_RECORD):
             log.append_as_leader(control, leader_epoch=0)
@@ -190,7 +190,7 @@ class TestReadCommitted:
         log.producers.state.on_high_watermark(2)
         assert log.reader.last_stable_offset(2) == 2
 
-    def test_s50_not_below_the_log_start(self, log):
+    def test_s50_the_last_stable_offset_is_not_below_the_log_start(self, log):
         txn(log, 1, 0)
         fill(log, 5)
         log.trimmer.delete_records_before(3)
@@ -207,7 +207,7 @@ class TestReadCommitted:
         assert committed(log) == [b"2/0", b"2/1", b"1/2"]
         assert committed(log, start=3) == [b"2/1", b"1/2"]
 
-    def test_s52_a_transaction_over_many_segments(self, log):
+    def test_s52_an_aborted_transaction_over_many_segments_is_found(self, log):
         txn(log, 1, 0)
         txn(log, 2, 0)
         fill(log, 30)
@@ -222,7 +222,7 @@ class TestReadCommitted:
         assert committed(log) == wanted
         assert committed(log, max_bytes=10**6) == wanted
 
-    def test_s52_only_what_was_read_is_listed(self, log):
+    def test_s52_only_aborted_transactions_of_the_read_range_are_listed(self, log):
         for n in range(4):
             txn(log, n, 0)
             mark(log, n, ABORT)
@@ -252,7 +252,7 @@ class TestRestart:
         mark(log, 2, ABORT, epoch=1, coordinator_epoch=40, version=TRANSACTIONS_V2)
 
     @pytest.mark.parametrize("flushed", [False, True])
-    def test_s55_after_a_crash_all_is_as_it_was(self, directory, flushed):
+    def test_s55_the_producer_state_survives_a_crash(self, directory, flushed):
         log = open_log(directory)
         self.build(log)
         if flushed:
@@ -267,7 +267,7 @@ class TestRestart:
         assert lso(again) == lso(log) == state[1][0][0]
         again.close()
 
-    def test_s55_after_a_clean_shutdown_nothing_is_replayed(self, directory, monkeypatch):
+    def test_s55_a_start_after_a_clean_shutdown_replays_nothing(self, directory, monkeypatch):
         log = open_log(directory)
         self.build(log)
         state, end = producer_state(log), log.log_end_offset
@@ -339,20 +339,20 @@ class TestFollower:
                 offset = batch.next_offset
         return b"".join(parts)
 
-    def test_e27_it_knows_what_its_leader_knows(self, log, tmp_path):
+    def test_e27_a_follower_has_the_producer_state_of_its_leader(self, log, tmp_path):
         TestRestart().build(log)
         follower = open_log(tmp_path / "follower")
         follower.append_as_follower(self.records(log))
         assert producer_state(follower) == producer_state(log)
         follower.close()
 
-    def test_e27_it_accepts_a_sequence_out_of_nowhere(self, log):
+    def test_e27_a_follower_accepts_any_sequence(self, log):
         log.append_as_follower(sequenced(1, 100, partition_leader_epoch=0))
         log.append_as_follower(sequenced(1, 50, base_offset=1, partition_leader_epoch=0))
         assert log.producers.state.get(1).last_sequence == 50
 
     @pytest.mark.parametrize("flushed", [False, True])
-    def test_truncation_takes_the_state_back(self, directory, flushed):
+    def test_a_truncation_takes_the_producer_state_back(self, directory, flushed):
         log = open_log(directory)
         states = {}
         for n in range(24):
@@ -372,7 +372,7 @@ class TestFollower:
         assert producer_state(log) == states[1]
         log.close()
 
-    def test_full_truncation_forgets_all(self, directory):
+    def test_a_full_truncation_forgets_all_producers(self, directory):
         log = open_log(directory)
         TestRestart().build(log)
         log.flusher.flush()
@@ -382,7 +382,7 @@ class TestFollower:
         log.close()
         assert {path.name[:20] for path in directory.glob("*.snapshot")} == {f"{101:020d}"}
 
-    def test_a_snapshot_from_before_a_full_truncation_is_not_believed_after_it(self, directory):
+    def test_a_snapshot_from_before_a_full_truncation_is_ignored_after_it(self, directory):
         log = open_log(directory)
         for n in range(8):
             produce(log, 1, n)

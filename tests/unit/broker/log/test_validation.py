@@ -1,4 +1,4 @@
-"""What a leader refuses to append; nothing changes in the log then."""
+"""The appends that a leader refuses without a change of the log."""
 
 import dataclasses
 import struct
@@ -16,7 +16,7 @@ HOUR = 3600_000
 
 
 def patched(layout, at, value, batch=None):
-    """A batch with a header field replaced, and a good CRC."""
+    """A batch with a changed header field and a correct CRC."""
     batch = make_batch(b"a", b"b") if batch is None else batch
     struct.pack_into(layout, batch, at, value)
     struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))
@@ -64,7 +64,7 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_refused_and_nothing_changed(log, what):
+def test_a_refused_batch_changes_nothing(log, what):
     batch, code = REFUSED[what]
     log.append_as_leader(make_batch(), leader_epoch=0)
     with pytest.raises(KafkaError) as caught:
@@ -73,14 +73,14 @@ def test_refused_and_nothing_changed(log, what):
     assert (log.log_end_offset, log.size_bytes, log.is_offline) == (1, len(make_batch()), False)
 
 
-def test_at_the_limits_it_is_accepted(log):
+def test_a_batch_at_the_limits_is_accepted(log):
     log.append_as_leader(make_batch(timestamp=NOW + HOUR), leader_epoch=0)
     overhead = len(make_batch(b"x" * 900)) - 900
     log.append_as_leader(make_batch(b"x" * (1000 - overhead)), leader_epoch=0)
     assert log.log_end_offset == 2
 
 
-def test_too_old_where_that_is_limited(tmp_path):
+def test_a_timestamp_older_than_the_limit_is_refused(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(message_timestamp_before_max_ms=HOUR))
     log.append_as_leader(make_batch(timestamp=NOW - HOUR), leader_epoch=0)
     log.append_as_leader(make_batch(timestamp=-1), leader_epoch=0)
@@ -96,7 +96,7 @@ def test_timestamps_do_not_matter_with_log_append_time(tmp_path):
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_compacted_topic_wants_keys(tmp_path, compression):
+def test_a_compacted_topic_refuses_records_without_key(tmp_path, compression):
     log = open_log(tmp_path / "orders-0", LogConfig(cleanup_policy=frozenset({"compact"})))
     log.append_as_leader(make_batch(b"a", b"b", compression=compression), leader_epoch=0)
     with pytest.raises(KafkaError, match=r"INVALID_RECORD.*key"):
@@ -108,7 +108,7 @@ def test_a_compacted_topic_wants_keys(tmp_path, compression):
     log.close()
 
 
-def test_larger_than_a_segment(tmp_path):
+def test_a_batch_larger_than_a_segment_is_refused(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(segment_bytes=200))
     with pytest.raises(KafkaError, match="RECORD_LIST_TOO_LARGE"):
         log.append_as_leader(make_batch(b"x" * 200), leader_epoch=0)
@@ -117,7 +117,7 @@ def test_larger_than_a_segment(tmp_path):
     log.close()
 
 
-def test_a_coordinator_is_checked_for_damage_and_size_only(tmp_path):
+def test_coordinator_batches_are_checked_for_damage_and_size_only(tmp_path):
     log = open_log(tmp_path / "orders-0", LogConfig(max_message_bytes=1000))
     origin = AppendOrigin.COORDINATOR
     for batch, code in [
@@ -132,7 +132,7 @@ def test_a_coordinator_is_checked_for_damage_and_size_only(tmp_path):
     log.close()
 
 
-def test_the_config_takes_kafka_keys():
+def test_the_log_settings_are_read_from_kafka_keys():
     config = LogConfig.from_values(
         {"segment.bytes": 5, "cleanup.policy": "compact, delete", "compression.type": "zstd", "retention.ms": -1}
     )

@@ -31,7 +31,7 @@ NEEDS_JAVA = pytest.mark.zookeeper
     ]
 )
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
+    """Opens a session on one tree; the previous session of an embedded store must be closed first."""
     opened: list[MetadataStore] = []
 
     async def open_embedded() -> MetadataStore:

@@ -32,5 +32,5 @@ def test_every_persistent_node_comes_after_its_parent():
         ("/brokers/ids/3", None),
     ],
 )
-def test_a_path_tells_what_it_is_about(path, about):
+def test_a_path_is_parsed_to_its_subject(path, about):
     assert paths.parse_topic_path(path) == about

@@ -37,7 +37,7 @@ def test_illegal_names_are_refused_with_the_reason(name, reason):
 
 
 def test_the_name_of_krafts_metadata_log_is_kept_for_it():
-    """Its directory is passed over when logs are opened: a topic of that name would be emptied by each restart."""
+    """That directory is skipped when logs are opened: a topic of this name would lose its records at each restart."""
     assert CLUSTER_METADATA == METADATA_TOPIC
     with pytest.raises(KafkaError, match="prohibited") as raised:
         check_topic_may_be_made(CLUSTER_METADATA)
@@ -56,6 +56,6 @@ def test_other_names_do_not_collide(name, existing):
     assert check_no_collision(name, existing) is None
 
 
-def test_internal_topics():
+def test_internal_topics_are_recognised_by_name():
     assert is_internal("__transaction_state")
     assert not is_internal("_transaction_state")

@@ -1,4 +1,4 @@
-"""The text of the metrics: in Prometheus' format, in small steps, and made once for all who ask."""
+"""The text of the metrics: in Prometheus' format, built in small steps, and once for simultaneous scrapes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parsed(text: bytes) -> dict[str, list[Any]]:
 
 
 def steps_of(samples: Samples, of: Family) -> tuple[bytes, int]:
-    """The text, and in how many steps it was made."""
+    """The text, and the number of steps in which it was built."""
     steps, count = text_of(of, samples), 0
     while True:
         try:
@@ -53,7 +53,7 @@ def test_a_family_of_many_samples_is_written_in_many_steps_and_reads_as_one() ->
     assert [sample.value for sample in parsed(text)["size"]] == list(range(MANY))
 
 
-def test_others_have_their_turn_where_nothing_is_told() -> None:
+def test_a_scrape_without_samples_is_done_in_steps_too() -> None:
     def found_nothing() -> Samples:
         for _ in range(10):
             yield None
@@ -64,7 +64,7 @@ def test_others_have_their_turn_where_nothing_is_told() -> None:
 
 
 @pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", "ü"])
-def test_whatever_a_topic_is_called_the_text_can_be_read(value: str) -> None:
+def test_any_topic_name_makes_readable_metrics_text(value: str) -> None:
     text, _ = steps_of(iter([Sample({"topic": value}, 1)]), family())
     assert parsed(text)["size"][0].labels == {"topic": value}
 
@@ -86,7 +86,7 @@ def test_names_are_unique_and_a_counter_says_so() -> None:
 
 
 def partition(index: int) -> Any:
-    """As far as `Source` looks at one."""
+    """The attributes of a partition that `Source` reads."""
     counters = ProducerCounters(duplicates=1)
     log = SimpleNamespace(
         producer_state=SimpleNamespace(counters=counters), log_start_offset=1_000_000, log_end_offset=1_000_010
@@ -125,7 +125,7 @@ def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
 
 
 async def scraper_of(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Scraper, ManualClock]:
-    """One whose scrapes take two steps and a second, and give these texts."""
+    """A scraper whose scrapes take two steps and a second, and return these texts."""
     clock = ManualClock()
 
     def scrape(_: Any) -> Any:
@@ -137,7 +137,7 @@ async def scraper_of(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple
     return Scraper(lambda: SimpleNamespace(), Slices(clock, Tasks()), clock), clock  # type: ignore[arg-type, return-value]
 
 
-async def test_who_asks_during_a_scrape_or_soon_after_gets_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scrape_during_or_soon_after_another_shares_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     scraper, clock = await scraper_of(["first", "second"], monkeypatch)
     asked = [asyncio.create_task(scraper.text()) for _ in range(3)]
     assert await asyncio.gather(*asked) == [[b"first"]] * 3
@@ -146,7 +146,7 @@ async def test_who_asks_during_a_scrape_or_soon_after_gets_its_text(monkeypatch:
     assert await scraper.text() == [b"second"]
 
 
-async def test_who_goes_away_does_not_take_the_text_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_scraper_does_not_cancel_the_shared_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     scraper, _ = await scraper_of(["first"], monkeypatch)
     gone, staying = (asyncio.create_task(scraper.text()) for _ in range(2))
     await asyncio.sleep(0)
@@ -154,6 +154,6 @@ async def test_who_goes_away_does_not_take_the_text_from_the_others(monkeypatch:
     assert await staying == [b"first"]
 
 
-async def test_a_broker_that_starts_has_nothing_to_tell() -> None:
+async def test_a_starting_broker_has_empty_metrics() -> None:
     clock = ManualClock()
     assert await Scraper(lambda: None, Slices(clock, Tasks()), clock).text() is None

@@ -1,4 +1,4 @@
-"""Log lines that nobody reads stop nobody: they wait in a bounded queue, and what is dropped is told."""
+"""Log lines without a reader block no thread: they wait in a bounded queue, and dropped lines are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pipe:
         os.close(self.reader)
 
     def lines(self, until: str) -> list[str]:
-        """All lines up to one in which `until` is found."""
+        """All lines up to the first that contains `until`."""
         data = b""
         while not re.search(until, data.rpartition(b"\n")[0].decode()):
             data += os.read(self.reader, 65536)

@@ -1,4 +1,4 @@
-"""Lines of the log: what a client chose stands in them, and steers no terminal."""
+"""Log lines contain names chosen by clients, and these cannot steer a terminal."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_names_steer_no_terminal_and_make_no_lines(formatter: logging.Formatter)
     assert all(each.isprintable() for each in with_stack.split("\n"))
 
 
-def test_json_keeps_the_name() -> None:
+def test_json_logs_keep_names_unescaped() -> None:
     assert json.loads(JsonFormatter().format(record("joined", group=HOSTILE)))["group"] == HOSTILE
 
 
-def test_what_is_plain_stands_as_it_is() -> None:
+def test_plain_text_is_logged_unchanged() -> None:
     assert (
         TextFormatter()
         .format(record("ready", group="billing", why="two words"))

@@ -1,4 +1,4 @@
-"""Counters only grow, whatever becomes of logs and topics; and timings are of the latest."""
+"""Counters only grow, whatever happens to logs and topics; timings cover the latest requests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from oncelog_broker.observability.request_times import QUANTILES, SAMPLES, ApiTi
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 
 
-def test_what_a_log_has_refused_stays_counted_when_it_goes() -> None:
+def test_refusals_of_a_deleted_log_stay_counted() -> None:
     traffic = TopicTraffic()
     traffic.fold(ProducerCounters(duplicates=1, old_duplicates=2, gaps=3))
     traffic.fold(ProducerCounters(duplicates=10))
     assert (traffic.duplicates, traffic.old_duplicates, traffic.gaps) == (11, 2, 3)
 
 
-def test_what_a_deleted_topic_has_counted_moves_once() -> None:
+def test_counts_of_a_deleted_topic_are_moved_once() -> None:
     traffic, deleted = TopicTraffic(), TopicTraffic()
     traffic.bytes_in, traffic.isr_shrinks, deleted.bytes_in = 5, 2, 100
     traffic.move_to(deleted)
@@ -38,7 +38,7 @@ def test_quantiles_are_values_that_were_seen() -> None:
     assert quantiles([float(number) for number in range(1000, 0, -1)])[:3] == [501.0, 751.0, 951.0]
 
 
-def test_only_what_is_late_beyond_the_limit_is_a_stall() -> None:
+def test_only_a_delay_beyond_the_limit_is_a_stall() -> None:
     watch = LoopWatch(lambda: 0.0, lambda: 0.0)
     for late in (-0.001, STALL_SECONDS, 0.02, 0.3, 60.0):
         watch.note(late)
@@ -46,7 +46,7 @@ def test_only_what_is_late_beyond_the_limit_is_a_stall() -> None:
     assert watch.longest_seconds == 60.0
 
 
-def test_idleness_is_of_the_time_since_it_was_asked_last_unless_that_was_just_now() -> None:
+def test_idleness_covers_the_time_since_the_last_scrape() -> None:
     now, spent = 0.0, 0.0
     watch = LoopWatch(lambda: now, lambda: spent)
     assert watch.idle_fraction() == 1.0

@@ -1,4 +1,4 @@
-"""One broker's partitions."""
+"""The partitions of one broker."""
 
 from __future__ import annotations
 

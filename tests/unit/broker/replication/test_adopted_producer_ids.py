@@ -17,7 +17,7 @@ from oncelog_broker.runtime.disk import RealDisk
 
 
 def write(logs: LogManager, partition: int, producer_id: int = -1) -> None:
-    """A record of this producer in a log of its own."""
+    """Write a record of this producer into a log of its own."""
     opening = logs.begin_opening([WantedLog("orders", partition, None, LogConfig())])
     opening.run()
     logs.finish_opening(opening)

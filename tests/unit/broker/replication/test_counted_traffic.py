@@ -1,4 +1,4 @@
-"""What goes in and out is counted once, whatever becomes of partition and topic."""
+"""Incoming and outgoing traffic is counted once, whatever happens to partition and topic."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from oncelog_broker.replication.replicas import Replicas
 
 
 @pytest.mark.parametrize("is_taken_away_first", [False, True], ids=["deleted", "taken away, then deleted"])
-async def test_what_was_counted_of_a_topic_outlives_it_and_its_name_does_not(
-    replicas: Replicas, is_taken_away_first: bool
-) -> None:
+async def test_counts_outlive_a_deleted_topic_without_its_name(replicas: Replicas, is_taken_away_first: bool) -> None:
     held = EMPTY.with_topic(topic("a", 1, partitions=2))
     replicas.on_image(EMPTY, held)
     await replicas.until_opened()
@@ -31,7 +29,7 @@ async def test_what_was_counted_of_a_topic_outlives_it_and_its_name_does_not(
     assert (replicas.traffic_of_deleted.messages_in, replicas.traffic_of_deleted.produces) == (2, 2)
 
 
-async def test_records_are_counted_once_whatever_becomes_of_who_leads(replicas: Replicas) -> None:
+async def test_records_are_counted_once_despite_leader_changes(replicas: Replicas) -> None:
     partition = await show(replicas, replicated(1, 0))
     partition.append(memoryview(make_batch()), required_acks=1)
     assert (partition.messages_in_epoch, partition.traffic.messages_in) == (1, 0)
@@ -43,7 +41,7 @@ async def test_records_are_counted_once_whatever_becomes_of_who_leads(replicas: 
     assert partition.messages_in_epoch + partition.traffic.messages_in == 2
 
 
-async def test_changes_of_the_isr_are_counted_that_the_leader_was_granted(replicas: Replicas) -> None:
+async def test_granted_isr_changes_are_counted(replicas: Replicas) -> None:
     partition = await show(replicas, replicated(1, 0))
     partition.adopt_isr((1,), 1)
     partition.adopt_isr((1, 2), 2)

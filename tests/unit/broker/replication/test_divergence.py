@@ -1,4 +1,4 @@
-"""A reader that says which epoch its last record has is told where its log leaves ours (KIP-595)."""
+"""A reader that names the epoch of its last record learns where its log diverges from ours (KIP-595)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACKS_ALL = -1
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
-    """Records 0 to 2 of epoch 0, 3 and 4 of epoch 3; epoch 5 has none yet."""
+    """A partition with records 0 to 2 of epoch 0, and 3 and 4 of epoch 3; epoch 5 has none yet."""
     made = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), broker_id=1)
     for epoch, count in ((0, 3), (3, 2), (5, 0)):
         made.lead(epoch, (1,))
@@ -40,11 +40,13 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
         (50, -1, None),  # the reader says nothing
     ],
 )
-def test_where_it_leaves_our_log(partition: Partition, offset: int, epoch: int, answer: tuple[int, int] | None) -> None:
+def test_the_offset_of_divergence_is_found(
+    partition: Partition, offset: int, epoch: int, answer: tuple[int, int] | None
+) -> None:
     assert partition.divergence(offset, epoch) == answer
 
 
-def test_an_epoch_that_never_was_has_no_place(partition: Partition) -> None:
+def test_an_unknown_epoch_has_no_end_offset(partition: Partition) -> None:
     with pytest.raises(KafkaError) as refused:
         partition.divergence(0, 6)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

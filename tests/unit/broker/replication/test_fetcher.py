@@ -1,4 +1,4 @@
-"""A follower at work, with a leader behind a wire without sockets: real requests, real handlers, real logs."""
+"""A follower with a leader behind a wire without sockets: real requests, real handlers, real logs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IMAGE = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in BOTH})
 
 
 class Wire:
-    """`Peers`: to the leader, unless it `is_cut`."""
+    """`Peers` that reach the leader unless `is_cut`."""
 
     def __init__(self, served: Served) -> None:
         self.is_cut = False
@@ -90,11 +90,11 @@ class Pair:
         self.follower.log.state.checkpointed_start = self.follower.log.log_start_offset
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """As `LeaderCheck`."""
+        """Confirms leadership, like `LeaderCheck`."""
         return set(partitions) if self.leader_answers else set()
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
-        """Both hear of this leader epoch."""
+        """Start this leader epoch on both brokers."""
         self.leader.lead(epoch, isr, BOTH)
         self.follower.follow(LEADER, epoch)
         self.fetchers.follow(self.follower)
@@ -130,7 +130,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     made.served.leave()
 
 
-async def test_a_follower_gets_what_there_is_and_what_comes(pair: Pair) -> None:
+async def test_a_follower_fetches_present_and_new_records(pair: Pair) -> None:
     pair.produce(20)
     pair.begin()
     await pair.until_the_same()
@@ -139,7 +139,9 @@ async def test_a_follower_gets_what_there_is_and_what_comes(pair: Pair) -> None:
     assert all(request.session_epoch > 0 for request in pair.wire.asked[1:]), "in one incremental session"
 
 
-async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -167,7 +169,7 @@ async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypa
 async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows of an epoch that the next leader lacks, and has nothing to be cut off for that."""
+    """It knows an epoch that the next leader lacks, and has no records to be truncated."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -187,10 +189,10 @@ async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
     assert pair.follower.log.leader_epochs.entries == pair.leader.log.leader_epochs.entries
 
 
-async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
+async def test_a_truncation_with_an_unexpected_exception_is_retried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the partition would be neither followed nor led, for ever."""
+    """Otherwise the partition would be neither followed nor led, for ever."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -214,7 +216,7 @@ async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
     assert "for this test" in caplog.text
 
 
-async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partition(
+async def test_a_log_with_an_unexpected_exception_delays_no_other_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = Served(tmp_path / "leader", partitions=2)
@@ -253,7 +255,7 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
     served.leave()
 
 
-async def test_one_that_is_far_behind_begins_where_the_leader_does(pair: Pair) -> None:
+async def test_a_follower_far_behind_begins_at_the_leaders_log_start(pair: Pair) -> None:
     pair.leader.lead(0, (LEADER,), BOTH)
     pair.produce(30)
     pair.leader.log.trimmer.delete_records_before(25)
@@ -285,7 +287,7 @@ async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -
 
 
 async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
-    """Else records that were said to be deleted would come back, with a follower that is killed and then elected."""
+    """Otherwise records reported as deleted would come back with a follower that is killed and then elected."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -304,8 +306,8 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
     assert pair.leader.low_watermark == 4
 
 
-async def test_a_log_start_that_was_not_noted_is_when_a_leader_is_followed(pair: Pair) -> None:
-    """After a kill, say: who is not known to have deleted the same does not join those in sync."""
+async def test_an_unnoted_log_start_is_noted_when_following_begins(pair: Pair) -> None:
+    """A replica that is not known to have deleted the same records, after a kill for example, does not join the ISR."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -319,7 +321,7 @@ async def test_a_log_start_that_was_not_noted_is_when_a_leader_is_followed(pair:
     await pair.until(lambda: pair.leader.low_watermark == 3)
 
 
-async def test_after_a_cut_it_goes_on_in_a_new_session(pair: Pair) -> None:
+async def test_a_follower_continues_in_a_new_session_after_a_truncation(pair: Pair) -> None:
     pair.begin()
     pair.produce(2)
     await pair.until_the_same()
@@ -354,7 +356,7 @@ async def test_a_follower_whose_log_fails_stops_asking(pair: Pair, monkeypatch: 
 
 
 async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pair) -> None:
-    """Whether our log agrees with that later leader's was not asked (KAFKA-18723)."""
+    """It is unknown whether our log agrees with the later leader's (KAFKA-18723)."""
     log = pair.follower.log
     older = make_batch(b"a", base_offset=0, partition_leader_epoch=3)
     newer = make_batch(b"b", base_offset=1, partition_leader_epoch=5)

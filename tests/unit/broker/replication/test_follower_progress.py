@@ -1,23 +1,23 @@
-"""What a leader knows of a follower: how far it is, and since when it lags."""
+"""A leader's knowledge of a follower: its position, and since when it lags."""
 
 from __future__ import annotations
 
 from oncelog_broker.replication.follower_progress import FollowerProgress
 
 
-def test_nobody_lags_when_an_epoch_begins() -> None:
+def test_no_follower_lags_when_an_epoch_begins() -> None:
     follower = FollowerProgress(7.0)
     assert (follower.log_end_offset, follower.last_caught_up) == (None, 7.0)
 
 
-def test_who_has_all_that_the_leader_had_has_caught_up_now() -> None:
+def test_a_follower_at_the_leaders_end_has_caught_up() -> None:
     follower = FollowerProgress(0.0)
     follower.on_fetch(10, leader_end=10, now=5.0)
     assert follower.last_caught_up == 5.0
 
 
-def test_who_is_a_round_trip_behind_has_caught_up_when_it_asked_before() -> None:
-    """Else a follower of a leader that is written to all the time would always lag."""
+def test_a_follower_one_round_trip_behind_caught_up_at_its_last_fetch() -> None:
+    """Otherwise a follower of a leader that is constantly written to would always lag."""
     follower = FollowerProgress(0.0)
     follower.on_fetch(8, leader_end=10, now=5.0)
     follower.on_fetch(10, leader_end=14, now=6.0)
@@ -26,7 +26,7 @@ def test_who_is_a_round_trip_behind_has_caught_up_when_it_asked_before() -> None
     assert follower.last_caught_up == 5.0, "the leader had 14 then"
 
 
-def test_what_an_older_incarnation_says_does_not_count() -> None:
+def test_fetches_of_an_older_incarnation_do_not_count() -> None:
     follower = FollowerProgress(0.0)
     assert follower.on_fetch(10, leader_end=10, now=1.0, broker_epoch=8, log_start_offset=2)
     assert not follower.on_fetch(20, leader_end=20, now=2.0, broker_epoch=7, log_start_offset=9)

@@ -1,4 +1,4 @@
-"""Where the high watermark may stand: at the leader, at a follower, after a start."""
+"""The permitted positions of the high watermark: at the leader, at a follower, after a start."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def test_a_follower_vouches_for_what_it_has_and_takes_nothing_back(
 
 
 @pytest.mark.parametrize(("checkpointed", "expected"), [(0, 3), (5, 5), (12, 9)])
-def test_after_a_start_it_lies_within_the_log(checkpointed: int, expected: int) -> None:
+def test_the_high_watermark_lies_within_the_log_after_a_start(checkpointed: int, expected: int) -> None:
     assert at_start(checkpointed, 3, 9) == expected

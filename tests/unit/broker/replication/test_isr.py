@@ -1,4 +1,4 @@
-"""The rules of the in-sync replicas (ISR): who leaves, who joins, and who counts while a change is not answered."""
+"""The rules of the in-sync replicas (ISR): which replicas leave, join, and count while a change is pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAG_SECONDS = 30.0
 
 
 def follower(end: int | None, *, caught_up_at: float = 0.0, log_start: int = 0) -> FollowerProgress:
-    """One that has fetched up to `end` (None: not yet), and last had everything at `caught_up_at`."""
+    """A follower that has fetched up to `end` (None: not yet), and was last caught up at `caught_up_at`."""
     progress = FollowerProgress(caught_up_at)
     if end is not None:
         progress.on_fetch(end, leader_end=1 << 60, now=caught_up_at, log_start_offset=log_start)
@@ -33,7 +33,7 @@ def test_no_more_replicas_are_needed_than_there_are(configured: int, replicas: i
         (None, 30.1, True),  # never heard of in this epoch
     ],
 )
-def test_a_replica_lags_that_was_behind_for_too_long(end: int | None, now: float, is_lagging: bool) -> None:
+def test_a_replica_behind_for_too_long_lags(end: int | None, now: float, is_lagging: bool) -> None:
     assert lags(follower(end), 10, now, LAG_SECONDS) is is_lagging
 
 
@@ -47,20 +47,20 @@ def test_a_replica_lags_that_was_behind_for_too_long(end: int | None, now: float
         (None, 5, False),
     ],
 )
-def test_who_joins_has_everything_acknowledged_and_nothing_deleted(
+def test_a_joining_replica_has_all_acknowledged_and_no_deleted_records(
     end: int | None, log_start: int, joins: bool
 ) -> None:
     progress = follower(end, log_start=log_start)
     assert may_join(progress, high_watermark=10, epoch_start_offset=8, log_start_offset=5) is joins
 
 
-def test_who_joins_has_what_a_leader_before_may_have_acknowledged() -> None:
+def test_a_joining_replica_has_all_records_that_a_former_leader_may_have_acknowledged() -> None:
     """The high watermark of a new leader may be lower than that of the one before it."""
     assert not may_join(follower(11), high_watermark=10, epoch_start_offset=12, log_start_offset=0)
     assert may_join(follower(12), high_watermark=10, epoch_start_offset=12, log_start_offset=0)
 
 
-def test_who_left_the_isr_must_ask_once_more_before_it_joins() -> None:
+def test_a_replica_that_left_the_isr_must_fetch_again_before_it_joins() -> None:
     progress = follower(10)
     progress.may_be_gone = True
     assert not may_join(progress, high_watermark=10, epoch_start_offset=0, log_start_offset=0)
@@ -113,7 +113,7 @@ def test_an_older_state_changes_nothing_but_a_new_leader_epoch_counts() -> None:
         ([LEADER, SECOND, THIRD], [], None),  # an ISR has a member
     ],
 )
-def test_changed_isr(leaving: list[int], joining: list[int], isr: tuple[int, ...] | None) -> None:
+def test_the_proposed_isr_is_computed(leaving: list[int], joining: list[int], isr: tuple[int, ...] | None) -> None:
     assert changed_isr((LEADER, SECOND, THIRD), leaving, joining) == isr
 
 
@@ -122,12 +122,12 @@ def wanted(followers: dict[int, FollowerProgress], joining: list[int], now: floa
     return wanted_isr(in_sync, followers, joining=joining, log_end_offset=10, now=now, lag_seconds=LAG_SECONDS)
 
 
-def test_isr_shrinks_by_who_lags_and_expands_by_who_does_not() -> None:
+def test_the_isr_loses_lagging_replicas_and_gains_caught_up_ones() -> None:
     assert wanted({SECOND: follower(9), THIRD: follower(10)}, [THIRD], 31.0) == (LEADER, THIRD)
     assert wanted({SECOND: follower(10), THIRD: follower(10)}, [THIRD], 31.0) == (LEADER, SECOND, THIRD)
     assert wanted({SECOND: follower(10), THIRD: follower(9)}, [], 31.0) is None
 
 
-def test_who_lags_does_not_join_though_nothing_new_is_acknowledged() -> None:
-    """It would leave again at once, and two of them would take turns for ever."""
+def test_a_lagging_replica_does_not_join_although_nothing_new_is_acknowledged() -> None:
+    """It would leave again at once, and two such replicas would alternate for ever."""
     assert wanted({SECOND: follower(10), THIRD: follower(9)}, [THIRD], 31.0) is None

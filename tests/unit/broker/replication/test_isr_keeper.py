@@ -1,4 +1,4 @@
-"""The ISR as its leader keeps it: who leaves, who joins, and what is done without an answer."""
+"""The ISR as its leader keeps it: replicas leave and join, and unanswered proposals are repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAG_SECONDS = 30.0
 
 
 class Controller:
-    """Answers with what the test says; what it is asked waits until then."""
+    """Answers as the test says; requests wait until then."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -59,7 +59,7 @@ class Controller:
 
 
 class Led:
-    """One partition that broker 1 leads, with its keeper."""
+    """One partition that broker 1 leads, with its ISR keeper."""
 
     def __init__(self, directory: Path) -> None:
         self.disk = FaultyDisk()
@@ -81,7 +81,7 @@ class Led:
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:
-        """The last of so many proposals."""
+        """The last of this many proposals."""
         async with asyncio.timeout(20):
             while len(self.controller.asked) < asked:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
@@ -106,7 +106,7 @@ def append(led: Led) -> None:
     led.partition.append(memoryview(make_batch()), required_acks=1)
 
 
-async def test_who_lags_leaves_and_what_waited_for_it_is_committed(led: Led) -> None:
+async def test_a_lagging_replica_leaves_and_waiting_records_are_committed(led: Led) -> None:
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 0)
@@ -122,7 +122,7 @@ async def test_who_lags_leaves_and_what_waited_for_it_is_committed(led: Led) -> 
     assert (led.partition.isr, led.partition.high_watermark) == ((1, 2), 1)
 
 
-async def test_who_keeps_up_stays_however_long_nothing_comes(led: Led) -> None:
+async def test_a_caught_up_replica_stays_in_sync_on_an_idle_partition(led: Led) -> None:
     append(led)
     for broker in (2, 3):
         led.fetch(broker, 1)
@@ -131,8 +131,8 @@ async def test_who_keeps_up_stays_however_long_nothing_comes(led: Led) -> None:
     assert led.controller.asked == []
 
 
-async def test_of_two_that_hang_neither_comes_back_for_the_other(led: Led) -> None:
-    """Nothing is acknowledged without them, so that they have everything that is: they are not in sync all the same."""
+async def test_two_hanging_replicas_do_not_replace_each_other_in_the_isr(led: Led) -> None:
+    """No record is acknowledged without them, so they have all acknowledged ones; they are not in sync nevertheless."""
     led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
     for broker in (2, 3):
         led.fetch(broker, 0)
@@ -150,7 +150,7 @@ async def test_of_two_that_hang_neither_comes_back_for_the_other(led: Led) -> No
     assert (await led.until(2)).new_isr == [1, 2]
 
 
-async def test_one_that_hangs_does_not_come_in_place_of_another(led: Led) -> None:
+async def test_a_hanging_replica_does_not_join_in_place_of_another(led: Led) -> None:
     for broker in (2, 3):
         led.fetch(broker, 0)
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
@@ -160,7 +160,7 @@ async def test_one_that_hangs_does_not_come_in_place_of_another(led: Led) -> Non
     assert (await led.until(1)).new_isr == [1]
 
 
-async def test_without_an_answer_the_same_is_asked_again_and_both_isrs_count(led: Led) -> None:
+async def test_an_unanswered_proposal_is_repeated_and_both_isrs_count(led: Led) -> None:
     append(led)
     led.clock.advance_ms(31_000)
     led.fetch(2, 1)
@@ -190,7 +190,7 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
 
 
 async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
-    """Or that would be open for ever, and no other could be made."""
+    """Otherwise the newer proposal would stay open for ever and block all others."""
     append(led)
     led.fetch(2, 1)
     led.clock.advance_ms(31_000)
@@ -208,7 +208,7 @@ async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led
     assert led.partition.isr == (1, 2, 3)
 
 
-async def test_who_has_caught_up_joins_with_its_incarnation_and_counts_at_once(led: Led) -> None:
+async def test_a_caught_up_replica_joins_with_its_incarnation_and_counts_at_once(led: Led) -> None:
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     append(led)
     led.fetch(2, 1)
@@ -235,7 +235,7 @@ async def test_only_the_incarnation_that_lives_may_join(led: Led, epoch: int) ->
     assert led.controller.asked == []
 
 
-async def test_what_is_refused_for_sure_counts_no_more(led: Led) -> None:
+async def test_a_definitely_refused_proposal_no_longer_counts(led: Led) -> None:
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     led.fetch(3, 0)
     await led.until(1)
@@ -246,7 +246,7 @@ async def test_what_is_refused_for_sure_counts_no_more(led: Led) -> None:
 
 
 async def test_s80_a_leader_whose_log_is_offline_proposes_no_smaller_isr(led: Led) -> None:
-    """It does not know which of the others are there: the last one may have died, its session not being over."""
+    """It does not know which other replicas are alive: the last one may have died with its session open."""
     led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     led.clock.advance_ms(31_000)
     await led.keeper.look()
@@ -268,7 +268,7 @@ async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_ch
 
 
 async def test_a_leader_that_refused_an_append_and_is_alone_in_sync_lets_others_join(led: Led) -> None:
-    """With min.insync.replicas=2 no other append is tried before they do, so it would refuse for ever."""
+    """With min.insync.replicas=2 no other append is tried before they join, so it would refuse for ever."""
     append(led)
     led.disk.full()
     with pytest.raises(KafkaError):
@@ -293,7 +293,7 @@ async def test_a_disk_that_takes_appends_again_is_no_reason_to_resign(led: Led) 
     assert led.controller.asked == []
 
 
-async def test_s80_what_has_no_open_log_is_given_up_with_the_isr_as_it_is(led: Led) -> None:
+async def test_s80_a_partition_without_an_open_log_is_given_up_with_its_isr_unchanged(led: Led) -> None:
     led.offline = [
         (SimpleNamespace(topic_id=b"o" * 16), 3, PartitionState(REPLICAS, (1, 2), 1, 4, 7)),
         (SimpleNamespace(topic_id=b"o" * 16), 5, PartitionState(REPLICAS, (1,), 1, 4, 7)),
@@ -311,7 +311,7 @@ async def test_s80_what_has_no_open_log_is_given_up_with_the_isr_as_it_is(led: L
         await asyncio.sleep(0)
 
 
-async def test_s80_what_could_not_be_opened_and_nobody_else_has_in_sync_is_given_up(led: Led) -> None:
+async def test_s80_a_partition_whose_only_in_sync_log_cannot_be_opened_is_given_up(led: Led) -> None:
     alone = PartitionState((1,), (1,), 1, 4, 7)
     led.offline = [(SimpleNamespace(topic_id=b"o" * 16), 3, alone)]
     await led.keeper.look()
@@ -323,7 +323,7 @@ async def test_s80_what_could_not_be_opened_and_nobody_else_has_in_sync_is_given
     assert (asked.leader_epoch, asked.partition_epoch) == (4, 7)
 
 
-async def test_a_new_epoch_is_asked_for_by_proposing_the_isr_as_it_is(led: Led) -> None:
+async def test_a_new_epoch_is_requested_by_proposing_the_unchanged_isr(led: Led) -> None:
     topic = Topic("other", b"o" * 16, {3: PartitionState(REPLICAS, (2, 3), 2, 4, 7)})
     led.image = led.image.with_topic(topic)
     led.keeper.ask_for_new_epochs([("other", 3), ("deleted", 0)])
@@ -338,7 +338,7 @@ async def test_a_new_epoch_is_asked_for_by_proposing_the_isr_as_it_is(led: Led) 
         await asyncio.sleep(0)
 
 
-async def test_the_last_in_sync_stays(led: Led) -> None:
+async def test_the_last_in_sync_replica_stays(led: Led) -> None:
     led.partition.lead(4, (1,), REPLICAS, partition_epoch=8)
     led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     led.clock.advance_ms(31_000)
@@ -347,7 +347,7 @@ async def test_the_last_in_sync_stays(led: Led) -> None:
 
 
 async def test_a_proposal_that_is_made_again_names_the_incarnations_of_the_first_time(led: Led) -> None:
-    """Broker 3 had everything, went down with its machine, and came back with less."""
+    """Broker 3 was complete, crashed with its machine, and came back with fewer records."""
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     append(led)
     led.fetch(2, 1)
@@ -361,7 +361,7 @@ async def test_a_proposal_that_is_made_again_names_the_incarnations_of_the_first
     assert again.new_isr_with_epochs[2].broker_epoch == EPOCH
 
 
-async def test_whatever_goes_wrong_with_a_request_it_is_made_again(led: Led) -> None:
+async def test_a_failed_request_to_the_controller_is_always_repeated(led: Led) -> None:
     ask, failures = led.controller.alter, []
 
     async def fail_once(request: Any) -> Any:
@@ -379,7 +379,7 @@ async def test_whatever_goes_wrong_with_a_request_it_is_made_again(led: Led) -> 
     assert failures
 
 
-def test_fewer_replicas_that_must_be_in_sync_are_enough_at_once(tmp_path: Path) -> None:
+def test_a_lowered_min_insync_replicas_takes_effect_at_once(tmp_path: Path) -> None:
     partition = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), broker_id=1)
     config = partition.log.config
     partition.update_config(replace(config, min_insync_replicas=2))
@@ -392,7 +392,7 @@ def test_fewer_replicas_that_must_be_in_sync_are_enough_at_once(tmp_path: Path) 
 
 
 def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
-    """Retention has emptied an idle log; a replica on a new disk begins where it ends, and is elected."""
+    """Retention has emptied an idle log; a replica on a new disk begins at its end and is elected."""
     old = Partition("t", bytes(16), 0, open_log(tmp_path / "a" / "t-0"), broker_id=1)
     old.lead(5, (1,), (1, 2), partition_epoch=1)
     old.append(memoryview(make_batch()), required_acks=1)
@@ -410,8 +410,8 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
     assert new.check_follower(1, position_of(old)) is None
 
 
-async def test_who_left_and_does_not_ask_again_is_not_waited_for(led: Led) -> None:
-    """A broker that is about to stop: the controller took it out, and nobody else would refuse it."""
+async def test_a_replica_that_left_and_stopped_fetching_is_not_waited_for(led: Led) -> None:
+    """The controller removed a stopping broker from the ISR, and no other rule would refuse it."""
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 1)

@@ -1,4 +1,4 @@
-"""Leaders are asked whether they lead, before a follower discards what they must have."""
+"""A follower asks leaders for confirmation before it discards records that they must have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ME, AWAY = 9, 7
 
 
 class Wire:
-    """`Peers`: the leader's real handler; a broker that is away does not answer."""
+    """`Peers` with the leader's real handler; an absent broker does not answer."""
 
     def __init__(self, served: Served) -> None:
         self.served = served

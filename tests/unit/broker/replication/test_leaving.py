@@ -1,4 +1,4 @@
-"""A broker that is about to stop fetches as long as others count on it; a follower is awaited after an election."""
+"""A stopping broker fetches while other brokers count on it; a follower is awaited after an election."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 class Fetched:
-    """In the place of the fetchers: what is fetched, and in which epoch."""
+    """Replaces the fetchers: records which partitions are fetched, and in which epoch."""
 
     def __init__(self) -> None:
         self.partitions: dict[tuple[str, int], int] = {}
@@ -42,7 +42,9 @@ def replicas(logs: LogManager, tasks: Tasks, fetched: Fetched) -> Replicas:
     return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetched)  # type: ignore[arg-type, return-value]
 
 
-async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas, fetched: Fetched) -> None:
+async def test_a_stopping_broker_fetches_while_it_is_in_sync_and_no_longer(
+    replicas: Replicas, fetched: Fetched
+) -> None:
     followed = EMPTY.with_topic(led_by(2, (2, 1), 0, 0))
     replicas.on_image(EMPTY, followed)
     await replicas.until_opened()
@@ -56,7 +58,7 @@ async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas:
     assert fetched.partitions == {}
 
 
-async def test_who_leaves_stops_to_catch_up(replicas: Replicas, fetched: Fetched) -> None:
+async def test_a_stopping_broker_ends_fetching_where_it_is_out_of_sync(replicas: Replicas, fetched: Fetched) -> None:
     replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2,), 0, 0)))
     await replicas.until_opened()
     assert len(fetched.partitions) == 2

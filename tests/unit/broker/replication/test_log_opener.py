@@ -1,4 +1,4 @@
-"""Logs that come and go, each data directory for itself; and deletions that fail at first."""
+"""Logs are created and deleted per data directory, independently; deletions may fail at first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 class HangingDisk(RealDisk):
-    """What is made in the directory `b` hangs, as long as told; renames may be refused."""
+    """A disk on which creations in the directory `b` hang while told to; renames may be refused."""
 
     def __init__(self) -> None:
         self.may_go_on = threading.Event()

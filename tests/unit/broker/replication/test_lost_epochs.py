@@ -1,4 +1,4 @@
-"""Where the metadata store is older than a log, no leader epoch is given out twice (S77)."""
+"""No leader epoch is given out twice when the metadata store is older than a log (S77)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEY = PartitionKey("orders", 0)
 
 
 class Followed:
-    """What is fetched now."""
+    """The partitions that are fetched now."""
 
     def __init__(self) -> None:
         self.partitions: set[Partition] = set()
@@ -71,7 +71,7 @@ class Host:
         )
         self.image = EMPTY
         self.asked: list[int] = []
-        """The last epoch of the log, for each request."""
+        """The last epoch of the log in each request."""
         self.is_away = False
         self.raiser = EpochRaiser(ME, self.replicas, self, self.alter, host_of(self.clock, self.tasks))
 
@@ -93,7 +93,7 @@ class Host:
         await self.show(leader, epoch, isr, version=3)
 
     async def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """What the controller makes of it is shown at once."""
+        """Apply the controller's decision and show it at once."""
         if self.is_away:
             raise PeerUnavailable(OTHER, "it is away")
         ((_, _, proposal),) = _proposals(request, 3)
@@ -125,9 +125,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 
 @pytest.mark.parametrize("epoch", [2, 5], ids=["older", "the same"])
-async def test_s77_who_is_elected_below_its_own_log_does_not_lead_before_it_has_a_higher_epoch(
-    host: Host, epoch: int
-) -> None:
+async def test_s77_a_leader_elected_below_its_own_log_waits_for_a_higher_epoch(host: Host, epoch: int) -> None:
     await host.restore(ME, epoch)
     with pytest.raises(KafkaError) as refused:
         host.replicas.leader("orders", 0)
@@ -175,8 +173,10 @@ async def test_s77_a_store_that_goes_back_while_the_broker_runs_is_seen_without_
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
 async def test_s77_elections_that_hide_an_older_state_are_not_believed(host: Host, tmp_path: Path, leader: int) -> None:
-    """Several brokers that start beside an older store elect each other until the epoch seems to be right. Another
-    replica may have just that one."""
+    """Several brokers that start with an older store elect each other until the epoch seems right.
+
+    Another replica may have exactly that epoch.
+    """
     store = SharedTree().connect()
     path = paths.partition_state("orders", 0)
     older = payloads.encode_partition_state(payloads.PartitionState(OTHER, 3, (OTHER,), 1))
@@ -215,7 +215,7 @@ async def test_s77_a_partition_without_a_leader_has_its_epoch_raised_before_one_
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_a_broker_alone_waits_for_it_before_it_serves(host: Host) -> None:
+async def test_s77_a_broker_alone_waits_for_higher_epochs_before_it_serves(host: Host) -> None:
     await host.restore(ME, 1, isr=(ME,))
     await host.raiser.until_raised(host.replicas.until_settled)
     assert host.replicas.leader("orders", 0).leader_epoch == 5 + LOST_EPOCHS
@@ -224,7 +224,7 @@ async def test_s77_a_broker_alone_waits_for_it_before_it_serves(host: Host) -> N
 async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_records_are_raised_too(
     host: Host,
 ) -> None:
-    """Clients may know the leaders of before, who wrote nothing."""
+    """Clients may know earlier leaders that wrote no record."""
     await host.show(ME, 6)
     host.raiser.doubt_all()
     await host.show(ME, 6, (ME,), version=1)  # an ISR changes meanwhile
@@ -233,7 +233,7 @@ async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_re
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_a_broker_alone_starts_without_what_cannot_be_raised(
+async def test_s77_a_broker_alone_starts_without_partitions_whose_epoch_cannot_be_raised(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(epoch_raiser, "ATTEMPT_SECONDS", 0.0)
@@ -243,8 +243,8 @@ async def test_s77_a_broker_alone_starts_without_what_cannot_be_raised(
     assert [line for line in caplog.records if "stay without a leader" in line.message]
 
 
-async def test_s77_an_epoch_that_goes_on_is_not_asked_for(host: Host) -> None:
-    """An ISR changes in the leader epoch in which records were written here."""
+async def test_s77_no_epoch_is_requested_while_the_present_one_continues(host: Host) -> None:
+    """The ISR changes within the leader epoch in which records were written here."""
     await host.show(ME, 5, (ME,), version=1)
     assert host.replicas.leader("orders", 0) is host.only
     await host.raiser.look()
@@ -254,7 +254,7 @@ async def test_s77_an_epoch_that_goes_on_is_not_asked_for(host: Host) -> None:
     assert not host.replicas.lost_epochs
 
 
-async def test_s77_the_same_is_asked_for_less_and_less_often(host: Host) -> None:
+async def test_s77_a_repeated_epoch_request_is_sent_less_and_less_often(host: Host) -> None:
     attempts = []
 
     async def refuse(request: AlterPartitionRequest) -> AlterPartitionResponse:
@@ -269,7 +269,7 @@ async def test_s77_the_same_is_asked_for_less_and_less_often(host: Host) -> None
     assert 8 <= len(attempts) <= 20
 
 
-async def test_s77_what_is_not_hosted_any_more_is_not_asked_for(host: Host) -> None:
+async def test_s77_no_epoch_is_requested_for_a_partition_no_longer_hosted(host: Host) -> None:
     await host.restore(ME, 1)
     before, host.image = host.image, EMPTY
     host.replicas.on_image(before, EMPTY)

@@ -1,4 +1,4 @@
-"""A log whose disk has failed is opened again when nobody counts on it, and holds what was synced."""
+"""A log whose disk has failed is reopened when no broker counts on it, with its synced records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ME, OTHER = 1, 2
 
 
 class Followed:
-    """What is fetched now."""
+    """The partitions that are fetched now."""
 
     def __init__(self) -> None:
         self.partitions: set[Partition] = set()
@@ -46,7 +46,7 @@ class Followed:
 
 
 class Leaders:
-    """The other brokers, asked whether they lead."""
+    """The other brokers, which are asked whether they lead."""
 
     def __init__(self) -> None:
         self.are_there = True
@@ -70,7 +70,7 @@ class Host:
             ME, self.logs, lambda _: self.config, host_of(tasks=self.tasks), lambda _: self.followed
         )
         self.asked: list[list[tuple[str, int]]] = []
-        """Where a new leader epoch is asked for."""
+        """The partitions for which a new leader epoch was requested."""
         self.leaders = Leaders()
         self.returning = self.made_returning()
         self.image = EMPTY
@@ -91,7 +91,7 @@ class Host:
         await self.replicas.until_opened()
 
     async def fill_and_fail(self) -> Partition:
-        """Three records, of which two are synced; then the disk fails."""
+        """Write three records, sync two of them, and fail the disk."""
         await self.show(OTHER, (ME, OTHER))
         partition = self.only
         for number in range(3):
@@ -110,7 +110,7 @@ class Host:
         return partition
 
     async def look_for(self, seconds: float) -> None:
-        """As the broker would, each second."""
+        """Retry each second, as the broker does."""
         for _ in range(int(seconds)):
             self.clock.advance_ms(1000)
             await self.returning.look()
@@ -156,7 +156,7 @@ async def test_s81_a_failed_log_keeps_its_records_until_its_leader_says_that_it_
 
 
 async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has_heard_of_it(host: Host) -> None:
-    """Its leader may be about to have it join the ISR, by where it ended; or it may hear of that yet."""
+    """Its leader may be about to add it to the ISR because of its old log end, or may still learn of that."""
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,))
     host.disk.append_fault = None
@@ -176,7 +176,7 @@ async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has
 
 
 async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
-    """Nobody is told by a leader where its log ends, and for one that is offline nothing is fetched."""
+    """A leader reports its log end to no other broker, and an offline log is not fetched for."""
     await host.show(ME, (ME, OTHER))
     host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.show(OTHER, (OTHER,), epoch=1)
@@ -185,7 +185,7 @@ async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next
 
 
 async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
-    """What was not synced may have deleted what was, and be compacted away elsewhere."""
+    """Lost unsynced tombstones may have deleted synced records, and may be compacted away on the other replicas."""
     host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,), epoch=1)
@@ -197,10 +197,8 @@ async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
 
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
-async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
-    host: Host, isr: tuple[int, ...]
-) -> None:
-    """Its leader would take it for in sync, by what it ends with, just before that is given up."""
+async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: Host, isr: tuple[int, ...]) -> None:
+    """Its leader would consider it in sync by its log end, just before that end is given up."""
     await host.show(OTHER, isr)
     log = host.only.log
     log.append_as_follower(make_batch())
@@ -213,8 +211,8 @@ async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
-async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -> None:
-    """In the ISR, or the last one that has it: what it acknowledged may be nowhere else."""
+async def test_a_log_that_another_broker_counts_on_stays_unchanged(host: Host, leader: int) -> None:
+    """It is in the ISR, or is the last replica: its acknowledged records may exist nowhere else."""
     failed = await host.fill_and_fail()
     await host.show(leader, (ME,), epoch=1)
     host.disk.append_fault = None
@@ -265,7 +263,7 @@ async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tm
     assert host.only.log.log_end_offset == 2
 
 
-async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, tmp_path: Path) -> None:
+async def test_a_log_that_could_not_be_opened_at_the_start_comes_back(host: Host, tmp_path: Path) -> None:
     await host.show(OTHER, (ME, OTHER))
     host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
     host.replicas.close()
@@ -299,7 +297,7 @@ async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_p
 
 
 class FullDisk(FaultyDisk):
-    """Takes no directory of a log while it is full."""
+    """A disk that refuses new log directories while it is full."""
 
     __slots__ = ("is_full",)
 
@@ -331,7 +329,7 @@ async def test_e47_a_log_that_could_not_be_made_is_tried_again_whoever_leads(
 
 
 @pytest.mark.parametrize("compacted", ["by now", "until now"])
-async def test_e47_a_log_that_was_or_is_compacted_begins_anew_by_the_settings_of_now(
+async def test_e47_a_compacted_log_begins_anew_with_the_present_settings(
     host: Host, tmp_path: Path, compacted: str
 ) -> None:
     await host.show(OTHER, (ME, OTHER))

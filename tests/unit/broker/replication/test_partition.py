@@ -1,4 +1,4 @@
-"""A partition as its leader sees it: appends, the high watermark (where acks=all waits), the ISR, markers."""
+"""A partition as its leader sees it: appends, the high watermark for which acks=all waits, the ISR, markers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ EPOCH = 5
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
-    """Led in EPOCH with three replicas in sync, of which acks=all needs two; no follower has fetched yet."""
+    """A partition led in EPOCH with three in-sync replicas, of which acks=all needs two; no follower has fetched
+    yet.
+    """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
     made = Partition("orders", bytes(16), 0, log, broker_id=LEADER)
     made.lead(EPOCH, ALL, ALL, partition_epoch=1)
@@ -38,7 +40,7 @@ def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return error.value.code
 
 
-def test_high_watermark_is_where_all_in_sync_are(partition: Partition) -> None:
+def test_the_high_watermark_is_the_smallest_in_sync_log_end(partition: Partition) -> None:
     append(partition)
     append(partition)
     partition.on_follower_fetch(SECOND, 2)
@@ -62,7 +64,7 @@ async def test_acks_all_waits_for_the_high_watermark(partition: Partition) -> No
     assert partition.committed(1) is ErrorCode.NONE, "at once, what is replicated already"
 
 
-async def test_resigning_answers_who_waits_and_refuses_appends(partition: Partition) -> None:
+async def test_resigning_answers_waiting_requests_and_refuses_appends(partition: Partition) -> None:
     append(partition)
     waiting = partition.committed(1)
     assert isinstance(waiting, asyncio.Future)
@@ -103,7 +105,7 @@ def test_members_of_a_proposed_isr_hold_back_the_high_watermark(partition: Parti
     assert partition.high_watermark == 1
 
 
-def test_isr_is_not_proposed_twice_nor_by_who_resigned(partition: Partition) -> None:
+def test_no_isr_is_proposed_twice_or_by_a_resigned_leader(partition: Partition) -> None:
     def is_alive(broker_id: int, broker_epoch: int) -> bool:
         return True
 
@@ -120,7 +122,7 @@ def test_isr_is_not_proposed_twice_nor_by_who_resigned(partition: Partition) -> 
     assert partition.wanted_isr(now=40.0, lag_seconds=30.0, is_eligible=is_alive) is None
 
 
-def test_isr_is_joined_by_the_incarnation_that_is_alive(partition: Partition) -> None:
+def test_only_the_live_incarnation_joins_the_isr(partition: Partition) -> None:
     partition.adopt_isr((LEADER, SECOND), 2)
     append(partition)
     partition.on_follower_fetch(SECOND, 1, broker_epoch=7)
@@ -132,7 +134,7 @@ def test_isr_is_joined_by_the_incarnation_that_is_alive(partition: Partition) ->
         assert wanted == isr
 
 
-def test_a_new_leader_epoch_forgets_what_followers_had(partition: Partition) -> None:
+def test_a_new_leader_epoch_forgets_follower_positions(partition: Partition) -> None:
     append(partition)
     partition.on_follower_fetch(SECOND, 1)
     partition.lead(EPOCH + 1, ALL, ALL, partition_epoch=2)
@@ -161,7 +163,7 @@ def test_an_older_leader_epoch_or_state_changes_nothing(partition: Partition) ->
         (SECOND, FetchPosition(9, -1, EPOCH), ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_followers_that_are_fenced_or_out_of_range(
+def test_fenced_and_out_of_range_followers_are_refused(
     partition: Partition, broker: int, position: FetchPosition, code: ErrorCode
 ) -> None:
     append(partition)

@@ -1,4 +1,4 @@
-"""The last stable offset of a partition, and who wakes up when it moves."""
+"""The last stable offset of a partition, and the fetches that its moves wake."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def waiting(partition: Partition, missing_bytes: int, *, read_committed: bool) -
     return DelayedFetch([partition], missing_bytes, read_committed=read_committed).enough
 
 
-def test_s50_it_follows_the_high_watermark_unless_a_transaction_is_open(partition: Partition) -> None:
+def test_s50_the_last_stable_offset_follows_the_high_watermark_unless_a_transaction_is_open(
+    partition: Partition,
+) -> None:
     plain(partition)
     assert partition.last_stable_offset == 1
     produce(partition, 1, 0)
@@ -71,7 +73,7 @@ def test_s50_a_long_transaction_hides_later_ones(partition: Partition) -> None:
     assert partition.last_stable_offset == 4
 
 
-async def test_s50_after_a_restart(tmp_path: Path) -> None:
+async def test_s50_the_last_stable_offset_is_right_after_a_restart(tmp_path: Path) -> None:
     before = leader(tmp_path / "orders-0")
     produce(before, 1, 0)
     end(before, 1)
@@ -100,13 +102,13 @@ async def test_e24_a_waiting_read_committed_fetch_wakes_when_the_transaction_end
     assert committed.done()
 
 
-async def test_e24_where_no_transaction_is_open_it_wakes_on_an_append(partition: Partition) -> None:
+async def test_e24_a_read_committed_fetch_wakes_on_an_append_without_open_transactions(partition: Partition) -> None:
     committed = waiting(partition, 1, read_committed=True)
     plain(partition)
     assert committed.done()
 
 
-async def test_e24_it_counts_the_bytes_that_became_stable(partition: Partition) -> None:
+async def test_e24_a_read_committed_fetch_counts_stable_bytes(partition: Partition) -> None:
     plain(partition)
     size = len(make_batch())
     committed = waiting(partition, 3 * size + MARKER_SIZE, read_committed=True)
@@ -119,7 +121,7 @@ async def test_e24_it_counts_the_bytes_that_became_stable(partition: Partition) 
     assert committed.done()
 
 
-def test_e24_latest_is_the_last_stable_offset_for_read_committed(partition: Partition) -> None:
+def test_e24_the_latest_offset_is_the_last_stable_offset_for_read_committed(partition: Partition) -> None:
     plain(partition)
     produce(partition, 1, 0)
     plain(partition)
@@ -130,7 +132,7 @@ def test_e24_latest_is_the_last_stable_offset_for_read_committed(partition: Part
     assert run_steps(list_offsets.find(partition, list_offsets.LATEST, READ_COMMITTED, 7)).offset == 4
 
 
-async def test_s8_a_duplicate_wakes_nobody(partition: Partition) -> None:
+async def test_s8_a_duplicate_wakes_no_fetch(partition: Partition) -> None:
     first = produce(partition, 1, 0, transactional=False)
     done = waiting(partition, 1, read_committed=False)
     assert produce(partition, 1, 0, transactional=False) == first
@@ -138,13 +140,13 @@ async def test_s8_a_duplicate_wakes_nobody(partition: Partition) -> None:
     assert partition.high_watermark == 1
 
 
-def test_the_size_of_a_marker() -> None:
+def test_the_size_of_a_marker_is_known() -> None:
     assert (
         len(marker_batch(EndTransactionMarker(ABORT, 3), producer_id=1, producer_epoch=1, timestamp=1)) == MARKER_SIZE
     )
 
 
-def test_e3_who_leads_no_more_keeps_no_guard(partition: Partition) -> None:
+def test_e3_a_former_leader_keeps_no_guard(partition: Partition) -> None:
     """Another leader may append the marker; the answer may come when this broker leads again."""
 
     def ask(guard: Guard) -> bool:

@@ -1,4 +1,4 @@
-"""Requests to other brokers: when a connection serves, when it is dropped, and that nothing is sent twice."""
+"""Requests to other brokers: when a connection is used, when it is dropped, and that no request is sent twice."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -54,7 +54,7 @@ async def a_cluster():
         await peer.stop()
 
 
-async def test_one_connection_for_each_purpose():
+async def test_each_purpose_has_its_own_connection():
     async with a_cluster() as cluster:
         await asyncio.gather(*(cluster.send() for _ in range(3)))
         await cluster.send()
@@ -65,7 +65,7 @@ async def test_one_connection_for_each_purpose():
 
 
 async def test_brokers_speak_the_highest_version_that_both_know():
-    """Also where clients stop below it: followers name topics by id."""
+    """They use versions that clients do not: followers name topics by id."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
         await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
@@ -73,8 +73,8 @@ async def test_brokers_speak_the_highest_version_that_both_know():
 
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])
-async def test_a_broker_that_is_not_there(listener):
-    """Not registered, or not with a listener for brokers."""
+async def test_a_request_to_an_absent_broker_fails(listener):
+    """The broker is not registered, or has no listener for brokers."""
     async with a_cluster() as cluster:
         cluster.leave()
         if listener == "EXTERNAL":
@@ -83,8 +83,8 @@ async def test_a_broker_that_is_not_there(listener):
             await cluster.send()
 
 
-async def test_who_asks_again_and_again_ends_with_the_broker():
-    """The attempt to connect and those who wait for it are cancelled at once: that is no news of the other broker."""
+async def test_a_retrying_request_ends_when_the_broker_stops():
+    """The connection attempt and its waiters are cancelled at once: that says nothing about the other broker."""
     async with a_cluster() as cluster:
         await cluster.peer.stop()  # from now on there is an attempt, or the rest before the next one
 
@@ -103,7 +103,7 @@ async def test_who_asks_again_and_again_ends_with_the_broker():
         assert asking.cancelled()
 
 
-async def test_a_broker_that_refuses():
+async def test_a_refused_connection_fails_the_request():
     async with a_cluster() as cluster:
         await cluster.peer.stop()
         with pytest.raises(PeerUnavailable, match="broker 2"):
@@ -126,8 +126,8 @@ async def test_a_request_whose_answer_is_lost_is_not_sent_again():
         assert len(cluster.peer.requests_of(WriteTxnMarkersRequest)) == 2
 
 
-async def test_a_broker_that_does_not_answer_in_time():
-    """The connection is given up: nothing behind the request could be answered."""
+async def test_a_late_answer_fails_the_request():
+    """The connection is dropped: no later request on it could be answered."""
     async with a_cluster() as cluster:
         await cluster.send()
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
@@ -139,7 +139,7 @@ async def test_a_broker_that_does_not_answer_in_time():
 
 
 @pytest.mark.parametrize("change", [Cluster.leave, lambda cluster: cluster.register(epoch=2)])
-async def test_what_is_in_flight_to_a_former_registration_fails(change):
+async def test_a_request_in_flight_to_a_former_registration_fails(change):
     """The connection is to a process that may be gone, or paused for long."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
@@ -163,7 +163,7 @@ async def test_other_changes_of_the_image_leave_connections_alone():
         assert cluster.peer.connections == 1
 
 
-async def test_who_gives_up_does_not_take_the_attempt_from_others():
+async def test_a_cancelled_request_leaves_the_shared_connection_attempt():
     async with a_cluster() as cluster:
         first, second = (asyncio.ensure_future(cluster.send()) for _ in range(2))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Appends wait for the high watermark, fetches for bytes; whoever wakes them, they are answered once and let go."""
+"""Appends wait for the high watermark and fetches for bytes; each is answered once and released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fetch_of(missing_bytes: int) -> tuple[DelayedFetch, list[Any]]:
 
 
 class Timers:
-    """In the place of Deadlines: the test fires them."""
+    """Replaces Deadlines: the test fires the timers."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Any]] = []
@@ -61,7 +61,7 @@ EVENTS: list[Any] = [
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
-    """A thousand consumers wait at one partition, and a record comes."""
+    """A thousand consumers wait at one partition when a record arrives."""
     partition: Any = SimpleNamespace(purgatory=Purgatory())
     many = 3 * WOKEN_PER_TURN + 1
     fetches = [DelayedFetch([partition], 1).enough for _ in range(many)]
@@ -105,7 +105,7 @@ async def test_appends_are_answered_as_the_high_watermark_passes_them_in_whateve
     assert {answer.result() for answer in answers.values()} == {ErrorCode.NONE}
 
 
-async def test_too_few_replicas_end_those_who_need_them_and_resigning_ends_the_others() -> None:
+async def test_too_few_replicas_end_acks_all_waits_and_resigning_ends_the_others() -> None:
     purgatory = Purgatory()
     producer = purgatory.for_offset(1, needs_replicas=True)
     coordinator = purgatory.for_offset(1, needs_replicas=False)

@@ -1,4 +1,4 @@
-"""A replica as a follower: what it takes from its leader, what it vouches for, and what it tells readers."""
+"""A replica as a follower: what it accepts from its leader, acknowledges, and answers to readers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_follower_vouches_for_no_more_than_it_has(replica: Replica) -> None:
     assert replica.high_watermark == 2, "a leader that was just elected may know less"
 
 
-def test_high_watermark_may_come_without_records(replica: Replica) -> None:
+def test_a_high_watermark_may_arrive_without_records(replica: Replica) -> None:
     take(replica, 0, 1, high_watermark=0)
     assert replica.high_watermark == 0
     take(replica, high_watermark=2)
@@ -73,7 +73,7 @@ def test_truncation_takes_the_high_watermark_back(replica: Replica) -> None:
     assert replica.high_watermark == 1
 
 
-def test_who_follows_does_not_lead(replica: Replica) -> None:
+def test_a_follower_does_not_lead(replica: Replica) -> None:
     assert (replica.leads, replica.is_resigned, replica.leader) == (False, True, LEADER)
     replica.follow(NO_LEADER, EPOCH + 1)
     assert (replica.leader, replica.leader_epoch) == (NO_LEADER, EPOCH + 1)
@@ -87,7 +87,7 @@ def test_an_offline_log_begins_again_only_where_no_leader_counts_on_it(replica: 
 @pytest.mark.parametrize(
     ("epoch", "code"), [(EPOCH - 1, ErrorCode.FENCED_LEADER_EPOCH), (EPOCH + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_leader_epochs_of_clients(replica: Replica, epoch: int, code: ErrorCode) -> None:
+def test_leader_epochs_of_clients_are_checked(replica: Replica, epoch: int, code: ErrorCode) -> None:
     replica.check_leader_epoch(-1)
     replica.check_leader_epoch(EPOCH)
     with pytest.raises(KafkaError) as refused:
@@ -95,7 +95,7 @@ def test_leader_epochs_of_clients(replica: Replica, epoch: int, code: ErrorCode)
     assert refused.value.code is code
 
 
-def test_above_its_high_watermark_a_follower_judges_no_reader(replica: Replica) -> None:
+def test_a_follower_judges_no_reader_above_its_high_watermark(replica: Replica) -> None:
     take(replica, 0, 1, high_watermark=1)
     assert replica.check_reader(2, EPOCH - 1) is None
     assert replica.check_reader(1, EPOCH) is None
@@ -104,7 +104,7 @@ def test_above_its_high_watermark_a_follower_judges_no_reader(replica: Replica) 
     assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
-def test_where_epochs_end(replica: Replica) -> None:
+def test_a_follower_knows_where_epochs_end(replica: Replica) -> None:
     take(replica, 0, 1, high_watermark=2)
     assert replica.end_offset_for_epoch(EPOCH) == (EPOCH, 2)
     assert replica.end_offset_for_epoch(EPOCH - 1)[0] < EPOCH
@@ -115,6 +115,6 @@ def test_where_epochs_end(replica: Replica) -> None:
     assert replica.end_offset_for_epoch(EPOCH + 4) == (EPOCH + 4, 2), "our own, without a record"
 
 
-def test_before_an_empty_log_whatever_a_follower_holds_has_to_go(replica: Replica) -> None:
+def test_a_follower_of_an_empty_log_removes_all_its_records(replica: Replica) -> None:
     assert replica.divergence_of_follower(5, 1) == (NO_EPOCH_IN_COMMON, 0)
     assert replica.divergence_of_follower(0, -1) is None

@@ -1,4 +1,4 @@
-"""A broker's partitions follow the image, whatever fails on the way, and without keeping the event loop."""
+"""A broker's partitions follow the image, whatever fails on the way, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_serv
     assert replicas.leader("new", 0).topic == "new"
 
 
-async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tasks: Tasks) -> None:
+async def test_s56_all_replicas_count_as_in_sync_only_if_certain(logs: LogManager, tasks: Tasks) -> None:
     gate = [True]
     replicas = Replicas(
         1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: gate[0]
@@ -82,7 +82,7 @@ async def test_the_event_loop_waits_for_no_disk(replicas: Replicas, logs: LogMan
     assert threading.current_thread() not in disk.threads
 
 
-async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: WatchedDisk) -> None:
     disk.may_go_on.clear()
     shown = EMPTY.with_topic(topic("orders", 1))
     replicas.on_image(EMPTY, shown)
@@ -106,7 +106,7 @@ async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, 
 async def test_very_many_changes_leave_others_their_turn(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made, given to another broker, and deleted: a few in each turn, and whoever coordinates hears of each."""
+    """Partitions are created, moved and deleted, a few in each turn, and coordinators are notified of each."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     told: list[set[str]] = []
@@ -141,7 +141,7 @@ async def test_very_many_changes_leave_others_their_turn(
 async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deleted, made again and deleted, while the first of it waits for its turn: what the image says last holds."""
+    """A topic is deleted, re-created and deleted while the first change still waits: the last image holds."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 1)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     shown = [EMPTY]
@@ -163,7 +163,7 @@ async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
     assert [log.name for log in logs.logs()] == ["last-0"]
 
 
-async def test_what_fails_for_one_partition_keeps_no_other_from_following_the_image(
+async def test_a_failure_of_one_partition_keeps_no_other_from_following_the_image(
     replicas: Replicas, logs: LogManager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     find = logs.find
@@ -180,7 +180,7 @@ async def test_what_fails_for_one_partition_keeps_no_other_from_following_the_im
     assert "for this test" in caplog.text
 
 
-async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_opening_one_topic_does_not_wait_for_another(replicas: Replicas, disk: WatchedDisk) -> None:
     first = EMPTY.with_topic(topic("first", 1))
     replicas.on_image(EMPTY, first)
     await replicas.until_opened("first")
@@ -191,7 +191,7 @@ async def test_another_topic_is_not_waited_for(replicas: Replicas, disk: Watched
         replicas.leader("second", 0)
 
 
-async def test_a_topic_deleted_and_made_again_while_it_is_opened(
+async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
     replicas: Replicas, logs: LogManager, disk: WatchedDisk
 ) -> None:
     disk.may_go_on.clear()
@@ -207,7 +207,7 @@ async def test_a_topic_deleted_and_made_again_while_it_is_opened(
 
 
 async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
-    """Else whoever cuts it would cut the log of a topic that is made again, which lies in its place."""
+    """Otherwise the truncation would cut the log of a re-created topic in the same directory."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))  # one cuts, one does what there is else
     partition = await show(replicas, replicated(leader=2, epoch=0))
     log, may_cut = partition.log, threading.Event()
@@ -244,7 +244,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     assert contents(replicas.leader("orders", 0).log) == [(0, b"new")]
 
 
-async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:
+async def test_a_topic_may_be_re_created_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:
     old = EMPTY.with_topic(topic("again", 1))
     replicas.on_image(EMPTY, old)
     await replicas.until_opened()
@@ -258,7 +258,7 @@ async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, d
 
 
 async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
-    """As after a start, where the logs are open before there is an image."""
+    """After a start, logs are open before there is an image."""
     orders = topic("orders", 1)
     make_log(logs, "orders", 0, orders.topic_id, LogConfig())
     disk.may_go_on.clear()
@@ -266,7 +266,7 @@ async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Rep
     assert replicas.leader("orders", 0).log is logs.get("orders", 0)
 
 
-async def test_what_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Path) -> None:
     (tmp_path / "orders-0").write_text("in the way")
     replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1, partitions=2)))
     await replicas.until_opened()
@@ -279,7 +279,7 @@ async def test_what_cannot_be_opened_is_offline(replicas: Replicas, tmp_path: Pa
 async def test_a_log_without_a_descriptor_is_tried_again(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is wrong with the disk: others will close their files."""
+    """The disk is fine: other files will be closed."""
     monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     left = [2]
 
@@ -300,9 +300,7 @@ async def test_a_log_without_a_descriptor_is_tried_again(
     assert caplog.text.count("too many open files") == 2
 
 
-async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
-    logs: LogManager, disk: WatchedDisk, tmp_path: Path
-) -> None:
+async def test_a_broker_that_stops_closes_newly_made_logs(logs: LogManager, disk: WatchedDisk, tmp_path: Path) -> None:
     tasks = Tasks()
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     disk.may_go_on.clear()
@@ -319,7 +317,7 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: LogManager, tasks: Tasks) -> None:
+async def test_partitions_stay_without_leader_behind_a_shut_gate(logs: LogManager, tasks: Tasks) -> None:
     may_lead = True
     replicas = Replicas(
         1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: may_lead
@@ -343,7 +341,7 @@ async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: Lo
 
 
 class Fetching:
-    """Who would fetch: what it was told."""
+    """Replaces the fetcher and records its orders."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
@@ -371,11 +369,11 @@ def fetching() -> Fetching:
 
 @pytest.fixture
 def fetched(logs: LogManager, tasks: Tasks, fetching: Fetching) -> Replicas:
-    """Replicas that `fetching` is told of."""
+    """Replicas that notify `fetching`."""
     return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetching)
 
 
-async def test_it_leads_and_follows_as_the_image_says(fetched: Replicas, fetching: Fetching) -> None:
+async def test_a_broker_leads_and_follows_as_the_image_says(fetched: Replicas, fetching: Fetching) -> None:
     replicas = fetched
     partition = await show(replicas, replicated(1, 0), replicated(2, 1))
     assert fetching.followed == [(2, 1)]
@@ -390,7 +388,7 @@ async def test_it_leads_and_follows_as_the_image_says(fetched: Replicas, fetchin
     assert list(replicas.high_watermarks()) == [("orders", 0)]
 
 
-async def test_who_follows_may_be_read_while_its_leader_is_heard(fetched: Replicas, fetching: Fetching) -> None:
+async def test_a_follower_may_be_read_while_its_leader_answers(fetched: Replicas, fetching: Fetching) -> None:
     replicas = fetched
     partition = await show(replicas, replicated(2, 0))
     for name in ("orders", bytes([1]) * 16):
@@ -411,7 +409,7 @@ async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replica
     assert not partition.leads
 
 
-async def test_while_its_log_is_truncated_it_does_not_lead(replicas: Replicas) -> None:
+async def test_a_replica_does_not_lead_while_its_log_is_truncated(replicas: Replicas) -> None:
     partition = await show(replicas, replicated(2, 0))
     told: list[set[str]] = []
     replicas.subscribe(lambda topics: told.append(set(topics)))
@@ -434,10 +432,10 @@ async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, lo
     assert list(logs.logs()) == []
 
 
-async def test_what_was_taken_away_while_the_broker_was_not_there_goes_when_it_is_back(
+async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
     replicas: Replicas, logs: LogManager
 ) -> None:
-    """A log of the same topic goes; one of a topic with another id is nobody's to delete."""
+    """The log of the same topic is deleted; a log with another topic id must be kept."""
     make_log(logs, "orders", 0, bytes([1]) * 16, LogConfig())
     make_log(logs, "orders", 1, bytes([2]) * 16, LogConfig())
     state = PartitionState((2,), (2,), leader=2, leader_epoch=1, partition_epoch=1)
@@ -448,7 +446,9 @@ async def test_what_was_taken_away_while_the_broker_was_not_there_goes_when_it_i
 
 
 def test_a_replica_that_is_being_added_is_not_asked_for(tmp_path: Path) -> None:
-    """min.insync.replicas=2 with one replica asks for one, also while another one is on its way."""
+    """With min.insync.replicas=2 and one replica, one acknowledgement is enough, even while another replica is being
+    added.
+    """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
     partition = Partition("orders", bytes(16), 0, log, broker_id=1)
     partition.lead(0, (1,), (1, 2), adding=(2,))
@@ -477,12 +477,12 @@ async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
 
 
 def chosen(epoch: int, written: int) -> ClusterImage:
-    """Broker 1 leads the one partition of a topic, by a state that was written then."""
+    """The image in which broker 1 leads the one partition of a topic, by a state written then."""
     state = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch, written=written)
     return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))
 
 
-async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
+async def test_a_broker_elected_before_its_registration_does_not_lead(replicas: Replicas, logs: LogManager) -> None:
     await replicas.on_registered(100)
     before, since = chosen(5, written=99), chosen(6, written=101)
     replicas.on_image(EMPTY, before)
@@ -496,7 +496,7 @@ async def test_who_was_chosen_before_it_was_registered_does_not_lead(replicas: R
     assert replicas.leader("t", 0).leader_epoch == 6
 
 
-async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Replicas) -> None:
+async def test_a_new_registration_ends_leadership_by_older_states(replicas: Replicas) -> None:
     await replicas.on_registered(100)
     before, since = chosen(5, written=150), chosen(6, written=250)
     replicas.on_image(EMPTY, before)
@@ -530,7 +530,7 @@ SHORT_AND_COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT}), delete_rete
 async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
     logs: LogManager, tasks: Tasks, config: LogConfig, isr: tuple[int, ...], gives_up: bool
 ) -> None:
-    """What the lost end took back, the others may have compacted away by then."""
+    """Tombstones in the lost end may be compacted away on the other replicas."""
     make_log(logs, "orders", 0, bytes([1]) * 16, config)
     fetching = Fetching()
     replicas = Replicas(1, logs, lambda _: config, host_of(tasks=tasks), lambda _: fetching)

@@ -1,4 +1,4 @@
-"""What a broker is to a partition, by the image."""
+"""The role of a broker for a partition, by the image."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LED = PartitionState((1, 2, 3), (1, 2), leader=1, leader_epoch=5, partition_epoc
         (PartitionState((1, 2), (2,), NO_LEADER, 5), 1, Follow(NO_LEADER, 5, is_in_sync=False)),
     ],
 )
-def test_roles(state: PartitionState, broker: int, role: Role) -> None:
+def test_the_role_of_a_replica_follows_the_image(state: PartitionState, broker: int, role: Role) -> None:
     assert role_of(state, broker) == role
 
 
-def test_who_was_chosen_before_it_was_registered_waits_to_be_chosen_again() -> None:
-    """It may have come back with less than it had."""
+def test_a_broker_elected_before_its_registration_waits_for_another_election() -> None:
+    """It may have come back with fewer records."""
     waiting = role_of(LED, 1, broker_epoch=101)
     assert waiting == Follow(NO_LEADER, 5, is_in_sync=True)
     assert isinstance(waiting, Follow)

@@ -1,4 +1,4 @@
-"""Topics that are taken over from their logs: with which partitions, and with which settings."""
+"""Topics adopted from their logs: their partitions and settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make(logs: LogManager, topic: str, *partitions: int, epoch: int = 4) -> None
 
 
 def found(logs: LogManager, **known: Mapping[str, str]) -> dict[str, FoundTopic]:
-    """As Apache Kafka's metadata log would have them `known`."""
+    """The topics found, with settings `known` from Apache Kafka's metadata log."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "read_topics", lambda disk, directory: known)
         topics = found_topics(logs, ["x"], RealDisk(), lambda name: needed_settings(name, BrokerConfig.of({})))

@@ -1,4 +1,4 @@
-"""Replicas that catch up slowly where they are told to: on average as fast as the rate says, and nobody else."""
+"""Throttled replicas catch up at the configured rate on average; others are not throttled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CountingQuota(ReplicationQuota):
         return super().is_exceeded(now)
 
 
-def test_nobody_waits_without_a_limit() -> None:
+def test_no_replica_is_throttled_without_a_limit() -> None:
     quota = ReplicationQuota()
     quota.record(10**15, 1.0)
     quota.limit(UNLIMITED, 2.0)
@@ -63,7 +63,7 @@ def test_nobody_waits_without_a_limit() -> None:
     assert quota.seconds_left(2.0) == 0
 
 
-def test_a_rate_of_nothing_lets_nothing_pass_until_it_is_another_one() -> None:
+def test_a_rate_of_zero_lets_nothing_pass_until_it_changes() -> None:
     quota = ReplicationQuota()
     quota.limit(0, 1.0)
     assert quota.is_exceeded(1e9)
@@ -76,11 +76,11 @@ def test_a_rate_of_nothing_lets_nothing_pass_until_it_is_another_one() -> None:
     ("listed", "throttled"),
     [((), False), (("*",), True), (("3:1", "4:1"), True), (("3:2", "4:1"), False)],
 )
-def test_who_is_listed(listed: tuple[str, ...], throttled: bool) -> None:
+def test_only_listed_replicas_are_throttled(listed: tuple[str, ...], throttled: bool) -> None:
     assert is_listed(frozenset(listed), 3, 1) is throttled
 
 
-def test_what_is_held_back_leaves_the_session_and_comes_again() -> None:
+def test_a_throttled_partition_leaves_the_session_and_returns() -> None:
     plan = FetchPlan(LIMITS)
     key, position = (bytes(16), 0), FetchPosition(5, 0, 0)
     plan.ask_for(key, position)
@@ -107,8 +107,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     made.served.leave()
 
 
-async def test_a_follower_does_not_ask_for_what_it_may_not_have(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer tells it that it is behind, and is beyond the rate; whatever it tries then, it asks no more."""
+async def test_a_follower_does_not_fetch_throttled_partitions(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first response shows that it is behind and exceeds the rate; after that it does not fetch the partition."""
     monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # over, whenever somebody looks at the clock again
     quota = CountingQuota()
     quota.limit(1, 0.0)
@@ -125,7 +125,7 @@ async def test_a_follower_does_not_ask_for_what_it_may_not_have(pair: Pair, monk
     await pair.until_the_same()
 
 
-async def test_a_leader_gives_nothing_to_one_that_is_behind(pair: Pair) -> None:
+async def test_a_throttled_leader_gives_no_records_to_a_lagging_replica(pair: Pair) -> None:
     pair.leader.update_config(THROTTLED)
     pair.served.services.throttles.leader.limit(0, 0.0)
     pair.produce(30)
@@ -136,7 +136,7 @@ async def test_a_leader_gives_nothing_to_one_that_is_behind(pair: Pair) -> None:
     await pair.until_the_same()
 
 
-async def test_one_in_sync_is_never_held_up(pair: Pair) -> None:
+async def test_an_in_sync_replica_is_never_throttled(pair: Pair) -> None:
     for replica in (pair.leader, pair.follower):
         replica.update_config(THROTTLED)
     pair.served.services.throttles.leader.limit(0, 0.0)

@@ -32,7 +32,7 @@ def refusal(guards: VerificationGuards, guard: Guard) -> ErrorCode:
     return refused.value.code
 
 
-async def test_a_guard_goes_with_its_last_question() -> None:
+async def test_a_guard_is_dropped_with_its_last_question() -> None:
     guards = VerificationGuards()
     guard, first = taken(guards)
     again, second = taken(guards)
@@ -64,7 +64,9 @@ async def test_a_question_that_raises_leaves_no_guard() -> None:
         (EPOCH + 1, TRANSACTIONS_V2, False),
     ],
 )
-async def test_e3_a_marker_in_between(marker_epoch: int, version: int, holds: bool) -> None:
+async def test_e3_a_marker_between_question_and_append_refuses_the_append(
+    marker_epoch: int, version: int, holds: bool
+) -> None:
     guards = VerificationGuards()
     guard, _ = taken(guards)
     guards.on_marker(PRODUCER, marker_epoch, version)
@@ -73,7 +75,7 @@ async def test_e3_a_marker_in_between(marker_epoch: int, version: int, holds: bo
         assert refusal(guards, guard) is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_the_marker_of_another_producer_and_the_question_of_another_epoch() -> None:
+async def test_foreign_markers_and_older_epochs_do_not_affect_a_guard() -> None:
     guards = VerificationGuards()
     guard, _ = taken(guards)
     successor, _ = taken(guards, EPOCH + 1)
@@ -83,7 +85,7 @@ async def test_the_marker_of_another_producer_and_the_question_of_another_epoch(
     assert (guards.holds(guard), guards.holds(successor)) == (False, True)
 
 
-async def test_others_may_have_led_in_between() -> None:
+async def test_a_leader_change_between_question_and_append_refuses_the_append() -> None:
     guards = VerificationGuards()
     guard, answer = taken(guards)
     guards.on_new_leader_epoch()

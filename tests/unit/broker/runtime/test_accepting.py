@@ -34,7 +34,7 @@ async def bound() -> ListeningSockets:
     return await ListeningSockets.bind("", 0, asyncio.BufferedProtocol, AtOnce(), backlog=1)
 
 
-async def test_a_system_without_ipv6_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_listens_on_a_system_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, socket.AF_INET6)
     listening = await bound()
     assert listening.port > 0
@@ -48,7 +48,7 @@ async def test_a_system_without_addresses_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 class Connected(asyncio.BufferedProtocol):
-    """Counts them."""
+    """Counts the connections."""
 
     count = 0
 
@@ -58,7 +58,7 @@ class Connected(asyncio.BufferedProtocol):
 
 
 async def test_a_connection_waits_few_turns_for_those_before_it() -> None:
-    """A turn may be long, of others' requests: who connects must not wait for one with each of those before him."""
+    """A turn with others' requests may be long: a new connection must not wait one turn for each earlier one."""
     count = 3 * ACCEPTS_AT_ONCE
     listening = await ListeningSockets.bind("127.0.0.1", 0, Connected, None, backlog=count)
     with ExitStack() as clients:

@@ -1,4 +1,4 @@
-"""Answers that are there or come later, put together."""
+"""Combining answers that are present or come later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def failing(_: object) -> Any:
     raise ValueError("for this test")
 
 
-def test_what_is_there_makes_no_future_and_needs_no_loop() -> None:
+def test_a_present_value_needs_neither_future_nor_event_loop() -> None:
     assert then(1, lambda value: value + 1) == 2
     assert all_of([1, 2]) == [1, 2]
     with pytest.raises(ValueError):
@@ -49,7 +49,7 @@ async def test_exceptions_are_the_outcome_wherever_they_are_raised() -> None:
             await settled(answer)
 
 
-async def test_all_of_keeps_the_order_whichever_comes_first() -> None:
+async def test_all_of_keeps_the_order_whatever_completes_first() -> None:
     first, third = later(), later()
     answer = all_of([first, 2, third])
     third.set_result(3)
@@ -67,7 +67,7 @@ async def test_the_first_failure_of_many_is_the_outcome() -> None:
     answers[0].set_exception(ValueError("nobody waits for this one"))
 
 
-async def test_cancelling_goes_to_whatever_is_waited_for() -> None:
+async def test_cancelling_reaches_the_awaited_future() -> None:
     first, second = later(), later()
     answer = then(first, lambda _: second)
     assert isinstance(answer, asyncio.Future)
@@ -83,7 +83,7 @@ async def test_cancelling_goes_to_whatever_is_waited_for() -> None:
     assert all(each.cancelled() for each in many)
 
 
-async def test_what_is_waited_for_and_cancelled_is_no_answer() -> None:
+async def test_a_cancelled_wait_yields_no_answer() -> None:
     source = later()
     answer = then(source, lambda _: None)
     assert isinstance(answer, asyncio.Future)

@@ -1,4 +1,4 @@
-"""Timers by the thousand, which share their wake-ups."""
+"""Thousands of timers that share their wake-ups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from oncelog_broker.runtime.tasks import FIRED_PER_TURN, Deadlines
 
 
-async def test_one_that_raises_takes_no_other_with_it(
+async def test_a_deadline_that_raises_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The deadlines of a bucket belong to different clients."""
@@ -32,8 +32,8 @@ async def test_one_that_raises_takes_no_other_with_it(
     assert "thrown by a timer" in caplog.text
 
 
-async def test_nothing_stays_of_a_deadline_whose_answer_came_before() -> None:
-    """A client may ask to wait for ten minutes, and be answered, a thousand times in a second."""
+async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
+    """A client may ask to wait for ten minutes, and be answered, a thousand times per second."""
     deadlines, answer, late = Deadlines(), asyncio.get_running_loop().create_future(), asyncio.Event()
     held = weakref.ref(waits := Waits())
     deadlines.unless_done(answer, 600.0, waits.end)
@@ -45,8 +45,11 @@ async def test_nothing_stays_of_a_deadline_whose_answer_came_before() -> None:
     assert held() is None
 
 
-async def test_s87_those_that_fire_together_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sets off work of others in the next turn: a fetch is read. So they are counted, not only timed."""
+async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each deadline causes other work in the next turn, such as reading for a fetch.
+
+    So they are counted, not only timed.
+    """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
     monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket
@@ -64,7 +67,7 @@ async def test_s87_those_that_fire_together_leave_the_loop_to_others(monkeypatch
     assert max(fired_in) - min(fired_in) == 2
 
 
-async def test_s87_those_that_take_long_fire_one_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s87_slow_deadlines_fire_one_per_loop_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -81,7 +84,7 @@ async def test_s87_those_that_take_long_fire_one_in_a_turn(monkeypatch: pytest.M
 
 
 class Waits:
-    """One who waits."""
+    """One waiting request."""
 
     def end(self) -> None:
         raise AssertionError("nobody waits any more")

@@ -1,4 +1,4 @@
-"""The disk seam on a real file system."""
+"""The disk interface on a real file system."""
 
 import mmap
 import os
@@ -121,7 +121,7 @@ def test_truncate_and_append_again(file):
 
 
 def test_views_that_are_held_survive_a_truncation(file):
-    """Touching a mapped page that was cut off would kill the process."""
+    """Touching a mapped page that was truncated would kill the process."""
     data = bytes(range(256)) * 4096
     file.append(data)
     view = file.read(0, len(data))
@@ -223,7 +223,7 @@ def test_a_lock_excludes_another_process(disk, tmp_path):
 
 
 class TestNoDescriptorLeft:
-    def test_what_is_open_for_a_moment_only_gets_one_nevertheless(self, disk, tmp_path):
+    def test_a_briefly_opened_file_gets_the_reserved_descriptor(self, disk, tmp_path):
         path = str(tmp_path / "checkpoint")
         with no_descriptors_left():
             for number in range(3 * SPARE_COUNT):
@@ -236,7 +236,7 @@ class TestNoDescriptorLeft:
             with pytest.raises(FileNotFoundError):
                 disk.open_briefly(str(tmp_path / "absent"))
 
-    def test_what_stays_open_gets_none_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
+    def test_a_long_open_file_gets_no_descriptor_if_no_file_can_rest(self, disk, tmp_path, monkeypatch):
         monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)
         with no_descriptors_left(), pytest.raises(OSError, match="Too many open files") as caught:
             disk.open(str(tmp_path / "segment"), create=True)

@@ -1,4 +1,4 @@
-"""A disk that fails again and again does not fill the log."""
+"""A disk that fails repeatedly does not fill the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def troubles(clock: ManualClock) -> DiskTroubles:
     return DiskTroubles(clock)
 
 
-def test_e49_one_line_when_it_begins_a_count_now_and_then_and_one_when_it_is_over(
+def test_e49_disk_trouble_is_logged_at_its_start_at_intervals_and_at_its_end(
     troubles: DiskTroubles, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -52,7 +52,7 @@ def test_e49_one_line_when_it_begins_a_count_now_and_then_and_one_when_it_is_ove
     assert troubles.note_failure(WHERE, "append to", FULL), "it begins again"
 
 
-def test_e49_another_disk_another_work_and_another_error_are_news(troubles: DiskTroubles) -> None:
+def test_e49_trouble_of_another_disk_task_or_error_is_logged_separately(troubles: DiskTroubles) -> None:
     broken = OSError(errno.EIO, "Input/output error")
     assert troubles.note_failure(WHERE, "append to", FULL)
     for where, what, error in (("/data/b", "append to", FULL), (WHERE, "flush", FULL), (WHERE, "append to", broken)):
@@ -61,7 +61,7 @@ def test_e49_another_disk_another_work_and_another_error_are_news(troubles: Disk
     assert all(troubles.note_failure(WHERE, "append to", FileNotFoundError(errno.ENOENT, "gone")) for _ in range(2))
 
 
-def test_which_errors_say_all_that_there_is() -> None:
+def test_known_disk_errors_need_no_stack_trace() -> None:
     assert is_known_disk_error(FULL)
     assert not is_known_disk_error(FileNotFoundError(errno.ENOENT, "gone"))
     assert not is_known_disk_error(ValueError())
@@ -89,7 +89,7 @@ async def test_e49_a_periodic_task_that_a_disk_fails_has_no_stack_traces(caplog:
     assert caplog.records[-1].__dict__["failed_times"] == 25
 
 
-async def test_what_is_no_known_error_of_a_disk_keeps_its_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_disk_error_keeps_its_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
     tasks, done, turns = Tasks(), asyncio.Event(), 0
 
     async def broken() -> None:

@@ -1,4 +1,4 @@
-"""How much a full collection goes through, and that what refers to itself is freed."""
+"""The number of objects that a full collection visits, and that dead reference cycles are freed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def looked() -> Iterator[Looked]:
 
 
 class Knot:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     alive = 0
 
@@ -58,7 +58,7 @@ def test_a_full_collection_goes_through_few_objects_however_many_are_kept(looked
     assert max(looked.at) <= MOST_LOOKED_AT
 
 
-def test_what_refers_to_itself_and_ends_is_freed(looked: Looked) -> None:
+def test_a_dead_reference_cycle_is_freed(looked: Looked) -> None:
     kept = []
     most = 0
     for number in range(ROUNDS):
@@ -70,7 +70,7 @@ def test_what_refers_to_itself_and_ends_is_freed(looked: Looked) -> None:
     assert Knot.alive < ROUNDS // 100, "but for a few that were in the middle of it when others were frozen"
 
 
-def test_undone_it_is_as_before() -> None:
+def test_undoing_the_tuning_restores_the_garbage_collector() -> None:
     before = gc.get_threshold(), list(gc.callbacks)
     keep_collections_short()()
     assert (gc.get_threshold(), list(gc.callbacks)) == before

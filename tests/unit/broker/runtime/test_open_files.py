@@ -1,4 +1,4 @@
-"""Files that are not used give their descriptors to those that need them, and nobody can tell but by counting."""
+"""Unused files give their descriptors to others; only counting descriptors reveals that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rests(file: RealFile) -> bool:
     return file._fd < 0
 
 
-def test_any_number_of_files_is_read_and_written_with_a_few_descriptors(open_files: OpenFiles, tmp_path: Path) -> None:
+def test_many_files_share_a_few_descriptors(open_files: OpenFiles, tmp_path: Path) -> None:
     files = make(tmp_path, 20)
     for turn in range(3):
         for number, file in enumerate(files):
@@ -47,7 +47,7 @@ def test_any_number_of_files_is_read_and_written_with_a_few_descriptors(open_fil
     assert len(open_files) == 0
 
 
-def test_what_was_used_since_the_others_stays_open(open_files: OpenFiles, tmp_path: Path) -> None:
+def test_the_most_recently_used_file_stays_open(open_files: OpenFiles, tmp_path: Path) -> None:
     first, second, third = make(tmp_path, 3)
     (fourth,) = make(tmp_path / "..", 1)
     assert [rests(file) for file in (first, second, third)] == [True, False, False], "all were new"
@@ -87,7 +87,7 @@ def test_a_file_that_is_closed_does_not_open_again(open_files: OpenFiles, tmp_pa
 def test_a_file_that_is_synced_neither_rests_nor_gives_its_number_to_another(
     open_files: OpenFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fsync takes long, and its thread has the number of the descriptor only."""
+    """fsync takes long, and its thread has only the number of the descriptor."""
     syncing, go_on, synced = threading.Event(), threading.Event(), []
 
     def slow_sync(descriptor: int) -> None:
@@ -114,7 +114,7 @@ def test_a_file_that_is_synced_neither_rests_nor_gives_its_number_to_another(
         os.remove(other.path)
 
 
-def test_who_finds_no_descriptor_left_gets_that_of_a_file_that_rests(
+def test_an_open_without_free_descriptors_takes_that_of_a_resting_file(
     open_files: OpenFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_files.capacity = 100
@@ -130,7 +130,7 @@ def test_who_finds_no_descriptor_left_gets_that_of_a_file_that_rests(
 
 
 @pytest.mark.parametrize("limit", [0, 100, 200, 1024, 20_000, 2**20])
-def test_the_division_is_of_what_there_is(limit: int) -> None:
+def test_the_available_descriptors_are_divided(limit: int) -> None:
     division = divide(limit, max_connections=10_000)
     assert division.connections <= min(10_000, limit // 2)
     assert division.mappings <= MAX_MAPPINGS

@@ -1,4 +1,4 @@
-"""The end of standard input, and what is none."""
+"""The end of standard input, and events that are not its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_broker.runtime.parent import at_end_of_input
 
 @pytest.fixture(params=[True, False], ids=["blocking", "non-blocking"])
 def pipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The other end of what is standard input here."""
+    """The other end of the pipe that replaces standard input."""
     reading, writing = os.pipe()
     os.set_blocking(reading, request.param)
     monkeypatch.setattr(parent, "STANDARD_INPUT", reading)
@@ -22,7 +22,7 @@ def pipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield writing
 
 
-def test_only_the_end_of_input_is_its_end(pipe: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_end_of_input_means_the_end_of_the_parent(pipe: int, monkeypatch: pytest.MonkeyPatch) -> None:
     reads, ended = threading.Semaphore(0), threading.Event()
 
     def read(*arguments: int) -> bytes:

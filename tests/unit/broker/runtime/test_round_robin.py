@@ -1,4 +1,6 @@
-"""RoundRobin: one slice in each turn of the loop, more while the budget lasts, and nobody waits for ever."""
+"""RoundRobin: one slice per member in each turn of the loop, more while the budget lasts, and no member waits for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Worker:
 
 
 class Scene:
-    """What was taken, by whom, and when."""
+    """The slices taken: by which member, and when."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
@@ -50,7 +52,7 @@ async def test_without_a_budget_one_member_has_one_slice_in_each_turn() -> None:
     assert not members
 
 
-async def test_more_members_have_theirs_while_the_budget_lasts() -> None:
+async def test_further_members_have_their_slices_while_the_budget_lasts() -> None:
     scene = Scene()
     members = RoundRobin(LoopBudget(lambda: scene.now, 1.0))
     for name in "abc":
@@ -58,7 +60,7 @@ async def test_more_members_have_theirs_while_the_budget_lasts() -> None:
     assert [await scene.turn() for _ in range(3)] == [["a", "b"], ["c", "a"], ["b", "c"]]
 
 
-async def test_one_has_its_slice_though_others_have_spent_the_budget() -> None:
+async def test_a_member_has_its_slice_although_others_have_spent_the_budget() -> None:
     scene = Scene()
     budget = LoopBudget(lambda: scene.now, 1.0)
     members = RoundRobin(budget)
@@ -70,7 +72,7 @@ async def test_one_has_its_slice_though_others_have_spent_the_budget() -> None:
         assert await scene.turn() == ["a"]
 
 
-async def test_who_joins_again_is_behind_the_others() -> None:
+async def test_a_member_that_rejoins_is_queued_behind_the_others() -> None:
     scene = Scene()
     members = RoundRobin()
     members.join(Worker(scene, "a", 1))

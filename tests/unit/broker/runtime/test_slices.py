@@ -1,4 +1,4 @@
-"""Long work between everything else: one slice of it in a turn of the loop, whoever asked for it."""
+"""Long work runs between other work: one slice of it in a turn of the loop, for all requests together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS_PER_SLICE = 3
 
 
 class Work:
-    """Steps that take a part of a slice each, and what they did in which turn of the loop."""
+    """Steps that take a part of a slice each, and a record of the steps per turn of the loop."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -40,7 +40,7 @@ class Work:
         return name
 
     async def turns(self, answers: list[Any]) -> list[str]:
-        """What was done in each turn until all answers are there."""
+        """The work of each turn until all answers are present."""
         turns = []
         while not all(answer.done() for answer in answers):
             done = len(self.log)
@@ -54,7 +54,7 @@ async def test_work_that_ends_within_a_slice_is_done_at_once() -> None:
     assert work.slices.run(work.steps("a", STEPS_PER_SLICE - 1)) == "a"
 
 
-async def test_others_have_their_turn_after_each_slice() -> None:
+async def test_other_work_gets_its_turn_after_each_slice() -> None:
     work = Work()
     answer = work.slices.run(work.steps("a", 4 * STEPS_PER_SLICE))
     assert isinstance(answer, asyncio.Future)
@@ -64,7 +64,7 @@ async def test_others_have_their_turn_after_each_slice() -> None:
     assert answer.result() == "a"
 
 
-async def test_all_long_work_together_has_one_slice_in_a_turn() -> None:
+async def test_all_long_tasks_together_have_one_slice_per_loop_turn() -> None:
     work = Work()
     answers = [work.slices.run(work.steps(name, 4 * STEPS_PER_SLICE)) for name in "abcdefgh"]
     turns = await work.turns(answers)
@@ -73,7 +73,7 @@ async def test_all_long_work_together_has_one_slice_in_a_turn() -> None:
     assert order[:8] == list("abcdefgh"), "one after another"
 
 
-async def test_what_a_job_returns_or_raises_goes_back_into_the_steps() -> None:
+async def test_the_result_or_exception_of_a_job_reaches_the_steps() -> None:
     def steps() -> Steps[tuple[bool, str]]:
         thread = yield threading.current_thread
         try:
@@ -91,7 +91,7 @@ async def test_what_a_job_returns_or_raises_goes_back_into_the_steps() -> None:
         await settled(work.slices.run(careless()))
 
 
-async def test_who_goes_is_not_worked_for_unless_it_must_be_finished() -> None:
+async def test_work_for_a_departed_client_stops_unless_it_must_finish() -> None:
     work = Work()
     given_up, finished = (
         work.slices.run(work.steps(name, 3 * STEPS_PER_SLICE), must_finish=name == "b") for name in "ab"
@@ -106,8 +106,8 @@ async def test_who_goes_is_not_worked_for_unless_it_must_be_finished() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [1, 2])
-async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps(cancelled: int) -> None:
-    """Also twice: a client goes, and then the broker stops."""
+async def test_a_cancellation_waits_for_the_job_and_then_closes_the_steps(cancelled: int) -> None:
+    """It may come twice: a client disconnects, and then the broker stops."""
     events: list[str] = []
     started, may_end = threading.Event(), threading.Event()
 
@@ -136,7 +136,7 @@ async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps(cance
     assert events == ["job ended", "steps closed"]
 
 
-async def test_the_pace_is_asked_after_slices_and_jobs() -> None:
+async def test_the_pace_is_consulted_after_slices_and_jobs() -> None:
     class Noting(Delays):
         def __init__(self) -> None:
             self.asked: list[float | str] = []
@@ -202,7 +202,7 @@ async def test_work_about_many_things_lets_others_have_their_jobs_after_each() -
     assert [await settled(answer) for answer in answers] == [True] * JOBS_AT_ONCE
 
 
-async def test_to_hold_nothing_costs_no_turn_and_no_job_where_nothing_was_held() -> None:
+async def test_releasing_an_empty_hold_costs_no_turn_and_no_job() -> None:
     def steps() -> Steps[str]:
         for _ in range(100):
             yield results_dropped
@@ -211,8 +211,8 @@ async def test_to_hold_nothing_costs_no_turn_and_no_job_where_nothing_was_held()
     assert Work().slices.run(steps()) == run_steps(steps()) == "done"
 
 
-async def test_an_errand_waits_for_nobody_who_holds_what_his_job_has_brought() -> None:
-    """DeleteRecords writes down where logs begin, while as many batches as may be are unpacked and walked."""
+async def test_an_errand_does_not_wait_for_holders_of_finished_job_results() -> None:
+    """DeleteRecords notes log starts while the permitted number of batches is decompressed and walked."""
     work = Work()
     may_end = threading.Event()
     errand_done = asyncio.Event()
@@ -272,7 +272,7 @@ async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_on
 
 
 async def test_a_first_slice_may_be_longer_than_the_others() -> None:
-    """What is usual ends within it; what is not waits as often as anything else."""
+    """Usual work ends within it; longer work pauses as often as anything else."""
     work = Work()
 
     async def many() -> None:
@@ -286,8 +286,8 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
     assert [len(turn) for turn in turns if turn] == [5, 2, 2]
 
 
-async def test_what_a_job_brings_or_raises_is_let_go_at_its_end() -> None:
-    """Not by a collection, which may be a minute away: it may be 64 MB."""
+async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None:
+    """It may take 64 MB, and a garbage collection may be a minute away."""
 
     class Brought:
         pass

@@ -1,4 +1,4 @@
-"""Background tasks: what they raise is logged, and what follows something outside goes on."""
+"""Background tasks: their exceptions are logged, and supervised tasks continue."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ ENDS_BY_ITSELF = {
     "job of a coordinator": "one result: its failure is logged, and a later heartbeat asks again",
     "load {}-{}": "one replay of one log: a failure is kept with the shard, and tried again where that may help",
     "questions to the coordinators of broker {}": "each question gets an answer, whatever fails",
+    "state of share partition {}": "one write after the other: its failure is told, and the next change writes again",
+    "states of share group {}": "one request: what failed is noted in the group, and a later heartbeat asks again",
     "truncate {}": "one truncation: its end, good or bad, is reported, and the fetcher asks again",
 }
-"""The names of all tasks that the broker starts with `spawn`, and why none of them has to be started again."""
+"""The names of all tasks that the broker starts with `spawn`, and why none of them has to be restarted."""
 
 
 def test_s93_supervised_work_goes_on_after_whatever_it_raises(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Users that do not exist look like those who do, by whatever the first answer of SCRAM shows."""
+"""Missing users look like existing ones in the first answer of SCRAM."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def decoys(mechanism: ScramMechanism = SHA_256, key: bytes = KEY) -> Decoys:
     return Decoys(mechanism, lambda: key)
 
 
-def test_decoys_are_of_each_kind_that_users_are_of() -> None:
-    """As many of each, about: a stranger with odd iterations is no news."""
+def test_decoys_have_the_same_kinds_as_users() -> None:
+    """The shares are about the same: unusual iteration counts must not reveal a missing user."""
     users: UserConfigs = {
         **{f"kafka-{number}": user(b"1a2b3c4d5e6f7g8h9i0jklmnop", 8192) for number in range(4)},
         **{f"ours-{number}": user(bytes(range(24)), 4096) for number in range(8)},
@@ -52,14 +52,14 @@ def test_a_decoy_stays_what_it_is_whoever_comes_and_goes_but_for_its_model() -> 
     assert {name: machine.credential(name, users) for name in STRANGERS} == before
 
 
-def test_brokers_with_the_same_key_say_the_same_and_nobody_else_does() -> None:
+def test_brokers_with_the_same_key_make_the_same_decoys() -> None:
     assert decoys().credential("bob", {}) == decoys().credential("bob", {})
     assert decoys(key=b"x" * 32).credential("bob", {}).salt != decoys().credential("bob", {}).salt
     assert decoys().credential("eve", {}).salt != decoys().credential("bob", {}).salt
 
 
-def test_it_does_not_matter_in_which_order_a_broker_has_heard_of_users() -> None:
-    """One that starts anew, or has been there for longer, has another one."""
+def test_decoys_do_not_depend_on_the_order_of_users() -> None:
+    """A broker that has just started sees users in another order than one that has run for longer."""
     users: UserConfigs = {
         f"user-{number}": user(bytes(20 + number % 3), 5000 + number) for number in range(3 * decoys_module.MODELS)
     }
@@ -68,7 +68,7 @@ def test_it_does_not_matter_in_which_order_a_broker_has_heard_of_users() -> None
         assert decoys().credential(name, users) == decoys().credential(name, elsewhere)
 
 
-def test_without_users_and_with_unreadable_ones_they_are_as_our_tools_make_them() -> None:
+def test_decoys_without_readable_users_have_the_defaults_of_our_tools() -> None:
     users: UserConfigs = {None: {}, "broken": {SHA_256.mechanism_name: "nothing"}, "other": user(b"x", 9999, SHA_512)}
     for known in ({}, users):
         assert shape(decoys().credential("bob", known)) == (NOBODY.salt_bytes, False, NOBODY.iterations)

@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with are followed for ever, whatever the identity provider answers (S93)."""
+"""The keys that sign tokens are refreshed for ever, whatever the identity provider answers (S93)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BAD = {
 
 
 class Provider:
-    """An identity provider that answers each connection with the bytes that it has then, or as `serve` does."""
+    """An identity provider that answers each connection with its present bytes, or by `serve`."""
 
     def __init__(self) -> None:
         self.answer = b""
@@ -190,7 +190,7 @@ async def test_the_age_of_the_keys_is_that_of_the_last_good_answer() -> None:
         assert keys.age_seconds(read_at + 100) >= 100
 
 
-async def test_keys_in_a_file(tmp_path: Path) -> None:
+async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     keys = Jwks(path.as_uri(), 3600)
     await keys.read()
@@ -205,20 +205,20 @@ def test_a_set_that_is_nested_too_deeply_is_a_value_error() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "LOCALHOST"])
-def test_e56_http_is_taken_on_loopback(host: str) -> None:
+def test_e56_http_is_accepted_on_loopback(host: str) -> None:
     Jwks(f"http://{host}:8080/keys", 1)
 
 
 @pytest.mark.parametrize(
     "url", ["http://idp.example/keys", "http://10.0.0.1/keys", "http://localhost.example/", "ftp://idp/", "keys.json"]
 )
-def test_e56_http_and_what_is_no_url_are_refused_elsewhere(url: str) -> None:
+def test_e56_http_and_bad_urls_are_refused_elsewhere(url: str) -> None:
     with pytest.raises(InvalidConfig, match="https://"):
         Jwks(url, 1)
 
 
 def test_e56_a_redirect_is_held_to_the_rule_for_urls() -> None:
-    """Else an https address whose server redirects to http:// would have keys believed from whoever is on the line."""
+    """Otherwise a redirect from https to http:// would let anyone on the network supply keys."""
     with providing() as first, providing() as second:
         first.answer = f"HTTP/1.1 302 Found\r\nLocation: {second.url}\r\nContent-Length: 0\r\n\r\n".encode()
         second.answer = http(document("a"))

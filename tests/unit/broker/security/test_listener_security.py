@@ -1,4 +1,4 @@
-"""What one listener asks for: whether somebody exists cannot be told by how much is done for them."""
+"""The login requirements of one listener: the amount of work does not reveal whether a user exists."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def security(users: UserConfigs) -> ListenerSecurity:
     return ListenerSecurity(listener, config, lambda: users, lambda: bytes(32), is_inter_broker=True)
 
 
-def test_as_much_is_done_for_those_who_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted, not measured: each credential that is made, written out or read."""
+def test_an_unknown_user_costs_as_much_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is counted, not measured: each credential that is created, written or read."""
     steps: Counter[str] = Counter()
 
     def counted(module: Any, name: str) -> None:

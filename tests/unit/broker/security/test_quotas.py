@@ -1,4 +1,4 @@
-"""Which quota holds for whom, and how long who used more has to wait."""
+"""Which quota applies to a client, and how long a client over quota must wait."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUOTAS = st.dictionaries(ENTITIES, st.dictionaries(st.sampled_from(list(QuotaKey
 
 
 @pytest.mark.parametrize("first", range(len(IN_ORDER)))
-def test_the_most_particular_quota_holds(first: int) -> None:
+def test_the_most_specific_quota_holds(first: int) -> None:
     quotas = {entity: {KEY: float(number)} for number, (entity, _) in enumerate(IN_ORDER) if number >= first}
     assert limit_for("u", "c", KEY, quotas) == Limit(float(first), IN_ORDER[first][1])
 
@@ -52,7 +52,7 @@ def test_a_quota_of_others_or_of_something_else_does_not_hold() -> None:
 
 
 def naive_limit(user: str, client_id: str, quotas: Mapping[QuotaEntity, Mapping[QuotaKey, float]]) -> float | None:
-    """All that are about them, the one about the user before the one about the client id, a name before the default."""
+    """The first matching quota: user before client id, a name before the default."""
 
     def rank(part: Name, name: str) -> int | None:
         if isinstance(part, Default):
@@ -68,7 +68,7 @@ def naive_limit(user: str, client_id: str, quotas: Mapping[QuotaEntity, Mapping[
 
 
 @given(QUOTAS, st.sampled_from(["u", "c", "<default>"]), st.sampled_from(["u", "c", ""]))
-def test_it_is_the_one_that_a_naive_search_finds(
+def test_the_quota_in_force_is_the_one_of_a_naive_search(
     quotas: dict[QuotaEntity, dict[QuotaKey, float]], user: str, client_id: str
 ) -> None:
     found = limit_for(user, client_id, KEY, quotas)
@@ -83,7 +83,7 @@ def test_an_address_has_its_own_quota_or_the_default_for_itself() -> None:
     assert limit_of_address("10.0.0.1", {}) is None
 
 
-def test_who_used_too_much_waits_until_it_is_made_up_for() -> None:
+def test_a_client_over_quota_waits_until_the_excess_is_paid_off() -> None:
     bucket = Bucket()
     assert bucket.use(100 * WINDOW, 100.0, 0.0, WINDOW) == 0
     assert bucket.use(50, 100.0, 0.0, WINDOW) == 0.5
@@ -93,8 +93,8 @@ def test_who_used_too_much_waits_until_it_is_made_up_for() -> None:
     assert bucket.is_as_new(10.5, WINDOW)
 
 
-def test_a_quota_that_changes_leaves_what_was_waited_for() -> None:
-    """A hundred times less a second later does not make a hundred times as long a wait of what was used before."""
+def test_a_changed_quota_keeps_the_present_debt() -> None:
+    """A hundredfold lower quota does not multiply the wait for earlier usage by a hundred."""
     bucket = Bucket()
     assert bucket.use(1100, 100.0, 0.0, WINDOW) == 1.0
     assert bucket.use(1, 1.0, 0.0, WINDOW) == 2.0
@@ -109,8 +109,8 @@ def test_a_quota_that_was_too_low_by_mistake_is_waited_for_no_longer_when_it_is_
     assert usage.wait(KEY, low, 10.0) < 1.0
 
 
-def test_those_who_share_what_is_left_may_have_other_quotas() -> None:
-    """None of them has the others wait for less."""
+def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
+    """A smaller use by another entity does not shorten the wait."""
     usage = Usage(WINDOW, max_buckets=0)
     assert usage.use(KEY, Limit(1.0, QuotaEntity("u")), 100, 0.0) == 90
     assert usage.use(KEY, Limit(1e6, QuotaEntity("v")), 0, 0.0) == 90
@@ -120,9 +120,10 @@ def test_those_who_share_what_is_left_may_have_other_quotas() -> None:
     rate=st.floats(1, 1e6),
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
-def test_it_waits_as_a_naive_sum_does(rate: float, uses: list[tuple[float, float]]) -> None:
-    """The sum has what is left, a window's worth at most: what is below nothing is waited for, as long as a throttle
-    time can be said."""
+def test_the_token_bucket_waits_as_long_as_a_naive_sum(rate: float, uses: list[tuple[float, float]]) -> None:
+    """The sum is the remaining amount, at most a window's worth; a negative sum is waited for, up to the longest
+    throttle time.
+    """
     now, left, bucket = 0.0, rate * WINDOW, Bucket()
     for amount, pause in uses:
         now += pause
@@ -135,7 +136,7 @@ def test_it_waits_as_a_naive_sum_does(rate: float, uses: list[tuple[float, float
     rate=st.floats(1, 1e6),
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
-def test_whoever_waits_as_told_keeps_the_rate(rate: float, uses: list[tuple[float, float]]) -> None:
+def test_a_client_that_waits_as_told_keeps_the_rate(rate: float, uses: list[tuple[float, float]]) -> None:
     now, used, last, bucket = 0.0, 0.0, 0.0, Bucket()
     for amount, pause in uses:
         now += pause
@@ -144,14 +145,14 @@ def test_whoever_waits_as_told_keeps_the_rate(rate: float, uses: list[tuple[floa
     assert used - last <= rate * (now + WINDOW) * (1 + 1e-6) + 1e-6
 
 
-def test_what_is_given_back_was_not_used() -> None:
+def test_returned_usage_does_not_count() -> None:
     usage, limit = Usage(WINDOW), Limit(1.0, QuotaEntity("u"))
     assert usage.use(KEY, limit, 12, 0.0) == 2.0
     assert usage.use(KEY, limit, -12, 0.0) == 0
     assert usage.use(KEY, limit, 10, 0.0) == 0
 
 
-def test_nobody_gets_around_a_quota_with_ever_new_names() -> None:
+def test_ever_new_client_ids_do_not_evade_a_quota() -> None:
     usage = Usage(WINDOW, max_buckets=100)
     waits = [usage.use(KEY, Limit(1.0, QuotaEntity("u", str(each))), 5, 0.0) for each in range(1000)]
     assert not any(waits[:100])
@@ -160,7 +161,7 @@ def test_nobody_gets_around_a_quota_with_ever_new_names() -> None:
     assert len(usage) <= 101
 
 
-def test_who_rested_is_forgotten_and_who_waits_is_not() -> None:
+def test_an_idle_client_is_forgotten_and_a_waiting_one_is_not() -> None:
     usage = Usage(WINDOW, max_buckets=100)
     busy = Limit(1.0, QuotaEntity("busy"))
     assert usage.use(KEY, busy, 1000, 0.0) == 990
@@ -174,7 +175,7 @@ def test_who_rested_is_forgotten_and_who_waits_is_not() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 1e6)), max_size=30))
 def test_a_recent_sum_is_of_the_latest_span(added: list[tuple[float, float]]) -> None:
-    """All that came in the span before this one counts less and less, all of this one counts."""
+    """Amounts of the previous span count less and less; those of the present span count fully."""
     recent, now = Recent(WINDOW), 1000.0
     for pause, amount in added:
         now += pause
@@ -194,7 +195,7 @@ def test_a_steady_rate_is_told_as_it_is() -> None:
     assert recent.rate(99.95) == pytest.approx(50, rel=0.02)
 
 
-def test_what_is_used_and_waited_for_is_told_of_those_who_share_the_quota() -> None:
+def test_usage_and_waiting_are_reported_per_shared_quota() -> None:
     observed = Observed(WINDOW)
     observed.used(KEY, QuotaEntity("u"), 1000, 1.0)
     observed.used(KEY, QuotaEntity("u", "c"), 500, 1.0)
@@ -206,7 +207,7 @@ def test_what_is_used_and_waited_for_is_told_of_those_who_share_the_quota() -> N
     assert list(observed.seen(KEY, 2.0 + IDLE_SECONDS)) == []
 
 
-def test_whoever_chooses_client_ids_makes_few_time_series_and_takes_nobodys_place() -> None:
+def test_many_client_ids_make_few_time_series_and_displace_no_other() -> None:
     observed = Observed(WINDOW)
     names = [QuotaEntity(None, f"named-{number}") for number in range(MAX_NAMED)]
     observed.quotas = {QuotaEntity(None, DEFAULT): {KEY: 1.0}} | {name: {KEY: 1.0} for name in names}

@@ -28,7 +28,7 @@ def handler_of(served: Served) -> Path:
 
 
 def rules_asked_in(path: Path) -> set[str]:
-    """The rows that a module names."""
+    """The rules that a module names."""
     return {
         node.attr
         for node in ast.walk(ast.parse(path.read_text()))

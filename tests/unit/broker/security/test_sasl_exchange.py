@@ -1,4 +1,4 @@
-"""What a connection may send when, until it has logged in, and again (KIP-368, T22)."""
+"""The requests that a connection may send before, during and after its login, and again (KIP-368, T22)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALICE, BOB = b"\0alice\0a", b"\0bob\0b"
 
 
 class Expiring:
-    """A mechanism whose tokens end."""
+    """A mechanism whose tokens expire."""
 
     def step(self, token: bytes, now_s: float) -> Step:
         return Step(b"", "alice", now_s + 10)
@@ -40,7 +40,7 @@ def allowed(asked: SaslExchange, now: float = NOW) -> set[ApiKey]:
     return {key for key in ApiKey if asked.allows(key, now)}
 
 
-def test_what_may_be_sent_before_during_and_after() -> None:
+def test_requests_are_limited_before_during_and_after_the_login() -> None:
     machine = exchange()
     assert allowed(machine) == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
     machine.handshake("PLAIN", 1)
@@ -50,7 +50,7 @@ def test_what_may_be_sent_before_during_and_after() -> None:
     assert allowed(machine) == set(ApiKey)
 
 
-def test_raw_tokens_after_version_0() -> None:
+def test_raw_tokens_are_read_after_handshake_version_0() -> None:
     machine = exchange()
     machine.handshake("PLAIN", 0)
     assert machine.phase is Phase.RAW_TOKENS
@@ -59,7 +59,7 @@ def test_raw_tokens_after_version_0() -> None:
     assert machine.is_done
 
 
-def test_a_mechanism_that_is_not_enabled() -> None:
+def test_a_disabled_mechanism_is_refused() -> None:
     machine = exchange()
     with pytest.raises(KafkaError, match="enabled: PLAIN, OAUTHBEARER") as raised:
         machine.handshake("GSSAPI", 1)
@@ -67,7 +67,7 @@ def test_a_mechanism_that_is_not_enabled() -> None:
     assert not allowed(machine)
 
 
-def test_nothing_follows_a_refusal() -> None:
+def test_no_request_is_accepted_after_a_refusal() -> None:
     machine = exchange()
     machine.handshake("PLAIN", 1)
     with pytest.raises(Refused):
@@ -79,13 +79,13 @@ def test_nothing_follows_a_refusal() -> None:
         assert raised.value.code is ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_tokens_before_a_mechanism_is_chosen() -> None:
+def test_tokens_before_the_handshake_are_refused() -> None:
     with pytest.raises(KafkaError) as raised:
         exchange().authenticate(ALICE, WALL, NOW)
     assert raised.value.code is ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_again_only_where_it_is_asked_for() -> None:
+def test_re_authentication_happens_only_if_required() -> None:
     with pytest.raises(KafkaError) as raised:
         logged_in().handshake("PLAIN", 1)
     assert raised.value.code is ErrorCode.ILLEGAL_SASL_STATE
@@ -103,7 +103,7 @@ def test_after_its_end_a_session_may_only_be_renewed() -> None:
 
 
 def test_s86_a_session_ends_whatever_the_wall_clock_does() -> None:
-    """It was wrong at the login: the session is as long as it was said to be."""
+    """The wall clock was wrong at the login: the session lasts as long as announced."""
     machine = exchange(max_reauth_ms=60_000)
     machine.handshake("PLAIN", 1)
     assert machine.authenticate(ALICE, WALL + 10**9, NOW).session_lifetime_ms == 60_000
@@ -111,7 +111,7 @@ def test_s86_a_session_ends_whatever_the_wall_clock_does() -> None:
     assert allowed(machine, NOW + 61) == {ApiKey.SASL_HANDSHAKE}
 
 
-def test_nobody_becomes_somebody_else() -> None:
+def test_re_authentication_cannot_change_the_user() -> None:
     machine = logged_in(max_reauth_ms=60_000)
     machine.handshake("PLAIN", 1)
     with pytest.raises(Refused, match="Cannot change principals"):

@@ -1,4 +1,4 @@
-"""PLAIN, SCRAM and OAUTHBEARER as machines: right and wrong, and what attackers send."""
+"""PLAIN, SCRAM and OAUTHBEARER as state machines: right and wrong logins, and attacks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_plain_takes_the_right_password() -> None:
     [b"", b"\0", b"\0alice\0", b"\0\0secret", b"\0alice\0wrong", b"\0bob\0secret", b"\0alice\0secret\0",
      b"\0\xff\0secret", b"bob\0alice\0secret", b"\0nobody\0\0", b"\0nobody\0" + b"\\0"],
 )  # fmt: skip
-def test_plain_refuses_all_else(token: bytes) -> None:
+def test_plain_refuses_everything_but_the_right_password(token: bytes) -> None:
     with pytest.raises(Refused) as raised:
         PlainMechanism({"alice": Secret("secret")}).step(token, NOW)
     assert "secret" not in raised.value.message + raised.value.reason
@@ -94,7 +94,7 @@ def test_scram_proves_both_sides(mechanism: ScramMechanism) -> None:
     assert exchanged(client(mechanism=mechanism), scram(mechanism)).user == "alice"
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_the_example_of_rfc_7677_is_reproduced() -> None:
     salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81"
     credential = new_credential(SHA_256, "pencil", salt, 4096)
     ours = ScramExchange(SHA_256, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", lambda _: (credential, True))
@@ -107,7 +107,7 @@ def test_the_example_of_rfc_7677() -> None:
     assert last == Step(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user")
 
 
-def test_names_with_commas_and_equals_signs() -> None:
+def test_names_with_commas_and_equals_signs_are_escaped() -> None:
     assert exchanged(client("a,b=c"), scram(user="a,b=c")).user == "a,b=c"
 
 
@@ -166,7 +166,7 @@ def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramEx
     ],
 )
 def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
-    """RFC 5802: else whoever is between the two could change it."""
+    """RFC 5802: otherwise a man in the middle could change it."""
     ours, last = last_message(first, to_base64(binding.encode()))
     if is_right:
         assert ours.step(last, NOW).user == "alice"
@@ -191,7 +191,7 @@ def test_an_extension_that_must_be_understood_is_refused_and_others_are_passed_o
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:
-    """CVE-2024-56128: whoever has seen one exchange could else repeat its end in another."""
+    """CVE-2024-56128: otherwise an observer of one exchange could replay its end in another."""
     theirs, ours = client(), scram()
     proof = theirs.answer(ours.step(theirs.first(), NOW).token)
     assert proof is not None
@@ -208,13 +208,13 @@ def test_the_last_nonce_must_be_the_servers() -> None:
     [b"", b"n,,", b"n,,n=alice", b"p=tls-unique,,n=alice,r=x", b"n,a=bob,n=alice,r=x", b"n,,n=,r=x", b"n,,n=a=b,r=x",
      b"n,,n=alice,r=", b"n,,m=ext,n=alice,r=x", b"\xff"],
 )  # fmt: skip
-def test_first_tokens_that_are_none(token: bytes) -> None:
+def test_malformed_first_tokens_are_refused(token: bytes) -> None:
     with pytest.raises(Refused):
         scram().step(token, NOW)
 
 
 @given(st.binary(max_size=80))
-def test_nothing_but_refusals_comes_of_any_bytes(token: bytes) -> None:
+def test_any_bytes_as_a_token_are_only_refused(token: bytes) -> None:
     for machine in (scram(), PlainMechanism({}), OAuthExchange(TokenRules(lambda _: None))):
         with pytest.raises(Refused):
             machine.step(token, NOW)
@@ -236,7 +236,7 @@ def test_our_client_trusts_nobody_who_does_not_know_the_password() -> None:
         theirs.answer(b"v=AAAA")
 
 
-def test_what_is_kept_is_in_kafkas_form_and_shows_nothing() -> None:
+def test_stored_credentials_have_kafkas_form_and_show_no_password() -> None:
     credential = KNOWN[SHA_512]
     assert parse_credential(credential.format()) == credential
     assert credential.format().startswith("salt=MDEyMzQ1Njc4OWFiY2RlZg==,stored_key=")
@@ -269,7 +269,7 @@ def ask(token: str, **rules: Any) -> Step:
     return OAuthExchange(TokenRules(KEYS.get, **rules)).step(OAuthClient(token).first(), NOW)
 
 
-def test_a_token_that_is_signed_by_a_known_key() -> None:
+def test_a_token_signed_by_a_known_key_is_accepted() -> None:
     step = ask(jwt.encode(CLAIMS, RSA, "RS256", {"kid": "r"}), audience=("kafka",), issuer="https://idp")
     assert (step.user, step.expires_s, step.token) == ("alice", NOW + 100, b"")
     assert ask(jwt.encode(CLAIMS, EC, "ES256", {"kid": "e"})).user == "alice"
@@ -313,7 +313,7 @@ def test_a_malformed_key_does_not_take_the_others_with_it(malformed: dict[str, A
         ({"iss": "https://evil"}, {"issuer": "https://idp"}),
     ],
 )
-def test_tokens_whose_claims_do_not_hold(claims: dict[str, Any], rules: dict[str, Any]) -> None:
+def test_tokens_with_false_claims_are_refused(claims: dict[str, Any], rules: dict[str, Any]) -> None:
     wanted = {key: value for key, value in {**CLAIMS, **claims}.items() if value is not None}
     refused_by_challenge(jwt.api_jws.encode(json.dumps(wanted).encode(), RSA, "RS256", {"kid": "r"}), **rules)
 
@@ -332,12 +332,12 @@ def test_tokens_whose_claims_do_not_hold(claims: dict[str, Any], rules: dict[str
         "nonsense",
     ],
 )
-def test_tokens_that_nobody_has_signed_whom_we_know(token: str) -> None:
+def test_tokens_signed_by_unknown_keys_are_refused(token: str) -> None:
     refused_by_challenge(token)
 
 
 def refused_by_challenge(token: str, **rules: Any) -> None:
-    """RFC 7628: an error as a challenge, and the refusal when the client has answered it."""
+    """RFC 7628: an error is sent as a challenge, and the refusal after the client's answer."""
     exchange = OAuthExchange(TokenRules(KEYS.get, **rules))
     theirs = OAuthClient(token)
     challenge = exchange.step(theirs.first(), NOW)
@@ -350,14 +350,14 @@ def refused_by_challenge(token: str, **rules: Any) -> None:
     assert token not in raised.value.reason
 
 
-def test_unsecured_tokens_only_where_they_are_allowed() -> None:
+def test_unsecured_tokens_are_accepted_only_where_allowed() -> None:
     token = jwt.encode(CLAIMS, None, "none")
     assert ask(token, allows_unsecured=True).user == "alice"
     signed_by_nobody = jwt.encode(CLAIMS, "k" * 64, "HS256")
     refused_by_challenge(signed_by_nobody, allows_unsecured=True)
 
 
-def test_nobody_asks_to_be_somebody_else() -> None:
+def test_a_foreign_authorization_identity_is_refused() -> None:
     token = jwt.encode(CLAIMS, RSA, "RS256", {"kid": "r"})
     with pytest.raises(Refused, match="authorization id"):
         OAuthExchange(TokenRules(KEYS.get)).step(f"n,a=bob,\x01auth=Bearer {token}\x01\x01".encode(), NOW)

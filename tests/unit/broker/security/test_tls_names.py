@@ -24,11 +24,11 @@ RULES = (
         ("OU=SME,O=mycp", "OU=SME,O=mycp"),
     ],
 )
-def test_the_first_rule_that_fits(name: str, mapped: str) -> None:
+def test_the_first_matching_rule_maps_the_name(name: str, mapped: str) -> None:
     assert mapped_name(parse_rules(RULES), name) == mapped
 
 
-def test_upper_case_and_no_rule_that_fits() -> None:
+def test_names_are_mapped_to_upper_case_and_refused_without_a_matching_rule() -> None:
     rules = parse_rules("RULE:^CN=(\\w+)$/$1/U")
     assert mapped_name(rules, "CN=alice") == "ALICE"
     assert mapped_name(rules, "CN=alice,O=x") is None
@@ -36,7 +36,7 @@ def test_upper_case_and_no_rule_that_fits() -> None:
 
 
 @pytest.mark.parametrize("text", ["RULE:a", "DEFAULT2", "RULE:(/x/", "RULE:^a$/$1/", "RULE:a/b/X"])
-def test_rules_that_are_none(text: str) -> None:
+def test_malformed_mapping_rules_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"ssl\.principal\.mapping\.rules"):
         parse_rules(text)
 

@@ -1,4 +1,4 @@
-"""Key and trust stores in every form that Kafka's keys allow, and what is said of those that are none."""
+"""Key and trust stores in every form that Kafka's keys allow, and the errors of bad ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def configured(**settings: str) -> BrokerConfig:
 
 
 def shake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """The server's side after a handshake in memory. Raises ssl.SSLError."""
+    """Do a handshake in memory; the server's side. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -40,12 +40,12 @@ def trusting() -> ssl.SSLContext:
     return ssl.create_default_context(cadata=AUTHORITY.pem)
 
 
-def test_a_pem_file(tmp_path: Path) -> None:
+def test_a_pem_file_is_loaded(tmp_path: Path) -> None:
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "store.pem"))
     assert shake(server_context(ListenerConfig(config, "SSL")), trusting()).version() == "TLSv1.3"
 
 
-def test_an_encrypted_key(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_loaded_with_its_password(tmp_path: Path) -> None:
     location = SERVER.store(tmp_path / "store.pem", "secret")
     shake(
         server_context(ListenerConfig(configured(ssl_keystore_location=location, ssl_key_password="secret"), "A")),
@@ -57,7 +57,7 @@ def test_an_encrypted_key(tmp_path: Path) -> None:
         server_context(ListenerConfig(configured(ssl_keystore_location=location), "A"))
 
 
-def test_pkcs12(tmp_path: Path) -> None:
+def test_a_pkcs12_store_is_loaded(tmp_path: Path) -> None:
     location = SERVER.pkcs12(tmp_path / "store.p12", "secret")
     settings = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": location, "ssl.keystore.password": "secret"}
     shake(server_context(ListenerConfig(BrokerConfig.of(settings), "A")), trusting())
@@ -66,7 +66,7 @@ def test_pkcs12(tmp_path: Path) -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_key_and_certificates_in_the_settings_themselves() -> None:
+def test_key_and_certificates_are_read_from_the_settings() -> None:
     one_line = SERVER.pem.replace("\n", "\\n")
     config = configured(ssl_keystore_key=SERVER.key_pem(), ssl_keystore_certificate_chain=one_line)
     shake(server_context(ListenerConfig(config, "A")), trusting())
@@ -100,7 +100,7 @@ def test_a_listener_has_its_own_store_before_the_common_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
-def test_certificates_of_clients(auth: str, tmp_path: Path) -> None:
+def test_client_certificates_are_requested_as_configured(auth: str, tmp_path: Path) -> None:
     config = configured(
         ssl_keystore_location=SERVER.store(tmp_path / "store.pem"),
         ssl_truststore_certificates=AUTHORITY.pem,
@@ -123,8 +123,8 @@ def test_certificates_of_clients(auth: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("auth", ["requested", "required"])
-def test_e56_certificates_of_clients_need_an_authority_of_theirs(auth: str, tmp_path: Path) -> None:
-    """The system's own would let in whoever has a domain."""
+def test_e56_client_certificates_need_an_explicit_authority(auth: str, tmp_path: Path) -> None:
+    """The system's own authorities would admit every owner of a domain."""
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "store.pem"), ssl_client_auth=auth)
     with pytest.raises(InvalidConfig, match=rf"ssl.client.auth={auth} needs .* set ssl.truststore.location"):
         server_context(ListenerConfig(config, "A"))
@@ -138,12 +138,12 @@ def test_brokers_check_the_names_of_others_unless_they_are_told_not_to(tmp_path:
     assert not client_context(ListenerConfig(BrokerConfig.of(settings), "A")).check_hostname
 
 
-def test_only_the_protocols_that_are_enabled(tmp_path: Path) -> None:
+def test_only_enabled_tls_protocols_are_accepted(tmp_path: Path) -> None:
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "a.pem"), ssl_enabled_protocols="TLSv1.2")
     assert shake(server_context(ListenerConfig(config, "A")), trusting()).version() == "TLSv1.2"
 
 
-def test_cipher_suites_by_javas_names(tmp_path: Path) -> None:
+def test_cipher_suites_are_given_by_javas_names(tmp_path: Path) -> None:
     assert openssl_name("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256") == "ECDHE-RSA-AES128-GCM-SHA256"
     assert openssl_name("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256") == "ECDHE-ECDSA-CHACHA20-POLY1305"
     assert openssl_name("TLS_RSA_WITH_AES_256_CBC_SHA256") == "AES256-SHA256"
@@ -164,7 +164,7 @@ def test_cipher_suites_by_javas_names(tmp_path: Path) -> None:
         ({"listener.name.a.ssl.keystore.location": "/nonexistent"}, "listener.name.a.ssl.keystore.location=/none"),
     ],
 )
-def test_what_is_said_of_a_store_that_is_none(settings: dict[str, str], words: str) -> None:
+def test_a_bad_key_store_is_refused_with_the_reason(settings: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         server_context(ListenerConfig(BrokerConfig.of(settings), "A"))
 

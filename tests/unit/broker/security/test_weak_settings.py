@@ -1,4 +1,4 @@
-"""Every weak setting of a start has one warning, and what is not weak has none (E56)."""
+"""Every weak setting of a start has one warning, and other settings have none (E56)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_e56_each_weak_setting_has_a_warning(settings: Mapping[str, str], expect
 
 @pytest.mark.parametrize("is_readable", [False, True])
 @pytest.mark.parametrize("has_users", [False, True])
-def test_e56_users_that_others_can_read(is_readable: bool, has_users: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_e56_a_world_readable_users_file_has_a_warning(
+    is_readable: bool, has_users: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     warn_of_weak_settings(BrokerConfig.of({}), StoreFile("/data/metadata.db", is_readable, has_users))
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == (is_readable and has_users)

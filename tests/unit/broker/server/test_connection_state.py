@@ -26,7 +26,7 @@ ROWS = {
 
 
 def in_state(state: State) -> Lifecycle:
-    """A lifecycle brought to this state by events."""
+    """A lifecycle that events have brought to this state."""
     way = {O: (), LR: (Event.LAST_REQUEST_TAKEN,), CG: (Event.CLIENT_LEFT,), D: (Event.CLOSED,), E: (Event.LOST,)}
     lifecycle = Lifecycle()
     for event in way[state]:
@@ -36,7 +36,7 @@ def in_state(state: State) -> Lifecycle:
 
 
 @pytest.mark.parametrize("state", State)
-def test_each_row_of_the_table(state: State) -> None:
+def test_each_row_of_the_state_table_holds(state: State) -> None:
     for event, expected in zip(Event, ROWS[state], strict=True):
         lifecycle = in_state(state)
         lifecycle.on(event)
@@ -47,7 +47,7 @@ def test_the_table_has_every_state_and_event() -> None:
     assert {state: set(after) for state, after in TRANSITIONS.items()} == {state: set(Event) for state in State}
 
 
-def test_nothing_is_handled_again_once_no_more_is() -> None:
+def test_no_request_is_handled_after_a_final_state() -> None:
     """After a refused login, a close or an end, no event leads back to a state in which requests are handled."""
     for state in set(State) - HANDLING:
         assert not HANDLING & set(TRANSITIONS[state].values()), state
@@ -67,7 +67,7 @@ def test_the_state_is_a_hold_where_it_handles_nothing(state: State) -> None:
 
 
 @pytest.mark.parametrize("hold", set(Hold) - {Hold.STATE})
-def test_each_hold_by_itself_keeps_the_next_request_back(hold: Hold) -> None:
+def test_each_single_hold_delays_the_next_request(hold: Hold) -> None:
     lifecycle = Lifecycle()
     lifecycle.put(hold)
     assert lifecycle.holds
@@ -76,7 +76,7 @@ def test_each_hold_by_itself_keeps_the_next_request_back(hold: Hold) -> None:
     assert not lifecycle.holds
 
 
-def test_one_hold_is_lifted_and_another_still_stands() -> None:
+def test_a_lifted_hold_leaves_the_other_holds() -> None:
     lifecycle = Lifecycle()
     lifecycle.put(Hold.THROTTLE)
     lifecycle.put(Hold.LARGE_REQUEST)

@@ -1,4 +1,4 @@
-"""What brokers alone may ask is refused where strangers come in."""
+"""Inter-broker requests are refused on listeners for clients."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def context(listener: str, settings: dict[str, str] = NAMED, api: ApiKey = ApiKe
         ("PLAINTEXT", {"inter.broker.listener.name": "PLAINTEXT"}, True),
     ],
 )
-def test_strangers_are_told_apart_where_brokers_have_a_listener_of_their_own(
+def test_clients_are_told_from_brokers_by_the_inter_broker_listener(
     listener: str, settings: dict[str, str], allowed: bool
 ) -> None:
     assert context(listener, settings).is_for_brokers is allowed
 
 
-def test_s6_strangers_end_no_transaction() -> None:
+def test_s6_clients_cannot_write_transaction_markers() -> None:
     asked = WriteTxnMarkersRequest.WritableTxnMarker
     marker = asked(
         producer_id=7,
@@ -84,7 +84,7 @@ def test_a_marker_of_no_producer_is_not_written(producer_id: int, producer_epoch
     assert topic.partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
+def test_s6_clients_cannot_verify_transactions_of_other_producers() -> None:
     question = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
         transactional_id="of another", producer_id=7, producer_epoch=0, verify_only=True, topics=[]
     )
@@ -94,7 +94,7 @@ def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]
 
 
-def test_strangers_stop_no_broker() -> None:
+def test_clients_cannot_request_a_controlled_shutdown() -> None:
     asked = context("CLIENTS", api=ApiKey.CONTROLLED_SHUTDOWN)
     refused = controlled_shutdown.handle(ControlledShutdownRequest(broker_id=1, broker_epoch=2), asked)
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Clients may not write to internal topics, and are told so by whichever broker they ask."""
+"""Clients may not write to internal topics, whichever broker they ask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC_ID = bytes(range(16))
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Leads nothing."""
+    """A broker that leads no partition."""
 
     def not_here(*_: object) -> Any:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -39,10 +39,10 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         ("orders", ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-async def test_also_by_a_broker_that_does_not_lead_them(
+async def test_internal_topics_are_created_by_a_broker_that_does_not_lead_them(
     served: Served, topic: str, code: ErrorCode, version: int
 ) -> None:
-    """Kafka asks what a topic is before it asks who leads it: another leader would be looked for in vain."""
+    """Kafka checks the kind of topic before its leader: a client would search for another leader in vain."""
     served.services.image = ClusterImage("").with_topic(Topic(topic, TOPIC_ID, {}))
     request = produce(bytes(make_batch()))
     request.topic_data[0].name, request.topic_data[0].topic_id = topic, TOPIC_ID

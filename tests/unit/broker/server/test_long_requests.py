@@ -1,4 +1,4 @@
-"""What requests of very many names make of these: in steps, between which others have their turn."""
+"""Requests with very many names are handled in steps, between which other requests get their turn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_SUCH_TYPE = 7
 
 
 class CountedSlices(Slices):
-    """How often the work might have been paused."""
+    """Counts where the work could have paused."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock(), Tasks())
@@ -63,7 +63,7 @@ def context_of(api_key: ApiKey, version: int, slices: Any, **services: Any) -> A
     return RequestContext(parts, None, api_key, version, 0, None)  # type: ignore[arg-type]
 
 
-def test_coordinators_of_a_type_that_there_is_not() -> None:
+def test_coordinators_of_an_unknown_type_are_refused_in_steps() -> None:
     slices = CountedSlices()
     request = FindCoordinatorRequest(key_type=NO_SUCH_TYPE, coordinator_keys=NAMES)
     response: Any = find_coordinator.handle(request, context_of(ApiKey.FIND_COORDINATOR, 4, slices))
@@ -71,7 +71,7 @@ def test_coordinators_of_a_type_that_there_is_not() -> None:
     assert slices.steps == len(NAMES)
 
 
-def test_topics_that_are_asked_for_twice() -> None:
+def test_topics_named_twice_are_answered_in_steps() -> None:
     slices = CountedSlices()
     topic = MetadataRequest.MetadataRequestTopic
     topics = [topic(name=name) for name in [*NAMES, *NAMES]]
@@ -80,8 +80,8 @@ def test_topics_that_are_asked_for_twice() -> None:
     assert slices.steps == len(topics) / NAMES_PER_STEP
 
 
-async def test_topics_to_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of them is looked at before it is its turn."""
+async def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No topic is examined before its turn."""
     made, at_pause = list[str](), list[int]()
     state = delete_topics.TopicState
 
@@ -140,14 +140,14 @@ def markers_answered(context: Any) -> Any:
 
 @pytest.mark.parametrize("steps_of", [offsets_listed, producers_described, added, markers_written, markers_answered])
 def test_topics_without_partitions_are_steps_too(steps_of: Any) -> None:
-    """Else very many of them, which name nothing, would be one."""
+    """Otherwise any number of such topics would be one step."""
     slices = CountedSlices()
     slices.run(steps_of(context_of(ApiKey.LIST_OFFSETS, 1, slices)))
     assert slices.steps >= len(EMPTY)
 
 
 class Named(str):
-    """A name that counts who looks it up, or what it is part of, between two pauses."""
+    """A name that counts, between two pauses, its look-ups and those of its container."""
 
     __slots__ = ()
     since_pause = 0
@@ -161,7 +161,7 @@ class Named(str):
 
 @pytest.fixture
 def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A generator whose pauses `Named` counts."""
+    """Slices whose pauses `Named` counts."""
     monkeypatch.setattr(Named, "most", 0)
 
     async def here() -> None:
@@ -172,7 +172,7 @@ def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
 async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(module: Any, paused_slices: Any) -> None:
-    """Each is looked at between two pauses, and no more: what is done in the end with all of them is done at once."""
+    """Each setting is examined between two pauses; only the final step handles all settings at once."""
     request_type = AlterConfigsRequest if module is alter_configs else IncrementalAlterConfigsRequest
     kind: Any = request_type.AlterConfigsResource  # type: ignore[attr-defined]
     fields = {} if module is alter_configs else {"config_operation": 0}
@@ -194,7 +194,7 @@ MANY = range(1000)
 
 
 class Refusals:
-    """A controller that refuses everything, and knows how many of its refusals somebody still has."""
+    """A controller that refuses everything and counts the refusals that are still referenced."""
 
     def __init__(self, fails: KafkaError | None = None) -> None:
         self.alive: weakref.WeakSet[KafkaError] = weakref.WeakSet()
@@ -219,14 +219,14 @@ async def shown(shows: Any) -> None:
 
 
 def election_of_many() -> ElectLeadersRequest:
-    """Each is named twice."""
+    """An election in which each partition is named twice."""
     topic = ElectLeadersRequest.TopicPartitions(topic=Named("t"), partitions=[*MANY, *MANY])
     return ElectLeadersRequest(election_type=0, topic_partitions=[topic], timeout_ms=1000)
 
 
 @pytest.mark.parametrize("module", [elect_leaders, alter_partition_reassignments])
 async def test_very_many_refusals_are_freed_as_they_are_answered(module: Any) -> None:
-    """All of them at once would be a step of its own."""
+    """Freeing all at once would be a long step of its own."""
     controller, left = Refusals(), list[int]()
 
     async def here() -> None:

@@ -1,4 +1,4 @@
-"""Requests about very many partitions let other connections in between, and are answered as if they did not."""
+"""Requests about very many partitions let other connections work in between, and give the same answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS_PER_SLICE = 4
 
 
 class TickingClock(ManualClock):
-    """Each look at it takes a part of a slice: what a partition costs."""
+    """A clock that advances by a part of a slice per reading: the cost of a partition."""
 
     def monotonic(self) -> float:
         now = super().monotonic()
@@ -45,7 +45,7 @@ class TickingClock(ManualClock):
 
 
 class OnePartition:
-    """Leads partition 0 of "orders". The others are `others`, if that is set."""
+    """Leads partition 0 of "orders", and `others` if that is set."""
 
     def __init__(self, partition: Partition, idle: Partition) -> None:
         self.partition = partition
@@ -92,7 +92,7 @@ def context(replicas: OnePartition) -> Any:
 
 
 async def turns_during(answer: Any) -> tuple[Any, int]:
-    """The result, and how often others had their turn before it was there."""
+    """The result, and how often other work got its turn before it."""
     task = asyncio.ensure_future(settled(answer))
     turns = 0
     while not task.done():
@@ -144,7 +144,7 @@ def delete_request() -> DeleteRecordsRequest:
     ],
     ids=["fetch", "list offsets", "epochs", "produce", "delete records"],
 )
-async def test_partition_after_partition(
+async def test_a_large_fetch_reads_partition_after_partition(
     context: Any, handle: Callable[..., Any], request_of: Callable[[], Any], partitions_of: Callable[[Any], list[Any]]
 ) -> None:
     answer, turns = await turns_during(handle(request_of(), context))
@@ -154,7 +154,7 @@ async def test_partition_after_partition(
 
 
 async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas: OnePartition, context: Any) -> None:
-    """It has read the partition, and does not wait for it yet: the append in between must not be slept over."""
+    """The fetch has read the partition and does not wait for it yet: an append at that moment must wake it."""
     replicas.others = replicas.idle
     answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
     assert not replicas.partition.purgatory.fetches

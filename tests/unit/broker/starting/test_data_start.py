@@ -1,4 +1,4 @@
-"""One start after another in the same directories, with the embedded store: what is noted, compared and refused."""
+"""Successive starts in the same directories, with the embedded store: notes, comparisons and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISK, CLOCK = RealDisk(), ManualClock()
 
 
 class Run:
-    """A broker of this test: what `broker.py` does of a start and an end."""
+    """A broker of this test: the parts of `broker.py` for a start and an end."""
 
     def __init__(self, *directories: Path, **settings: str) -> None:
         settings = {
@@ -44,7 +44,7 @@ class Run:
         self.logs: LogManager
 
     async def begin(self, *, is_noted: bool = True) -> Run:
-        """`is_noted` False: killed after it has registered, before it has noted that."""
+        """Start and register. `is_noted` False: killed after the registration and before its note."""
         try:
             self.store = await self.start.open_store()
         except BaseException:
@@ -97,7 +97,7 @@ def content(*directories: Path) -> dict[Path, bytes]:
 
 
 async def refused(*directories: Path, **settings: str) -> StartRefused:
-    """And nothing was changed."""
+    """Check that the start is refused and no file was changed."""
     before = content(*directories)
     with pytest.raises(StartRefused) as found:
         await Run(*directories, **settings).begin()
@@ -122,7 +122,7 @@ async def test_the_directories_are_locked_before_a_store_is_made(tmp_path: Path)
     await (await first.begin()).end()
 
 
-async def test_what_is_noted(tmp_path: Path) -> None:
+async def test_the_start_notes_its_identity(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     start = await once(a, b)
     for number in range(2):
@@ -153,7 +153,7 @@ async def test_s70_the_embedded_store_is_used_where_it_lies(tmp_path: Path) -> N
     await once(new, a, b)
 
 
-async def test_s70_a_process_that_was_killed_before_it_noted_its_registration(tmp_path: Path) -> None:
+async def test_s70_a_process_killed_before_it_noted_its_registration_starts_again(tmp_path: Path) -> None:
     await once(tmp_path)
     killed = await Run(tmp_path).begin(is_noted=False)
     await killed.end()
@@ -214,7 +214,7 @@ async def test_s70_a_store_with_rights_is_not_made_again_from_the_logs(tmp_path:
     await once(tmp_path, **authorizer)
 
 
-def test_who_has_rights() -> None:
+def test_stores_with_access_rights_are_recognised() -> None:
     def of(**settings: str) -> bool:
         return has_rights(BrokerConfig.of({name.replace("_", "."): value for name, value in settings.items()}))
 
@@ -226,7 +226,7 @@ def test_who_has_rights() -> None:
     assert not of(sasl_enabled_mechanisms="SCRAM-SHA-512"), "nobody logs in there"
 
 
-async def test_s73_an_older_directory_of_a_broker_alone(tmp_path: Path) -> None:
+async def test_s73_an_older_directory_of_a_broker_alone_is_refused(tmp_path: Path) -> None:
     a, b, copy = tmp_path / "a", tmp_path / "b", tmp_path / "copy"
     await once(a, b)
     shutil.copytree(b, copy)
@@ -240,7 +240,7 @@ async def test_s73_an_older_directory_of_a_broker_alone(tmp_path: Path) -> None:
     await once(a, b)
 
 
-async def test_s73_a_lost_directory_of_a_broker_alone(tmp_path: Path) -> None:
+async def test_s73_a_lost_directory_of_a_broker_alone_is_refused(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     await once(a, b)
     shutil.move(b, tmp_path / "elsewhere")
@@ -253,7 +253,7 @@ async def test_s73_a_lost_directory_of_a_broker_alone(tmp_path: Path) -> None:
 
 
 async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
-    """Whatever it had done: the directories say a cluster id, and no store knows it."""
+    """It may have ended anywhere: the directories have a cluster id that no store knows."""
     run = Run(tmp_path)
     run.store = await run.start.open_store()
     await run.store.close()

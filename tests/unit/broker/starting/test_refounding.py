@@ -1,5 +1,6 @@
-"""A cluster that is founded again from a broker's copy of the metadata, when its ZooKeeper was lost: what it begins
-with, who counts as sure, and a founding that is cut short anywhere."""
+"""A cluster whose ZooKeeper was lost is founded again from a broker's copy of the metadata: its first state, the
+brokers that count as sure, and a founding that is interrupted anywhere.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ ORDERS, BILLS = b"o" * 16, b"b" * 16
 
 
 class Servers(SharedTree):
-    """What a member opens its store by, in the place of ZooKeeper."""
+    """Replaces ZooKeeper for a member that opens its store."""
 
     kind = StoreKind.ZOOKEEPER
 
@@ -69,7 +70,7 @@ class Servers(SharedTree):
 
 
 class ZooKeepers:
-    """By connect string."""
+    """Stores by connect string."""
 
     def __init__(self) -> None:
         self.trees: dict[str, Servers] = {}
@@ -91,7 +92,7 @@ def zookeepers() -> ZooKeepers:
 
 
 class Member:
-    """A process of a broker: what `broker.py` does of a start and an end."""
+    """A process of a broker: the parts of `broker.py` for a start and an end."""
 
     def __init__(self, node_id: int, *directories: Path, accept: str = "", connect: str = "zk:1") -> None:
         settings = {
@@ -175,7 +176,7 @@ ALL_THREE = ReplicaAssignment((1, 2, 3))
 
 
 async def once(node_id: int, *directories: Path, epochs: Sequence[int] = ()) -> str:
-    """The broker registers, writes, and stops; the id of the cluster."""
+    """Register the broker, write, and stop it. Returns the cluster id."""
     member = await Member(node_id, *directories).begin()
     if epochs:
         member.write("orders", *epochs)
@@ -184,7 +185,7 @@ async def once(node_id: int, *directories: Path, epochs: Sequence[int] = ()) -> 
 
 
 async def accepted(node_id: int, *directories: Path) -> str:
-    """What the refusal of a start with an empty ZooKeeper says."""
+    """The values that the refusal of a start with an empty ZooKeeper names."""
     with pytest.raises(StartRefused) as found:
         await Member(node_id, *directories).open()
     assert [each.kind for each in found.value.refusals] == [Kind.NEW_STORE]
@@ -195,7 +196,7 @@ async def refounded(node_id: int, *directories: Path) -> Member:
     return await Member(node_id, *directories, accept=await accepted(node_id, *directories)).begin()
 
 
-async def test_s70_what_a_cluster_begins_with_that_is_founded_again(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s70_a_re_founded_cluster_begins_with_the_copied_metadata(tmp_path: Path, zookeepers: ZooKeepers) -> None:
     cluster = await once(1, tmp_path, epochs=(5, 7))
     nodes = {
         **topic_nodes("orders", ORDERS, ALL_THREE),
@@ -241,8 +242,7 @@ async def test_s70_the_newest_copy_of_this_cluster_is_taken(tmp_path: Path, zook
 async def test_s70_without_the_last_copy_the_one_before_is_taken(
     tmp_path: Path, zookeepers: ZooKeepers, fault: str
 ) -> None:
-    """A broker was killed, or its disk failed, between the two; and a copy that is not needed keeps nobody from a
-    start."""
+    """A broker was killed, or its disk failed, between two copies; an unneeded copy prevents no start."""
     cluster = await once(1, tmp_path)
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, ALL_THREE), name=PREVIOUS_FILE)
     if fault == "cut":
@@ -259,7 +259,9 @@ async def test_s70_without_the_last_copy_the_one_before_is_taken(
 async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
     tmp_path: Path, zookeepers: ZooKeepers
 ) -> None:
-    """It was written before they were made: with their settings, where it has these already, and once."""
+    """The copy was written before they were created: they get their settings from it, if it has them, and are adopted
+    once.
+    """
     cluster = await once(1, tmp_path, epochs=(4,))
     settings = encode_config({"cleanup.policy": "compact"})
     unreadable = {paths.topic("orders"): b"nonsense", paths.topic_config("orders"): settings}
@@ -283,8 +285,8 @@ async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
     await member.end()
 
 
-async def test_s70_who_a_reassignment_adds_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
-    """Or it would be completed at once, and the logs of those that it removes deleted."""
+async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+    """Otherwise the reassignment would complete at once, and the logs of removed replicas would be deleted."""
     cluster = await once(1, tmp_path)
     moving = ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, moving))
@@ -298,7 +300,7 @@ async def test_s70_who_a_reassignment_adds_is_not_in_sync(tmp_path: Path, zookee
 
 @pytest.mark.parametrize("how", ["a new disk is first", "no note is left"])
 async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeepers, how: str) -> None:
-    """Whatever its directories say of the store that was lost: its states are older than its registration."""
+    """Whatever its directories say about the lost store: its states are older than its registration."""
     old, new = tmp_path / "old", tmp_path / "new"
     cluster = await once(1, old, epochs=(1,))
     lost = read_note(DISK, str(old))
@@ -319,7 +321,7 @@ async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeep
 
 
 @pytest.mark.parametrize("how", ["noted", "no note", "new"])
-async def test_s70_whoever_joins_a_cluster_that_was_founded_again_is_unsure(
+async def test_s70_a_broker_that_joins_a_re_founded_cluster_is_unsure(
     tmp_path: Path, zookeepers: ZooKeepers, how: str
 ) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
@@ -339,7 +341,7 @@ async def test_s70_whoever_joins_a_cluster_that_was_founded_again_is_unsure(
     await founder.end()
 
 
-async def test_s70_of_two_that_may_found_it_at_the_same_moment_one_does(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s70_one_of_two_simultaneous_founders_founds_the_cluster(tmp_path: Path, zookeepers: ZooKeepers) -> None:
     members = []
     for node_id in (1, 2):
         cluster = await once(node_id, tmp_path / str(node_id))
@@ -416,10 +418,10 @@ async def test_s70_a_founding_that_is_cut_short_at_any_write_is_finished(
 # --- what others hold by a store that does not know what this broker had
 
 
-async def test_what_others_hold_is_kept_until_the_logs_were_looked_through(
+async def test_logs_held_by_others_are_kept_until_all_logs_were_examined(
     tmp_path: Path, zookeepers: ZooKeepers
 ) -> None:
-    """Also where a process was killed in between."""
+    """A process may have been killed in between."""
     cluster = await once(1, tmp_path)
     put_copy(tmp_path, cluster, {})
     zookeepers.lose()
@@ -435,7 +437,9 @@ async def test_what_others_hold_is_kept_until_the_logs_were_looked_through(
     await member.end()
 
 
-async def test_s77_what_others_hold_by_an_older_store_is_kept(tmp_path: Path, zookeepers: ZooKeepers) -> None:
+async def test_s77_logs_held_by_others_according_to_an_older_store_are_kept(
+    tmp_path: Path, zookeepers: ZooKeepers
+) -> None:
     await once(1, tmp_path)
     noted = json.loads((tmp_path / NOTE_FILE).read_text())
     (tmp_path / NOTE_FILE).write_text(json.dumps({**noted, "registration": 7, "zxid": 10**6}))

@@ -1,4 +1,4 @@
-"""HTTP connections of a broker and of the console: heads are small, and half a request keeps nobody out."""
+"""HTTP connections of broker and console: request heads are bounded, and unfinished requests block no other client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """Answers /held when it is told to, and everything else at once."""
+    """Answers /held when told to, and everything else at once."""
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What is answered over HTTP, on a real connection; and that a client who does not behave keeps nothing for long."""
+"""HTTP responses over real connections; and misbehaving clients hold no resource for long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_broker.web.http_listener import HttpListener
 from oncelog_broker.web.pages import Pages
 
 LARGE = [b"x" * 65536] * 400
-"""More than the system takes for a client that does not read."""
+"""More bytes than the system buffers for a client that does not read."""
 
 
 class Client:
@@ -31,7 +31,7 @@ class Client:
         self.writer = writer
 
     async def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the answer."""
+        """Status, headers and body of the response."""
         self.writer.write(request)
         return await self.answer(is_head=request.startswith(b"HEAD"))
 
@@ -42,7 +42,7 @@ class Client:
         return int(head[0].split()[1]), headers, body
 
     async def is_cut(self) -> bool:
-        """Wait until the other side has closed, whatever it sends before."""
+        """Wait until the other side has closed, whatever it sends before that."""
         try:
             while await self.reader.read(65536):
                 pass
@@ -52,7 +52,7 @@ class Client:
 
 
 class Site:
-    """A listener with pages, and clients of it."""
+    """A listener with pages, and its clients."""
 
     def __init__(self, listener: HttpListener, readiness: Readiness, scraper: Any) -> None:
         self.listener = listener
@@ -86,7 +86,7 @@ async def site(text: list[bytes] | None = None) -> AsyncIterator[Site]:
 GET = b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
-async def test_a_connection_is_asked_again_and_again() -> None:
+async def test_a_connection_serves_many_requests() -> None:
     async with site([b"a 1\n", b"b 2\n"]) as here:
         client = await here.client()
         for _ in range(3):
@@ -123,7 +123,7 @@ async def test_a_broker_that_is_not_ready_says_why() -> None:
     ],
     ids=["a body", "chunks", "no HTTP", "a long head"],
 )
-async def test_what_is_not_asked_that_way_ends_the_connection(request_: bytes, status: int) -> None:
+async def test_an_unsupported_request_ends_the_connection(request_: bytes, status: int) -> None:
     async with site([b""]) as here:
         client = await here.client()
         client.writer.write(request_)
@@ -131,7 +131,7 @@ async def test_what_is_not_asked_that_way_ends_the_connection(request_: bytes, s
         assert await client.is_cut()
 
 
-async def test_who_sends_nothing_or_only_half_a_request_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_sends_no_whole_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "EXCHANGE_SECONDS", 0.2)
     async with site() as here:
         silent, half = await here.client(), await here.client()
@@ -140,7 +140,7 @@ async def test_who_sends_nothing_or_only_half_a_request_is_cut(monkeypatch: pyte
         assert await half.is_cut()
 
 
-async def test_who_does_not_read_the_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "EXCHANGE_SECONDS", 0.5)
     async with site(LARGE) as here:
         client = await here.client()
@@ -155,7 +155,7 @@ async def test_who_does_not_read_the_answer_is_cut(monkeypatch: pytest.MonkeyPat
         assert received < sum(map(len, LARGE))
 
 
-async def test_one_connection_too_many_takes_the_place_of_who_has_rested_longest() -> None:
+async def test_a_connection_beyond_the_limit_replaces_the_longest_idle_one() -> None:
     async with site() as here:
         clients = [await here.client() for _ in range(bounded.MAX_CONNECTIONS)]
         for client in clients:
@@ -198,7 +198,7 @@ def test_an_address_without_a_host_is_loopback(text: str, address: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:65536", "http://host:80", "a:b:80", "host:80/x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_a_malformed_http_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"http\.listener"):
         http_address(text)
 
@@ -218,10 +218,10 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/health/live", "/metrics"])
-async def test_on_loopback_nobody_is_answered_under_a_name_of_somebody_else_s(
+async def test_on_loopback_a_request_for_a_foreign_host_name_is_refused(
     host: str | None, is_on_loopback: bool, expected: int, path: str
 ) -> None:
-    """A page of evil.example whose name has become 127.0.0.1 (DNS rebinding) reads nothing."""
+    """A page of evil.example whose name now resolves to 127.0.0.1 (DNS rebinding) must not read anything."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:

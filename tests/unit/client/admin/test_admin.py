@@ -44,7 +44,7 @@ async def test_topics_are_made_described_and_listed(fake_broker: Any) -> None:
     assert request.topics[0].configs[0].name == "retention.ms"
 
 
-async def test_replicas_placed_by_hand(fake_broker: Any) -> None:
+async def test_replicas_may_be_placed_by_hand(fake_broker: Any) -> None:
     fake_broker.handlers[CreateTopicsRequest] = created(fake_broker)
     async with Admin(fake_broker.address) as admin:
         await admin.create_topics([NewTopic("a", replica_assignments={0: [1], 1: [1]})], validate_only=True)
@@ -53,7 +53,7 @@ async def test_replicas_placed_by_hand(fake_broker: Any) -> None:
     assert (request.topics[0].num_partitions, request.validate_only) == (-1, True)
 
 
-async def test_one_error_is_raised_as_it_is_several_items_side_by_side(fake_broker: Any) -> None:
+async def test_a_single_error_is_raised_itself_and_several_together(fake_broker: Any) -> None:
     fake_broker.handlers[CreateTopicsRequest] = created(fake_broker)
     async with Admin(fake_broker.address) as admin:
         with pytest.raises(TopicAlreadyExists, match="topic"):
@@ -66,7 +66,7 @@ async def test_one_error_is_raised_as_it_is_several_items_side_by_side(fake_brok
     assert isinstance(raised.value.errors["topic"], TopicAlreadyExists)
 
 
-async def test_another_controller_is_looked_for(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_a_moved_controller_is_looked_up_again(fake_broker: Any, fast: dict[str, int]) -> None:
     fake_broker.handlers[CreateTopicsRequest] = created(fake_broker, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER)
     async with Admin(fake_broker.address, **fast) as admin:
         await admin.create_topics([NewTopic("a", 1, 1)])
@@ -114,14 +114,14 @@ async def test_partitions_are_asked_of_their_leaders_again_where_they_moved(
     assert "topic-9" in str(raised.value)
 
 
-async def test_offsets(fake_broker: Any) -> None:
+async def test_offsets_of_partitions_are_listed(fake_broker: Any) -> None:
     here = TopicPartition("topic", 0)
     async with Admin(fake_broker.address) as admin:
         assert (await admin.list_offsets({here: LATEST_TIMESTAMP}))[here].offset == 0
         assert (await admin.list_offsets({here: EARLIEST_TIMESTAMP}))[here].offset == 0
 
 
-async def test_life(fake_broker: Any) -> None:
+async def test_a_topic_lives_through_all_admin_calls(fake_broker: Any) -> None:
     admin = Admin(fake_broker.address)
     with pytest.raises(ClientClosed, match="not started"):
         await admin.list_topics()
@@ -152,7 +152,7 @@ async def test_a_single_name_is_not_a_list_of_letters(fake_broker: Any) -> None:
                 await call("orders")
 
 
-def test_the_configuration_of_a_broker_is_its_own_business() -> None:
+def test_the_configuration_of_a_broker_is_asked_of_that_broker() -> None:
     resources = [ConfigResource.topic("t"), ConfigResource.broker(3), ConfigResource.broker()]
     assert by_node(resources) == {-1: [resources[0], resources[2]], 3: [resources[1]]}
     assert resources[0].type is ResourceType.TOPIC

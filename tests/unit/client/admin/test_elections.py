@@ -1,4 +1,4 @@
-"""Elections that an admin client asks for: what it says to the controller, and what it makes of the answer."""
+"""Elections by an admin client: its requests to the controller, and its handling of the answers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 
 
 def answers(broker: Any, *rounds: tuple[int, dict[int, int]]) -> None:
-    """(error code, error code by partition of topic t) of each request, the last one for all that follow."""
+    """(error code, error code by partition of topic t) of each request; the last one repeats."""
     left = list(rounds)
 
     def elect(_: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -27,7 +27,7 @@ def answers(broker: Any, *rounds: tuple[int, dict[int, int]]) -> None:
     broker.handlers[ElectLeadersRequest] = elect
 
 
-async def test_who_has_another_leader_is_told_and_what_needed_none_is_no_error(fake_broker: Any) -> None:
+async def test_elections_are_reported_and_unneeded_ones_are_no_error(fake_broker: Any) -> None:
     answers(fake_broker, (0, {0: 0, 1: ErrorCode.ELECTION_NOT_NEEDED, 2: 0}))
     async with Admin(fake_broker.address) as admin:
         asked = [TopicPartition("t", index) for index in (2, 0, 1, 0)]
@@ -38,7 +38,7 @@ async def test_who_has_another_leader_is_told_and_what_needed_none_is_no_error(f
     assert (everything.election_type, everything.topic_partitions, everything.timeout_ms) == (0, None, 60_001)
 
 
-async def test_what_could_not_be_elected_is_raised(fake_broker: Any) -> None:
+async def test_a_failed_election_is_raised(fake_broker: Any) -> None:
     unavailable = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     answers(fake_broker, (0, {0: 0, 1: unavailable, 2: unavailable}), (0, {1: unavailable}))
     async with Admin(fake_broker.address) as admin:
@@ -51,7 +51,7 @@ async def test_what_could_not_be_elected_is_raised(fake_broker: Any) -> None:
 
 
 @pytest.mark.parametrize("first", [(ErrorCode.NOT_CONTROLLER, {}), (0, {0: ErrorCode.NOT_CONTROLLER})])
-async def test_another_controller_is_asked(fake_broker: Any, first: tuple[int, dict[int, int]]) -> None:
+async def test_a_moved_controller_is_asked(fake_broker: Any, first: tuple[int, dict[int, int]]) -> None:
     answers(fake_broker, first, (0, {0: 0}))
     async with Admin(fake_broker.address) as admin:
         assert await admin.elect_leaders() == [("t", 0)]

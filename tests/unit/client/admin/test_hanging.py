@@ -1,4 +1,6 @@
-"""What hangs, what ends by itself, and which transaction holds a partition back: from what brokers say, without one."""
+"""Which transactions hang, which end by themselves, and which one pins a partition: computed from brokers' answers,
+without a broker.
+"""
 
 from dataclasses import replace
 
@@ -39,7 +41,7 @@ def opened(start_offset: int = 5, held: DescribedTransaction | None = HELD, epoc
         (None, START_MS, Hang.UNKNOWN),
     ],
 )
-def test_e32_what_no_coordinator_is_going_to_end_hangs(
+def test_e32_a_transaction_that_no_coordinator_will_end_hangs(
     held: DescribedTransaction | None, now_ms: int, hang: Hang | None
 ) -> None:
     assert opened(held=held).hang(now_ms, LIMITS) is hang
@@ -66,16 +68,16 @@ def test_s40_a_decision_that_a_log_refuses_hangs(
     assert fenced.may_be_aborted_here is (hang is Hang.FENCED and state == "PrepareAbort"), "a commit would be torn"
 
 
-def test_e32_a_marker_of_a_later_epoch_ends_it_too() -> None:
+def test_e32_a_marker_of_a_later_epoch_ends_a_transaction() -> None:
     assert opened(epoch=1).hang(START_MS, LIMITS) is None
 
 
 @pytest.mark.parametrize(("age_ms", "is_late"), [(1_200_000, False), (1_200_001, True)])
-def test_e32_late_is_what_kafkas_metric_counts(age_ms: int, is_late: bool) -> None:
+def test_e32_a_late_transaction_is_one_that_kafkas_metric_counts(age_ms: int, is_late: bool) -> None:
     assert opened().is_late(START_MS + age_ms, LIMITS) is is_late
 
 
-def test_s42_it_ends_when_it_has_timed_out_and_been_looked_for() -> None:
+def test_s42_a_transaction_ends_when_its_timeout_and_the_abort_interval_have_passed() -> None:
     assert opened().ends_by_ms(LIMITS) == START_MS + 60_000 + 10_000
     for held in (
         None,
@@ -86,7 +88,7 @@ def test_s42_it_ends_when_it_has_timed_out_and_been_looked_for() -> None:
         assert opened(held=held).ends_by_ms(LIMITS) is None
 
 
-def test_s120_without_a_timeout_it_neither_hangs_nor_ends_by_itself() -> None:
+def test_s120_a_transaction_without_timeout_neither_hangs_nor_ends_by_itself() -> None:
     held = replace(HELD, timeout_ms=2**31 - 1)
     year_ms = 365 * 24 * 3600 * 1000
     assert (HELD.has_timeout, held.has_timeout) == (True, False)
@@ -102,7 +104,7 @@ def test_s50_the_oldest_open_transaction_pins_the_last_stable_offset() -> None:
     assert explained.ends_by_ms == START_MS + 70_000
 
 
-def test_nothing_pins_a_partition_without_open_transactions() -> None:
+def test_a_partition_without_open_transactions_is_not_pinned() -> None:
     explained = explanation(HERE, PartitionEnds(0, 9, 9), [], START_MS, LIMITS)
     assert (explained.pinned_by, explained.is_held_back, explained.held_back) == (None, False, 0)
 
@@ -120,6 +122,6 @@ def test_a_transaction_pins_even_when_its_first_records_are_deleted() -> None:
     assert explained.held_back == 0
 
 
-def test_why_it_hangs_is_part_of_the_explanation() -> None:
+def test_the_explanation_says_why_a_transaction_hangs() -> None:
     explained = explanation(HERE, ENDS, [opened(held=None)], START_MS, LIMITS)
     assert (explained.hang, explained.ends_by_ms) == (Hang.UNKNOWN, None)

@@ -55,7 +55,7 @@ def test_the_last_offset_of_a_partition_counts() -> None:
         (b"\x00\x0f" + key()[2:], value(1)),
     ],
 )
-def test_what_is_no_committed_offset_is_passed_over(record: tuple[bytes | None, bytes | None]) -> None:
+def test_records_that_are_no_committed_offsets_are_skipped(record: tuple[bytes | None, bytes | None]) -> None:
     assert committed_by(batch(record, (key(1), value(2)))) == {("g", TopicPartition("orders", 1)): 2}
 
 

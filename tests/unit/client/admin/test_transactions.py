@@ -1,4 +1,4 @@
-"""`admin.transactions` against a broker that answers as the test wants."""
+"""`admin.transactions` against a broker whose answers the test chooses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Transactions:
         self.producers: dict[int, int] = {}
         self.states: dict[str, tuple[int, str, bool]] = {}
         self.codes: list[int] = []
-        """Errors of coordinators and markers, the next one first; when they are used up, none."""
+        """Errors of coordinators and markers, the next one first; none once they are used up."""
         self.last_timestamp = 1000
         self.coordinator_epoch = -1
         """The coordinator epoch of the last marker of each producer."""
@@ -161,8 +161,10 @@ async def test_e32_an_open_transaction_that_no_coordinator_holds_hangs(known: Tr
     assert all(each.is_late for each in found)
 
 
-async def test_e32_what_was_just_ending_does_not_hang(known: Transactions, address: str, fake_broker: Any) -> None:
-    """The marker is written after its partition was looked at, and before its coordinator was."""
+async def test_e32_a_transaction_that_is_just_ending_does_not_hang(
+    known: Transactions, address: str, fake_broker: Any
+) -> None:
+    """The marker is written between the look at its partition and the look at its coordinator."""
     known.producers = {7: 5}
     known.states = {"ending": (7, "CompleteCommit", False)}
     looks = []
@@ -178,7 +180,7 @@ async def test_e32_what_was_just_ending_does_not_hang(known: Transactions, addre
     assert len(looks) == 2
 
 
-async def test_the_search_can_be_limited_to_old_ones(known: Transactions, address: str) -> None:
+async def test_the_search_can_be_limited_to_old_transactions(known: Transactions, address: str) -> None:
     known.producers = {7: 5}
     async with Admin(address) as admin:
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000)
@@ -190,7 +192,7 @@ async def test_the_search_can_be_limited_to_old_ones(known: Transactions, addres
 async def test_a_coordinator_that_knows_the_id_no_longer_knows_nothing(
     known: Transactions, address: str, fake_broker: Any
 ) -> None:
-    """The transactional id expires between the two questions."""
+    """The transactional id expires between the two requests."""
     known.producers = {7: 5, 8: 6}
     known.states = {"expiring": (7, "Empty", False), "live": (8, "Ongoing", True)}
 
@@ -219,7 +221,7 @@ async def test_s40_a_marker_that_the_log_refuses_makes_its_transaction_hang(
         assert await admin.transactions.find_hanging([HERE]) == []
 
 
-async def test_abort_writes_one_marker_for_what_begins_there(
+async def test_abort_writes_one_marker_for_the_transaction_that_begins_there(
     known: Transactions, address: str, fake_broker: Any
 ) -> None:
     known.producers = {7: 5, 8: 6}
@@ -301,7 +303,7 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved(
 async def test_a_node_that_is_no_coordinator_any_more_is_forgotten_for_all(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """It may be gone, and each id that asked it would wait for it once."""
+    """It may be gone, and each id would wait for it once."""
     known.states = {"s": (6, "Ongoing", True), "t": (7, "Ongoing", True)}
     async with Admin(address, **fast) as admin:
         await admin.transactions.fence(["s", "t"])
@@ -326,10 +328,10 @@ async def test_coordinators_are_not_remembered_without_end(
     assert asked == [["a"], ["b"], ["c"], ["a"]]
 
 
-async def test_who_has_gone_is_not_asked_for_ever(
+async def test_a_departed_broker_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The cluster names it until its session is over; then another looks after what it had."""
+    """The metadata names it until its session ends; then another broker has its partitions."""
     known.states = {"t": (7, "Ongoing", True)}
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -348,7 +350,7 @@ async def test_who_has_gone_is_not_asked_for_ever(
     assert len(fake_broker.requests_of(ListTransactionsRequest)) == 3
 
 
-async def test_filters(known: Transactions, address: str, fake_broker: Any) -> None:
+async def test_transactions_are_filtered(known: Transactions, address: str, fake_broker: Any) -> None:
     async with Admin(address) as admin:
         await admin.transactions.list(states=["Ongoing"], producer_ids=[7], duration_ms=5, pattern="a.*")
         with pytest.raises(KafkaError, match="unknown transaction state: Nonsense"):

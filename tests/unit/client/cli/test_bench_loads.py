@@ -1,4 +1,4 @@
-"""What `oncelog bench` counts."""
+"""The counts of `oncelog bench`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from oncelog.cli.bench_report import Measured
 PLACE = TopicPartition("topic", 0)
 
 
-async def test_what_others_write_meanwhile_is_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log had three records as the command started, and has five now."""
+async def test_records_of_other_producers_are_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log had three records at the start of the command, and has five now."""
     async with Producer(fake_broker.address) as producer:
         await (await producer.send_columns("topic", 0, [b"12345"] * 5))
 

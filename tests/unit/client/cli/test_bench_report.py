@@ -1,4 +1,4 @@
-"""What a benchmark says of its waits."""
+"""The report of a benchmark about its waits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_figures_are_named_alike_for_people_and_programs() -> None:
     assert "200 records, 100/s, 1.00 MB/s, acknowledged: half within" in measured.line()
 
 
-def test_before_anything_has_come_there_is_a_line_to_show() -> None:
+def test_an_empty_histogram_has_a_line_to_show() -> None:
     assert Measured("records", "polled").line() == "0 records, 0/s, 0.00 MB/s"
 
 

@@ -1,4 +1,4 @@
-"""Where the pages of a broker are, and what is read from them."""
+"""The addresses of a broker's HTTP pages, and the values read from them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from oncelog.cli.command_config import read_properties, settings_of
 
 
-def test_a_file_as_kafkas_documentation_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_config_of_kafkas_documentation_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "pass=word")
     text = """
 # comment
@@ -33,7 +33,7 @@ compression.type=lz4
     }
 
 
-def test_a_token() -> None:
+def test_a_command_config_with_a_token_is_read() -> None:
     text = 'sasl.mechanism=OAUTHBEARER\nsasl.jaas.config=OAuthBearerLoginModule required token="a.b.c";\n'
     assert settings_of(read_properties(text))["sasl_oauth_token_provider"]() == "a.b.c"
 
@@ -47,7 +47,7 @@ def test_a_token() -> None:
         ("security.protocol=${env:NOT_SET_ANYWHERE}", "unknown environment variable"),
     ],
 )
-def test_what_has_no_effect_is_refused_without_its_value(line: str, words: str) -> None:
+def test_a_setting_without_effect_is_refused_without_showing_its_value(line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as raised:
         settings_of(read_properties(line))
     assert "hunter2" not in str(raised.value)

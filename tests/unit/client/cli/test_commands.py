@@ -73,7 +73,7 @@ def test_a_misspelt_command_is_told_the_nearest(typed, meant):
     ],
 )
 def test_a_refusal_steers_no_terminal(arguments):
-    """Arguments may be names that came from a cluster."""
+    """Arguments may be names from a cluster."""
     result = oncelog(*arguments)
     assert result.exit_code == 2
     assert "\x1b" not in result.output
@@ -138,7 +138,7 @@ def test_wrong_usage_says_what_is_wrong(arguments, message):
     assert message in " ".join(result.output.split())
 
 
-def test_nothing_is_deleted_unasked():
+def test_no_command_deletes_without_confirmation():
     result = oncelog("topics", "delete", "t", *NOBODY, stdin="y\n")
     assert result.exit_code == 1
     assert "use --yes" in result.output

@@ -1,4 +1,4 @@
-"""Records and offsets are deleted only as far as it was said, and with a yes."""
+"""Records and offsets are deleted only as specified, and after a confirmation."""
 
 from __future__ import annotations
 

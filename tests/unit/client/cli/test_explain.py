@@ -1,4 +1,4 @@
-"""The words of `oncelog explain`."""
+"""The texts of `oncelog explain`."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_a_live_transaction_is_explained() -> None:
     assert shown(explained()) == LIVE_LINES
 
 
-def test_s120_one_without_a_timeout_is_explained_with_who_ends_it() -> None:
+def test_s120_a_transaction_without_timeout_is_explained_with_its_owner() -> None:
     words = shown(explained(replace(HELD, timeout_ms=2**31 - 1), now_ms=NOW_MS + 10 * 24 * 3600 * 1000))
     assert "broker 3: Ongoing, no timeout (two-phase commit)" in words
     assert "when its owner commits or aborts it, however long that takes" in words
@@ -91,7 +91,7 @@ def test_an_overdue_transaction_is_fenced() -> None:
         ("PrepareCommit", "abort it: oncelog txns abort orders:0 --start-offset 5 --force\n"),
     ],
 )
-def test_s40_one_whose_marker_is_refused_is_explained(state: str, to_end_it: str) -> None:
+def test_s40_a_transaction_whose_marker_is_refused_is_explained(state: str, to_end_it: str) -> None:
     known = explained(replace(HELD, state=state))
     pinned_by = known.pinned_by
     assert pinned_by is not None
@@ -103,12 +103,12 @@ def test_s40_one_whose_marker_is_refused_is_explained(state: str, to_end_it: str
     assert to_end_it in lines
 
 
-def test_one_that_should_have_timed_out_is_said_to_be_overdue() -> None:
+def test_a_transaction_past_its_timeout_is_called_overdue() -> None:
     assert "at the latest, 10s ago, it is overdue" in shown(explained(), now_ms=START_MS + 80_000)
 
 
 @pytest.mark.parametrize(("state", "does"), [("PrepareCommit", "commit"), ("PrepareAbort", "abort")])
-def test_a_decided_transaction_needs_nobody(state: str, does: str) -> None:
+def test_a_decided_transaction_needs_no_action(state: str, does: str) -> None:
     lines = shown(explained(replace(HELD, state=state)))
     assert f"Ends         at once: its coordinator is about to {does} it" in lines
     assert "To end it    nothing is to be done" in lines
@@ -125,7 +125,7 @@ def test_partitions_that_nothing_holds_back_are_one_line() -> None:
     assert shown(moving).startswith("orders-0: read_committed readers see the records below offset 8 of 9. No")
 
 
-def test_json_has_all_of_it() -> None:
+def test_the_json_output_has_the_whole_explanation() -> None:
     document = as_json(explained())
     assert document["pinned_by"]["client_host"] == "/10.0.0.7"
     assert document["pinned_by"]["ends_by_ms"] == START_MS + 70_000

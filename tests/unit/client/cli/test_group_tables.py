@@ -1,4 +1,4 @@
-"""What `oncelog groups describe` says of a group whose offsets open transactions hold."""
+"""`oncelog groups describe` for a group whose offsets are held by open transactions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pending(held: DescribedTransaction | None) -> PendingOffset:
 HELD = DescribedTransaction("dead", "Ongoing", 7, 2, 60_000, START_MS, frozenset({KEPT}), 3, "app", "/10.0.0.7")
 
 
-def test_without_a_transaction_there_is_no_column_for_it() -> None:
+def test_groups_without_transactions_have_no_transaction_column() -> None:
     positions = GroupPositions(GROUP, ROWS, HeldOffsets())
     columns, rows = partition_table(positions)
     assert HELD_COLUMN not in columns
@@ -71,7 +71,7 @@ def test_a_holder_that_no_coordinator_knows_is_named_by_its_producer_id() -> Non
     assert "To end it    oncelog txns abort __consumer_offsets:7 --start-offset 5" in lines
 
 
-def test_that_an_offset_is_held_is_said_to_those_who_may_not_see_by_whom() -> None:
+def test_a_held_offset_is_shown_also_without_the_right_to_see_the_holder() -> None:
     held = HeldOffsets(why_not="TOPIC_AUTHORIZATION_FAILED: no", unstable=frozenset({HERE}))
     positions = GroupPositions(GROUP, ROWS, held)
     assert [row[-1] for row in partition_table(positions)[1]] == ["an open transaction", None]

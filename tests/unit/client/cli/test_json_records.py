@@ -14,14 +14,14 @@ data = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)
 
 
 @given(data, data, st.lists(st.tuples(st.text(max_size=5), data), max_size=3), st.booleans())
-def test_round_trip(key, value, headers, base64):
+def test_a_record_is_read_back_from_its_json(key, value, headers, base64):
     line = format_json(ConsumerRecord("t", 3, 17, 1000, 0, key, value, headers, 0), base64=base64)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
     assert parse_json(line) == InputRecord(key, value, headers, 3, 1000)
 
 
-def test_text_where_it_can_be():
+def test_values_are_text_where_possible():
     def shown(value, **options):
         line = json.loads(format_json(ConsumerRecord("t", 0, 0, -1, 0, None, value, [], 0), **options))
         return line["value"], line["encoding"]

@@ -31,7 +31,7 @@ def test_brokers_are_counted_by_what_they_hold_lead_and_should_lead():
         (["--unclean", "t"], "it needs --yes"),
     ],
 )
-def test_records_are_lost_by_nobody_who_did_not_say_so(arguments, message):
+def test_an_unclean_election_needs_explicit_consent(arguments, message):
     result = CliRunner().invoke(cli, ["leaders", "elect", *arguments])
     assert result.exit_code != 0
     assert message in result.output

@@ -39,14 +39,14 @@ NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
         ("1969-12-31T23:59:59", AtTime(-1000)),
     ],
 )
-def test_forms(text, position):
+def test_offset_expressions_are_parsed(text, position):
     assert parse_position(text, NOW) == position
 
 
 @pytest.mark.parametrize(
     "text", ["", "soon", "5y", "+5", "--5", "1.5", "2" * 20, "9223372036854775808", "٣", "2026-13-01", "-5m"]
 )
-def test_anything_else_is_refused_with_a_message(text):
+def test_other_offset_expressions_are_refused_with_a_message(text):
     with pytest.raises(ValueError, match=r".+"):
         parse_position(text, NOW)
 

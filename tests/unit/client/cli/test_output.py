@@ -1,4 +1,4 @@
-"""Whatever commands print leaves through `oncelog.cli.output`, which makes names visible."""
+"""All output of commands goes through `oncelog.cli.output`, which makes names visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that does not come on says once why."""
+"""A command that makes no progress reports the reason once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVED = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere")
 
 
 class Said:
-    """What is said of what is logged, at times that the test chooses."""
+    """The reports about logged failures, at times chosen by the test."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -32,7 +32,7 @@ class Said:
         self.handler.handle(logging.LogRecord("oncelog.x", logging.INFO, "", 0, message, arguments, None))
 
 
-def test_what_goes_wrong_again_and_again_is_said_once() -> None:
+def test_a_repeated_failure_is_reported_once() -> None:
     said = Said()
     for _ in range(10):
         said.log("%s-%d: sending again after %s", "orders", 0, TOO_FEW)
@@ -42,7 +42,7 @@ def test_what_goes_wrong_again_and_again_is_said_once() -> None:
     assert line.endswith("Are brokers down? (oncelog topics describe TOPIC shows the in-sync replicas)")
 
 
-def test_what_passes_soon_is_not_worth_a_word() -> None:
+def test_a_brief_failure_is_not_reported() -> None:
     said = Said()
     said.log("%s: retrying after %s", "orders-0", MOVED)
     said.seconds += PATIENCE_SECONDS / 2
@@ -52,7 +52,7 @@ def test_what_passes_soon_is_not_worth_a_word() -> None:
     assert said.lines == []
 
 
-def test_each_reason_is_said() -> None:
+def test_each_reason_is_reported() -> None:
     said = Said()
     for _ in range(2):
         said.log("%s", TOO_FEW)
@@ -67,7 +67,7 @@ def test_each_reason_is_said() -> None:
 async def test_oncelog_produce_says_that_too_few_replicas_are_in_sync(
     fake_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And goes on: when they are back, the record is acknowledged."""
+    """The command continues: when the replicas are back, the record is acknowledged."""
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.0)
     codes = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
 

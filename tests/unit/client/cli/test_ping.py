@@ -1,4 +1,4 @@
-"""Which replicas are behind, as `oncelog ping --in-sync` understands an answer."""
+"""Which replicas are behind, as `oncelog ping --in-sync` reads a Metadata answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Partition = Topic.MetadataResponsePartition
 
 
 def answer(*partitions: tuple[list[int], list[int]]) -> MetadataResponse:
-    """The metadata of a topic with these replicas, and these of them in sync."""
+    """The metadata of a topic with these replicas and this ISR."""
     described = [
         Partition(error_code=0, partition_index=index, leader_id=isr[0], replica_nodes=replicas, isr_nodes=isr)
         for index, (replicas, isr) in enumerate(partitions)
@@ -33,5 +33,5 @@ def test_a_replica_is_behind_that_is_not_in_sync(node_id: int | None, behind: li
     assert replicas_behind(answer(([1, 2, 3], [1, 2]), ([3, 1, 2], [3])), node_id) == behind
 
 
-def test_nobody_is_behind_where_all_are_in_sync() -> None:
+def test_no_replica_is_behind_when_all_are_in_sync() -> None:
     assert replicas_behind(answer(([1, 2, 3], [3, 1, 2])), None) == []

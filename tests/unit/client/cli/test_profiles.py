@@ -1,4 +1,4 @@
-"""`oncelog profile`, and which of option, profile and environment variable counts."""
+"""`oncelog profile`, and the precedence of option, profile and environment variable."""
 
 from __future__ import annotations
 

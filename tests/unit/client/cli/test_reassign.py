@@ -1,4 +1,4 @@
-"""`oncelog reassign execute` says that partitions have arrived only where they have."""
+"""`oncelog reassign execute` reports only completed moves as done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOVED = TopicPartition("t", 0)
 
 
 class CalledBack:
-    """An Admin of a cluster in which a reassignment is over at once, and `replicas` hold the partition then."""
+    """An Admin of a cluster in which a reassignment ends at once with `replicas` holding the partition."""
 
     replicas: tuple[int, ...]
 
@@ -42,10 +42,10 @@ class CalledBack:
 
 
 @pytest.mark.parametrize(("replicas", "code", "said"), [((2,), 0, "done"), ((1,), 1, "not where the plan wants them")])
-def test_done_is_said_of_what_has_arrived(
+def test_finished_reassignments_are_reported_as_done(
     monkeypatch: pytest.MonkeyPatch, replicas: tuple[int, ...], code: int, said: str
 ) -> None:
-    """Somebody else may have called it back meanwhile: then nothing is on its way either."""
+    """A reassignment cancelled by another operator is not under way either."""
     monkeypatch.setattr(oncelog.admin, "Admin", type("Admin", (CalledBack,), {"replicas": replicas}))
     monkeypatch.setattr(reassign, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(move_progress, "POLL_SECONDS", 0.001)

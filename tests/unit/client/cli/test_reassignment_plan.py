@@ -1,4 +1,4 @@
-"""Plans of `oncelog reassign`: legal, even, in different racks, with few moves; and the JSON that others write."""
+"""Plans of `oncelog reassign`: legal, even, across racks, with few moves; and the JSON of other tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog.cluster import TopicPartition
 
 @st.composite
 def clusters(draw):
-    """Brokers with or without racks, and partitions that lie anywhere, also on brokers that are not to hold them."""
+    """Brokers with or without racks, and partitions anywhere, even on brokers that must not hold them."""
     ids = draw(st.lists(st.integers(1, 12), unique=True, min_size=1, max_size=8))
     racks = draw(st.none() | st.integers(1, 4))
     brokers = {node: None if racks is None else f"r{draw(st.integers(1, racks))}" for node in ids}
@@ -41,7 +41,7 @@ def test_a_plan_is_legal_and_lies_in_as_many_racks_as_can_be(found):
 
 @examples(200)
 @given(clusters())
-def test_without_racks_everybody_holds_as_much_and_a_plan_that_was_carried_out_is_the_next_one(found):
+def test_a_plan_without_racks_is_even_and_stable(found):
     current, brokers = found
     brokers = dict.fromkeys(brokers)
     plan = spread(current, brokers)
@@ -53,7 +53,7 @@ def test_without_racks_everybody_holds_as_much_and_a_plan_that_was_carried_out_i
     assert {p: set(replicas) for p, replicas in again.items()} == {p: set(replicas) for p, replicas in plan.items()}
 
 
-def test_only_what_has_to_move_moves():
+def test_only_necessary_replicas_move():
     current = {TopicPartition("t", index): (1 + index % 3, 1 + (index + 1) % 3) for index in range(6)}
     assert spread(current, dict.fromkeys((1, 2, 3))) == current
     plan = spread(current, dict.fromkeys((1, 2, 4)))
@@ -63,7 +63,7 @@ def test_only_what_has_to_move_moves():
     assert leaders == {1: 2, 2: 2, 4: 2}
 
 
-def test_other_numbers_of_replicas():
+def test_the_replication_factor_can_be_changed():
     current = {TopicPartition("t", 0): (1, 2)}
     assert spread(current, dict.fromkeys((1, 2, 3)), 3) == {TopicPartition("t", 0): (1, 2, 3)}
     assert spread(current, dict.fromkeys((1, 2, 3)), 1) == {TopicPartition("t", 0): (1,)}
@@ -72,12 +72,12 @@ def test_other_numbers_of_replicas():
 
 
 @given(clusters())
-def test_there_and_back(found):
+def test_a_plan_is_written_and_read_back(found):
     current, _ = found
     assert from_json(to_json(current)) == current
 
 
-def test_what_kafkas_tool_writes():
+def test_a_plan_of_kafkas_tool_is_read():
     text = (
         '{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[3,2],"log_dirs":["any","any"]},'
         '{"topic":"a","partition":0,"replicas":[1,2]}]}'
@@ -102,12 +102,12 @@ def test_what_kafkas_tool_writes():
          "twice"),
     ],
 )  # fmt: skip
-def test_what_is_no_plan(text, why):
+def test_a_malformed_plan_is_refused(text, why):
     with pytest.raises(ValueError, match=why):
         from_json(text)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"topics":["a"]}'])
-def test_what_is_no_list_of_topics(text):
+def test_a_malformed_list_of_topics_is_refused(text):
     with pytest.raises(ValueError, match="not a list of topics"):
         topics_from_json(text)

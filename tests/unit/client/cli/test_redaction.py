@@ -1,4 +1,4 @@
-"""What a support bundle shows in the place of secrets, and that it leaves everything else alone."""
+"""A support bundle masks secrets and leaves everything else unchanged."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_line_without_end_is_refused(monkeypatch):
         lines.feed(b"x")
 
 
-def test_key_and_value():
+def test_key_and_value_are_separated():
     assert parse_line(b"a:b:c", key_separator=b":", null_value=None) == InputRecord(b"a", b"b:c")
     assert parse_line(b":", key_separator=b":", null_value=None) == InputRecord(b"", b"")
     assert parse_line(b"a:NULL", key_separator=b":", null_value=b"NULL") == InputRecord(b"a", None)
@@ -54,7 +54,7 @@ def test_a_line_without_its_separator_is_refused():
         parse_line(b"abc", key_separator=b":", null_value=None)
 
 
-def test_escapes():
+def test_escapes_are_resolved():
     assert escaped_bytes(r"a\tb\n\x00\xfe\\\0") == b"a\tb\n\x00\xfe\\\x00"
     assert escaped_bytes("é") == "é".encode()
     for wrong in (r"\q", "\\", r"\x1"):
@@ -62,13 +62,13 @@ def test_escapes():
             escaped_bytes(wrong)
 
 
-def test_headers():
+def test_headers_are_parsed():
     assert parse_header("a=b=c") == ("a", b"b=c")
     with pytest.raises(ValueError, match="NAME=VALUE"):
         parse_header("a")
 
 
-def test_template():
+def test_a_template_is_filled_in():
     template = Template(
         r"{{{topic}}} {partition}:{offset} {timestamp}|{timestamp_ms} {key}={value} {headers}\0", b"null"
     )
@@ -82,7 +82,7 @@ def test_a_wrong_template_is_refused(wrong):
         Template(wrong, b"")
 
 
-def test_columns():
+def test_columns_are_aligned():
     def line(**flags):
         wanted = {"timestamps": False, "offsets": False, "headers": False, "key_separator": None, **flags}
         return Template(line_template(**wanted), b"null").render(record(headers=[("h", b"x")]))

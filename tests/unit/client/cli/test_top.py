@@ -1,4 +1,4 @@
-"""What `oncelog top` makes of what it sees; and that --output has one more language everywhere."""
+"""The tables of `oncelog top`, and the YAML form of --output everywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def seen(at: float, ends: dict[tuple[str, int], int], leader: int = 1) -> Snapsh
     return Snapshot(at, "id", ends=ends, leaders=dict.fromkeys(ends, leader))
 
 
-def test_throughput_is_what_came_between_two_looks() -> None:
+def test_throughput_covers_the_time_between_two_refreshes() -> None:
     before = seen(10.0, {("a", 0): 100, ("a", 1): 7, ("b", 0): 50})
     after = seen(12.0, {("a", 0): 300, ("a", 1): 7, ("b", 0): 10, ("new", 0): 99}, leader=2)
     measured = rates(before, after)
@@ -39,7 +39,7 @@ def test_throughput_is_what_came_between_two_looks() -> None:
     assert measured.total == 100.0
 
 
-def test_one_look_has_no_throughput() -> None:
+def test_a_first_refresh_has_no_throughput() -> None:
     assert rates(None, seen(1.0, {("a", 0): 5})).total == 0.0
 
 
@@ -51,13 +51,13 @@ def test_a_broker_that_is_not_there_is_shown_with_what_it_holds() -> None:
     assert (two.address, two.is_controller, two.leads, two.replicas, two.out_of_sync) == ("not there", False, 0, 2, 1)
 
 
-def test_lag_is_of_what_is_still_there() -> None:
+def test_lag_counts_existing_records_only() -> None:
     assert lag_of({("a", 0): 3, ("a", 1): 9, ("gone", 0): 1}, {("a", 0): 10, ("a", 1): 8}) == 7
     assert lag_of({("gone", 0): 1}, {}) is None
 
 
 class SlowGroups:
-    """As an admin client of a cluster in which some coordinators load."""
+    """An admin client of a cluster in which some coordinators are loading."""
 
     async def list(self) -> list[Any]:
         return [SimpleNamespace(group_id=f"group-{number:02}") for number in range(30)]
@@ -71,8 +71,8 @@ class SlowGroups:
         return {}
 
 
-async def test_groups_that_are_not_told_of_hold_up_a_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And those that are told of are shown."""
+async def test_unavailable_groups_delay_one_refresh_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Available groups are shown."""
     monkeypatch.setattr(top_snapshot, "PART_SECONDS", 0.05)
     found = seen(1.0, {})
     admin: Any = SimpleNamespace(groups=SlowGroups())
@@ -97,7 +97,7 @@ def test_names_are_never_taken_as_markup_and_what_is_missing_is_said() -> None:
     assert "topics: TOPIC_AUTHORIZATION_FAILED" in text
 
 
-def test_what_is_shown_is_told_to_programs() -> None:
+def test_shown_values_are_available_to_programs() -> None:
     before, now = seen(0.0, {("a", 0): 0}), seen(2.0, {("a", 0): 30})
     now.groups = [GroupRow("g", "Stable", 2, 9)]
     told = as_json(now, rates(before, now))
@@ -135,7 +135,7 @@ def shows(output: str | None) -> None:
     show_rows([Column("key", "Key"), Column("values", "Values")], [("é: [x]", (1, 2)), (None, ())], output)
 
 
-def test_yaml_says_what_json_says() -> None:
+def test_yaml_output_equals_json_output() -> None:
     as_json_, as_yaml = (CliRunner().invoke(shows, ["--output", form]).output for form in ("json", "yaml"))
     assert yaml.safe_load(as_yaml) == json.loads(as_json_) == [
         {"key": "é: [x]", "values": [1, 2]},
@@ -145,7 +145,7 @@ def test_yaml_says_what_json_says() -> None:
 
 
 def commands_of(group: click.Command, *path: str) -> list[tuple[tuple[str, ...], click.Command]]:
-    """All commands below, with their paths."""
+    """All subcommands with their paths."""
     if not isinstance(group, click.Group):
         return [(path, group)]
     context = click.Context(group)
@@ -192,10 +192,10 @@ def test_settings_are_shown_by_key_and_no_secret_is() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("describe",), ("set", "a=1"), ("delete", "a")])
-def test_whose_settings_must_be_said(arguments: tuple[str, ...]) -> None:
+def test_the_owner_of_settings_must_be_named(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(cli, ["configs", *arguments])
     assert result.exit_code == 2
-    assert "--topic, --broker, --loggers or --all-brokers" in result.output
+    assert "--topic, --group, --broker, --loggers or --all-brokers" in result.output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

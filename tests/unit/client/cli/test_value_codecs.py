@@ -70,7 +70,7 @@ async def test_null_stays_null_in_every_format() -> None:
     assert (shown.key, shown.value, shown.decoded) == (None, None, {})
 
 
-async def test_a_value_that_is_not_of_its_format_ends_the_command_or_is_passed_as_it_is() -> None:
+async def test_a_value_of_a_wrong_format_ends_the_command_or_passes_unchanged() -> None:
     with pytest.raises(SerializationError, match=r"orders:0, offset 17: the value: .*--invalid bytes"):
         await decoded(formats(value="json"), record(b"k", b"\xff"))
     shown, complaints = await decoded(formats(value="json"), record(b"k", b"\xff"), raw_if_invalid=True)

@@ -24,11 +24,11 @@ from oncelog_protocol.records.record import Record
 
 PLACES = [TopicPartition("topic", index) for index in range(3)]
 SOON_S = 2 * HANGING_S + 1
-"""A broker that says nothing is noticed, once while connecting and once for a request."""
+"""The time to notice a silent broker: once while connecting and once for a request."""
 
 
 def in_cluster(body: Callable[[FakeCluster], Awaitable[None]]) -> Callable[[], None]:
-    """A test with three partitions, each led by another broker."""
+    """Run a test with three partitions, each led by another broker."""
 
     async def main() -> None:
         async with FakeCluster(partitions=3) as cluster:
@@ -66,7 +66,7 @@ async def values_until(consumer: Consumer, count: int, limit_s: float) -> list[A
 
 @pytest.mark.parametrize("hanging", [1, 2, 3])
 def test_e54_a_consumer_starts_with_the_partitions_of_the_others(hanging: int) -> None:
-    """Any bootstrap server may hang, although the first Metadata request may go to it."""
+    """Any bootstrap server may hang, even the one that gets the first Metadata request."""
 
     @in_cluster
     async def test(cluster: FakeCluster) -> None:
@@ -100,7 +100,7 @@ async def test_e54_a_seek_to_the_beginning_goes_on_where_brokers_answer(cluster:
 
 @in_cluster
 async def test_e54_the_next_leader_is_asked_where_a_partition_begins(cluster: FakeCluster) -> None:
-    """And what the leader that hung says in the end is ignored."""
+    """The late answer of the hanging leader is ignored."""
     async with Consumer(cluster.addresses, auto_offset_reset="earliest", metadata_max_age_ms=2_000) as consumer:
         consumer.assign(PLACES)
         assert await values_until(consumer, 3, SOON_S) == [b"0", b"1", b"2"]
@@ -136,8 +136,8 @@ async def test_e54_a_position_is_found_while_another_leader_hangs(cluster: FakeC
 
 
 @in_cluster
-async def test_e54_what_other_leaders_have_answered_is_not_lost(cluster: FakeCluster) -> None:
-    """The time is over before one leader has answered: the offsets of the others are known."""
+async def test_e54_answers_of_other_leaders_are_not_lost(cluster: FakeCluster) -> None:
+    """The timeout passes before one leader has answered: the offsets of the others are known."""
     async with Admin(cluster.addresses, default_api_timeout_ms=5_000) as admin:
         cluster.brokers[2].pause()
         with pytest.raises(PartialFailure) as caught:
@@ -147,8 +147,8 @@ async def test_e54_what_other_leaders_have_answered_is_not_lost(cluster: FakeClu
 
 
 @in_cluster
-async def test_e54_metadata_are_asked_of_another_broker(cluster: FakeCluster) -> None:
-    """A broker stops with the Metadata request of a new topic unanswered."""
+async def test_e54_metadata_is_requested_from_another_broker(cluster: FakeCluster) -> None:
+    """A broker hangs with the Metadata request for a new topic unanswered."""
     async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
         cluster.view.leaders["new", 0] = (3, 5)
         hanging = [broker for broker in cluster.brokers.values() if broker.requests]
@@ -162,8 +162,7 @@ async def test_e54_metadata_are_asked_of_another_broker(cluster: FakeCluster) ->
 @pytest.mark.parametrize("pace_s", [0.0, 0.001, 0.1])
 @pytest.mark.parametrize("moment", ["before it starts", "while it sends"])
 def test_e54_records_without_keys_go_to_the_other_brokers(moment: str, pace_s: float) -> None:
-    """However fast they come, buffer.memory does not fill up with those of the broker that hangs, and no record of the
-    others waits."""
+    """However fast records come, those for the hanging broker do not fill buffer.memory, and no other record waits."""
 
     @in_cluster
     async def test(cluster: FakeCluster) -> None:

@@ -1,4 +1,4 @@
-"""Leaders and brokers that come and go, under a producer and a consumer of ours."""
+"""Leaders and brokers change while our producer and consumer work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_order_holds_when_the_leader_moves_back_and_forth(cluster: FakeClu
 
 @in_cluster
 async def test_a_leader_that_is_named_is_asked_at_once(cluster: FakeCluster) -> None:
-    """Without a Metadata request before, and without a backoff; also one that we have not heard of (KIP-951)."""
+    """No Metadata request and no backoff come first, even if the leader was unknown (KIP-951)."""
     cluster.view.live.discard(2)
     async with Producer(
         cluster.addresses, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000, linger_ms=0
@@ -127,9 +127,10 @@ async def test_a_consumer_goes_to_the_leader_that_is_named(cluster: FakeCluster)
 
 
 @in_cluster
-async def test_a_leader_that_hangs_keeps_nobody_from_the_next_one(cluster: FakeCluster) -> None:
-    """A Fetch to a broker that was stopped is under way for request.timeout.ms: once there is another leader, that one
-    is asked, and what the old one answers when it goes on is nobody's."""
+async def test_a_hanging_leader_does_not_block_its_successor(cluster: FakeCluster) -> None:
+    """A Fetch to a stopped broker takes request.timeout.ms: once there is another leader, that one is asked, and the
+    late answer of the old one is dropped.
+    """
     cluster.append(record(b"1"))
     async with Consumer(cluster.addresses, auto_offset_reset="earliest", metadata_max_age_ms=2_000) as consumer:
         consumer.assign([T])
@@ -163,8 +164,8 @@ async def test_a_partition_without_a_leader_holds_up_no_other(cluster: FakeClust
 
 
 @in_cluster
-async def test_who_lags_behind_is_not_asked_alone(cluster: FakeCluster) -> None:
-    """The only broker that we have a connection to is cut off: it leads no more, and knows of nobody who does."""
+async def test_a_lagging_broker_is_not_asked_alone(cluster: FakeCluster) -> None:
+    """The only connected broker is cut off from the cluster: it no longer leads, and knows no successor."""
     async with Producer(cluster.brokers[1].address, linger_ms=0) as producer:
         await producer.send_and_wait("topic", b"1")
         cluster.brokers[1].lag()
@@ -177,7 +178,7 @@ async def test_who_lags_behind_is_not_asked_alone(cluster: FakeCluster) -> None:
 
 
 @in_cluster
-async def test_metadata_of_a_broker_that_lags_send_nobody_back(cluster: FakeCluster) -> None:
+async def test_metadata_of_a_lagging_broker_does_not_restore_an_old_leader(cluster: FakeCluster) -> None:
     cluster.brokers[3].lag()
     cluster.lead(2)
     config = AdminConfig(bootstrap_servers=cluster.brokers[1].address)
@@ -195,7 +196,7 @@ async def test_metadata_of_a_broker_that_lags_send_nobody_back(cluster: FakeClus
 
 @in_cluster
 async def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked(cluster: FakeCluster) -> None:
-    """KIP-899. The name of a bootstrap server leads to brokers that did not exist when the client was started."""
+    """KIP-899: the name of a bootstrap server now leads to brokers that did not exist when the client started."""
     cluster.view.live = {1, 2}
     bootstrap = cluster.brokers[3]
     async with Producer(f"{cluster.brokers[1].address},{bootstrap.address}", linger_ms=0) as producer:
@@ -209,7 +210,7 @@ async def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked(clust
 
 
 @in_cluster
-async def test_or_not_by_setting(cluster: FakeCluster) -> None:
+async def test_asking_the_bootstrap_servers_again_can_be_disabled(cluster: FakeCluster) -> None:
     cluster.view.live = {1}
     config = AdminConfig(
         bootstrap_servers=f"{cluster.brokers[1].address},{cluster.brokers[3].address}",
@@ -229,7 +230,7 @@ async def test_or_not_by_setting(cluster: FakeCluster) -> None:
 
 @in_cluster
 async def test_a_cluster_that_wants_it_is_learned_from_the_bootstrap_servers(cluster: FakeCluster) -> None:
-    """KIP-1102: no broker that we know is asked for it, if it is not among them."""
+    """KIP-1102: known brokers are not asked, unless they are bootstrap servers."""
     config = AdminConfig(bootstrap_servers=cluster.brokers[3].address)
     pool = ConnectionPool(config)
     metadata = Metadata(pool, config)
@@ -244,7 +245,7 @@ async def test_a_cluster_that_wants_it_is_learned_from_the_bootstrap_servers(clu
 
 @in_cluster
 async def test_the_controller_is_found_again(cluster: FakeCluster) -> None:
-    """It says NOT_CONTROLLER, and is gone at the next call."""
+    """The controller answers NOT_CONTROLLER, and is gone at the next call."""
     for node_id, broker in cluster.brokers.items():
         broker.handlers[CreateTopicsRequest] = lambda request, node_id=node_id: created(cluster, node_id, request)
     async with Admin(cluster.addresses) as admin:
@@ -262,7 +263,7 @@ def record(value: bytes) -> bytes:
 
 
 def refused(cluster: FakeCluster, request: ProduceRequest) -> Any:
-    """As by a leader whose lease is over, and that knows of no other."""
+    """The refusal of a leader whose lease has ended and that knows no successor."""
     return cluster.brokers[1].produced(request, lambda *_: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
 
 

@@ -1,4 +1,4 @@
-"""What a consumer sees of a log that has lost its end (KIP-320)."""
+"""A consumer's view of a log that has lost its end (KIP-320)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def asked(cluster: FakeCluster, kind: type) -> list[Any]:
 
 
 async def unclean(cluster: FakeCluster) -> None:
-    """The log was read to its end, 4; a leader is elected that has it up to 2 alone, and takes "x"."""
+    """The log was read to its end, 4; the new leader has only the records below 2, and appends "x"."""
     cluster.lead(2)
     cluster.truncate(2)
     cluster.append(batch(b"x"))
 
 
 def with_consumer(reset: str) -> Callable[..., Any]:
-    """A test in virtual time, of a consumer that has read four records of epoch 5."""
+    """Run a test in virtual time with a consumer that has read four records of epoch 5."""
 
     def decorate(body: Callable[[FakeCluster, Consumer], Any]) -> Callable[[], None]:
         async def main() -> None:
@@ -81,7 +81,9 @@ async def test_the_position_goes_back_to_where_the_log_was_cut(cluster: FakeClus
 
 
 @with_consumer("none")
-async def test_without_a_reset_policy_the_application_is_told_where(cluster: FakeCluster, consumer: Consumer) -> None:
+async def test_a_truncation_without_reset_policy_raises_an_error_with_the_offset(
+    cluster: FakeCluster, consumer: Consumer
+) -> None:
     await unclean(cluster)
     for _ in range(2):  # whoever polls on is told again
         with pytest.raises(LogTruncationError, match="truncated below offset 4, from offset 2 on") as raised:
@@ -92,8 +94,8 @@ async def test_without_a_reset_policy_the_application_is_told_where(cluster: Fak
 
 
 @with_consumer("none")
-async def test_something_else_in_the_same_place_is_found_too(cluster: FakeCluster, consumer: Consumer) -> None:
-    """The new log is as long as the position, in an epoch older than that of what was read."""
+async def test_other_records_at_the_same_offset_are_noticed(cluster: FakeCluster, consumer: Consumer) -> None:
+    """The new log is as long as the position, but with an older epoch than the consumed records."""
     cluster.lead(3)
     cluster.append(batch(b"e"))
     assert await read(consumer, 1) == [b"e"]  # at epoch 6
@@ -118,10 +120,12 @@ async def test_a_clean_election_is_not_noticed(cluster: FakeCluster, consumer: C
 
 
 @with_consumer("none")
-async def test_while_only_the_leader_knows_of_its_epoch_nobody_is_asked_in_a_loop(
+async def test_an_epoch_known_only_to_its_leader_causes_no_request_loop(
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
-    """FENCED_LEADER_EPOCH, and metadata that say the old epoch: both are asked for again with a backoff."""
+    """The leader answers FENCED_LEADER_EPOCH, and the metadata have the old epoch: both are requested again with a
+    backoff.
+    """
     for broker in cluster.brokers.values():
         broker.tells = cluster.view.copy()
     cluster.lead(1)
@@ -174,8 +178,9 @@ def test_a_seek_with_an_epoch_is_checked_first() -> None:
 
 
 def test_a_leader_older_than_the_position_is_not_read_from() -> None:
-    """What was committed is of epoch 6, and the broker that we ask for metadata has heard of epoch 5 only: its leader
-    would answer OFFSET_OUT_OF_RANGE, and the consumer begin anew."""
+    """The committed offset has epoch 6, and the broker asked for metadata knows only epoch 5: its leader would answer
+    OFFSET_OUT_OF_RANGE, and the consumer would restart from the beginning.
+    """
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -196,7 +201,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
     run_virtually(main())
 
 
-def test_a_topic_made_anew_is_believed_in_the_end() -> None:
+def test_a_re_created_topic_is_accepted_in_the_end() -> None:
     """The leader keeps answering with an older epoch than the position's."""
 
     async def main() -> None:
@@ -213,8 +218,10 @@ def test_a_topic_made_anew_is_believed_in_the_end() -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
-    """The position is at the end, with the epoch that ListOffsets tells of it: the leader's, in which nothing was
-    written. The next leader's log has an older epoch before the position, and all records."""
+    """The position is at the end, with the leader's epoch from ListOffsets, in which no record was written.
+
+    The next leader's log has an older epoch before the position, and all records.
+    """
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -239,8 +246,8 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
-def test_s92_a_cluster_whose_epochs_went_back_is_read_on(reset: str) -> None:
-    """Its metadata were put back from a backup: the committed epoch is newer than any leader's, for good."""
+def test_s92_reading_continues_after_epochs_went_back(reset: str) -> None:
+    """The metadata were restored from a backup: the committed epoch is newer than any leader's, for good."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -254,8 +261,7 @@ def test_s92_a_cluster_whose_epochs_went_back_is_read_on(reset: str) -> None:
 
 
 def test_the_late_answer_of_a_leader_that_hung_is_ignored() -> None:
-    """It was asked where an epoch ends, and stood still. Others lead since, and were read from: what it believes of
-    the log is as old as it is."""
+    """It was asked for the end of an epoch and hung. Other leaders were read from since; its answer is outdated."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:

@@ -1,4 +1,4 @@
-"""Whatever a transport or its loop raises is a connection that is lost, and fails no record for good (E55)."""
+"""Any exception of a transport or its loop counts as a lost connection, and fails no record for good (E55)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ERRORS = [
 
 
 class Fragile:
-    """A transport that fails every fourth write, before it has written anything or when it has written all of it."""
+    """A transport on which every fourth write fails, before or after writing its bytes."""
 
     def __init__(self, transport: Any, moment: str, error: Exception, writes: list[int]) -> None:
         self._transport, self._moment, self._error, self._writes = transport, moment, error, writes
@@ -56,7 +56,7 @@ def moment(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
 def fragile(request: pytest.FixtureRequest, moment: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """All connections have such transports; the number of writes."""
+    """Give all connections such transports. Returns the number of writes."""
     writes: list[int] = []
     made = BrokerConnection.connection_made
 
@@ -81,7 +81,7 @@ async def test_e55_records_are_sent_again_with_the_same_sequence(fake_broker: An
 
 
 @pytest.mark.usefixtures("fragile")
-async def test_e55_a_consumer_reads_on(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_e55_a_consumer_continues_to_read(fake_broker: Any, fast: dict[str, int]) -> None:
     for _ in range(8):
         fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest", **fast) as consumer:
@@ -94,8 +94,8 @@ async def test_e55_a_consumer_reads_on(fake_broker: Any, fast: dict[str, int]) -
 
 
 @pytest.mark.usefixtures("fragile")
-async def test_e55_what_has_no_answer_fails_with_its_connection(fake_broker: Any, fast: dict[str, int]) -> None:
-    """acks=0: nobody knows of what was under way, and the next one is sent on a new connection."""
+async def test_e55_unanswered_requests_fail_with_their_connection(fake_broker: Any, fast: dict[str, int]) -> None:
+    """With acks=0 the fate of records in flight is unknown, and later records use a new connection."""
     async with Producer(fake_broker.address, acks=0, enable_idempotence=False, linger_ms=0, **fast) as producer:
         for _ in range(5):
             await producer.send_and_wait("topic", b"v")
@@ -103,7 +103,7 @@ async def test_e55_what_has_no_answer_fails_with_its_connection(fake_broker: Any
 
 @pytest.mark.usefixtures("fragile")
 async def test_e55_a_request_fails_with_a_lost_connection(fake_broker: Any) -> None:
-    """Its future does: the transport may have written it."""
+    """Its future fails: the transport may have written it."""
     connection = None
     while connection is None:  # the writes with which it begins may be those that fail
         try:

@@ -24,14 +24,14 @@ async def test_bootstrap_servers_that_are_down_are_passed_over(fake_broker: Any,
     await pool.close()
 
 
-async def test_all_servers_down_names_them(fast: dict[str, int]) -> None:
+async def test_the_error_names_all_servers_that_are_down(fast: dict[str, int]) -> None:
     pool = ConnectionPool(AdminConfig(bootstrap_servers="127.0.0.1:1,127.0.0.1:2", **fast))
     with pytest.raises(ConnectionFailed, match=r"no broker can be reached: 127\.0\.0\.1:1: .*127\.0\.0\.1:2: "):
         await pool.send_to_any(REQUEST)
     await pool.close()
 
 
-async def test_one_connection_per_node_however_many_ask(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_there_is_one_connection_per_node(fake_broker: Any, fast: dict[str, int]) -> None:
     pool = pool_for(fake_broker, fast)
     assert pool.ready(1) is None
     first, second = await asyncio.gather(pool.connection(1), pool.connection(1))
@@ -54,9 +54,7 @@ async def test_a_lost_connection_is_made_again(fake_broker: Any, fast: dict[str,
     await pool.close()
 
 
-async def test_one_who_gives_up_does_not_take_the_connection_from_the_others(
-    fake_broker: Any, fast: dict[str, int]
-) -> None:
+async def test_a_cancelled_caller_leaves_the_connection_to_the_others(fake_broker: Any, fast: dict[str, int]) -> None:
     pool = pool_for(fake_broker, fast)
     impatient = asyncio.ensure_future(pool.connection(1))
     patient = asyncio.ensure_future(pool.connection(1))
@@ -66,7 +64,7 @@ async def test_one_who_gives_up_does_not_take_the_connection_from_the_others(
     await pool.close()
 
 
-async def test_close_fails_what_is_under_way(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_close_fails_requests_in_flight(fake_broker: Any, fast: dict[str, int]) -> None:
     asked = asyncio.Event()
     fake_broker.handlers[MetadataRequest] = lambda request: asked.set()
     pool = pool_for(fake_broker, fast)
@@ -93,6 +91,6 @@ async def test_close_ends_an_attempt_to_connect(fast: dict[str, int]) -> None:
         await waiting
 
 
-async def test_an_unknown_node(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_an_unknown_node_is_an_error(fake_broker: Any, fast: dict[str, int]) -> None:
     with pytest.raises(ConnectionFailed, match="node 7"):
         await pool_for(fake_broker, fast).connection(7)

@@ -129,7 +129,7 @@ def test_any_bytes_are_a_response_or_a_connection_error(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_body_behind_a_good_header_too(data: bytes) -> None:
+def test_any_body_behind_a_good_header_is_a_response_or_an_error(data: bytes) -> None:
     connection = protocol()
     connection.send(metadata_request(), METADATA_VERSION, "a")
     frame = bytes(4) + b"\0" + data

@@ -1,4 +1,4 @@
-"""A broker that has us wait hears nothing of us for that time (KIP-219), and nobody waits for ever."""
+"""A client sends no request during the throttle time of a broker (KIP-219), and no caller waits for ever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 
 
 class Throttling:
-    """Answers with the next of `throttle_ms`, then with 0; `asked` is when."""
+    """Answers with the next of `throttle_ms`, then with 0; `asked` are the times of the requests."""
 
     def __init__(self, broker: Any, *throttle_ms: int) -> None:
         self._broker = broker
@@ -38,7 +38,7 @@ async def connected(broker: Any) -> BrokerConnection:
     return await connect(address, client_id="me", request_timeout_s=TIMEOUT_S, setup_timeout_s=TIMEOUT_S)
 
 
-async def test_nothing_is_sent_until_the_time_is_over(fake_broker: Any) -> None:
+async def test_no_request_is_sent_during_the_throttle_time(fake_broker: Any) -> None:
     broker = Throttling(fake_broker, 3000)
     connection = await connected(fake_broker)
     await connection.send(REQUEST)
@@ -51,7 +51,7 @@ async def test_nothing_is_sent_until_the_time_is_over(fake_broker: Any) -> None:
     await connection.wait_closed()
 
 
-async def test_the_longest_of_several_times_holds(fake_broker: Any) -> None:
+async def test_the_longest_throttle_time_holds(fake_broker: Any) -> None:
     broker = Throttling(fake_broker, 3000, 1000)
     connection = await connected(fake_broker)
     await asyncio.gather(connection.send(REQUEST), connection.send(REQUEST))
@@ -77,8 +77,8 @@ async def test_a_request_that_waits_longer_than_its_time_fails_alone(fake_broker
     await connection.wait_closed()
 
 
-async def test_what_is_in_flight_has_longer(fake_broker: Any) -> None:
-    """The broker answers nothing while we are to wait."""
+async def test_requests_in_flight_get_a_longer_timeout(fake_broker: Any) -> None:
+    """The broker answers no request during the throttle time."""
     broker = Throttling(fake_broker, 6000)
     connection = await connected(fake_broker)
 
@@ -96,7 +96,7 @@ async def test_what_is_in_flight_has_longer(fake_broker: Any) -> None:
         await second
 
 
-async def test_what_waits_fails_when_the_broker_hangs_up(fake_broker: Any) -> None:
+async def test_waiting_requests_fail_when_the_broker_disconnects(fake_broker: Any) -> None:
     Throttling(fake_broker, 3000)
     connection = await connected(fake_broker)
     await connection.send(REQUEST)
@@ -106,7 +106,7 @@ async def test_what_waits_fails_when_the_broker_hangs_up(fake_broker: Any) -> No
         await waiting
 
 
-async def test_who_closes_waits_for_nothing_where_nothing_is_to_be_sent(fake_broker: Any) -> None:
+async def test_closing_without_pending_requests_does_not_wait(fake_broker: Any) -> None:
     Throttling(fake_broker, 60_000)
     connection = await connected(fake_broker)
     await connection.send(REQUEST)

@@ -21,7 +21,7 @@ async def connected(broker: Any, timeout_s: float = 5.0) -> BrokerConnection:
 
 
 async def stopped(server: asyncio.Server) -> None:
-    """Also each connection that it has accepted, which a busy machine may begin with only now."""
+    """A stopped server that also holds the connections that a busy machine accepts only now."""
     server.close()
     while serving := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(serving)
@@ -49,7 +49,7 @@ async def test_an_older_broker_is_asked_again_in_its_version(fake_broker: Any, b
     await closed(connection)
 
 
-async def test_what_is_in_flight_fails_when_the_broker_hangs_up(fake_broker: Any, hang_up: type[Exception]) -> None:
+async def test_requests_in_flight_fail_when_the_broker_disconnects(fake_broker: Any, hang_up: type[Exception]) -> None:
     def leave(request: Any) -> None:
         raise hang_up
 
@@ -64,7 +64,7 @@ async def test_what_is_in_flight_fails_when_the_broker_hangs_up(fake_broker: Any
         connection.start(REQUEST)
 
 
-async def test_no_answer_in_time_closes_the_connection(fake_broker: Any) -> None:
+async def test_a_missing_answer_closes_the_connection(fake_broker: Any) -> None:
     fake_broker.handlers[MetadataRequest] = lambda request: None
     connection = await connected(fake_broker)
     late = connection.start(REQUEST, timeout_s=0.02)
@@ -76,7 +76,7 @@ async def test_no_answer_in_time_closes_the_connection(fake_broker: Any) -> None
     assert not connection.is_open
 
 
-async def test_nobody_needs_to_look_at_what_failed(fake_broker: Any) -> None:
+async def test_an_unawaited_failure_causes_no_warning(fake_broker: Any) -> None:
     fake_broker.handlers[MetadataRequest] = lambda request: None
     connection = await connected(fake_broker)
     connection.start(REQUEST)
@@ -115,7 +115,7 @@ async def test_an_answer_in_front_of_garbage_counts(fake_broker: Any) -> None:
 async def test_every_address_of_a_name_is_tried(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, is_mute: bool
 ) -> None:
-    """The first one takes the connection and says nothing, or refuses it."""
+    """The first address accepts the connection and stays silent, or refuses it."""
     with socket.socket() as first:
         first.bind(("127.0.0.2", fake_broker.port))
         if is_mute:
@@ -136,7 +136,7 @@ async def test_every_address_of_a_name_is_tried(
             await connect(address, client_id="me", request_timeout_s=5, setup_timeout_s=0.2)
 
 
-async def test_what_cannot_be_encoded_is_a_kafka_error(fake_broker: Any) -> None:
+async def test_an_unencodable_request_is_a_kafka_error(fake_broker: Any) -> None:
     connection = await connected(fake_broker)
     with pytest.raises(KafkaError, match="INVALID_REQUEST"):
         connection.start(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="\ud800")]))
@@ -144,7 +144,7 @@ async def test_what_cannot_be_encoded_is_a_kafka_error(fake_broker: Any) -> None
     connection.close()
 
 
-async def test_garbage_is_a_clear_error() -> None:
+async def test_garbage_from_a_broker_is_a_clear_error() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

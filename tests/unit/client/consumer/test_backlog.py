@@ -1,4 +1,4 @@
-"""A consumer that works off a backlog of one partition still looks after all others (E53)."""
+"""A consumer that works through a backlog of one partition also reads all others (E53)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from oncelog_protocol.records.record import Record
 
 BUSY, OTHER = TopicPartition("topic", 0), TopicPartition("topic", 1)
 ANSWER = 200
-"""Records in one answer of the fake broker: two batches."""
+"""The number of records in one answer of the fake broker: two batches."""
 
 STEPS = {"poll": 20, "poll_columns": 10, "poll_undecoded": 10, "async for": 5 * ANSWER}
-"""After so many, whatever the application hands itself out in a step, the other partition has had its turn."""
+"""The other partition has had its turn after this many steps, whatever the size of a step."""
 
 pytestmark = pytest.mark.virtual_time
 
@@ -38,7 +38,7 @@ def backlog(fake_broker: Any) -> Any:
 
 
 async def handed_out(consumer: Consumer, how: str) -> AsyncIterator[tuple[TopicPartition, int]]:
-    """Partition and number of records of each step; the application works long enough for answers to come."""
+    """Partition and number of records of each step; the application works long enough for answers to arrive."""
     while True:
         await asyncio.sleep(1)
         if how == "poll":
@@ -92,7 +92,7 @@ async def test_e53_a_backlog_keeps_no_other_partition_waiting(backlog: Any, way:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_e53_what_a_rebalance_gives_is_read_beside_a_backlog(backlog: Any, strategy: str) -> None:
+async def test_e53_newly_assigned_partitions_are_read_beside_a_backlog(backlog: Any, strategy: str) -> None:
     coordinator = Coordinator(backlog)
     coordinator.assigned = (BUSY,)
     has_both = asyncio.Event()

@@ -30,7 +30,7 @@ async def polled(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 def refusing(broker: Any, *codes: int) -> None:
-    """The next fetches fail with these codes."""
+    """Let the next fetches fail with these codes."""
     left = list(codes)
 
     async def fetch(request: Any) -> Any:
@@ -43,7 +43,7 @@ def refusing(broker: Any, *codes: int) -> None:
     broker.handlers[FetchRequest] = fetch
 
 
-async def test_records_from_the_beginning_and_what_comes_later(fake_broker: Any) -> None:
+async def test_a_consumer_reads_existing_and_new_records(fake_broker: Any) -> None:
     for number in range(5):
         fake_broker.append(batch(b"%d" % number))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
@@ -55,7 +55,7 @@ async def test_records_from_the_beginning_and_what_comes_later(fake_broker: Any)
         assert await consumer.position(T) == 7
 
 
-async def test_the_latest_by_default(fake_broker: Any) -> None:
+async def test_a_consumer_starts_at_the_latest_offset_by_default(fake_broker: Any) -> None:
     fake_broker.append(batch(b"old"))
     async with Consumer(fake_broker.address) as consumer:
         consumer.assign([T])
@@ -64,7 +64,7 @@ async def test_the_latest_by_default(fake_broker: Any) -> None:
         assert await polled(consumer, 1) == [b"new"]
 
 
-async def test_poll_comes_back_empty_in_time(fake_broker: Any) -> None:
+async def test_poll_returns_empty_in_time(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address) as consumer:
         consumer.assign([T])
         assert await consumer.poll() == {}
@@ -72,7 +72,7 @@ async def test_poll_comes_back_empty_in_time(fake_broker: Any) -> None:
 
 
 async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
-    """It would return nothing for ever."""
+    """It would return no record for ever."""
     async with Consumer(fake_broker.address, group_id="g") as consumer:
         refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
         polls = (consumer.poll, consumer.poll_columns, consumer.poll_undecoded, consumer.poll_headers)
@@ -88,7 +88,7 @@ async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
         assert await consumer.poll() == {}  # also before the group has assigned anything
 
 
-async def test_no_more_than_asked_for(fake_broker: Any) -> None:
+async def test_poll_returns_no_more_than_asked_for(fake_broker: Any) -> None:
     fake_broker.append(batch(*(b"%d" % number for number in range(10))))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
         consumer.assign([T])
@@ -98,7 +98,7 @@ async def test_no_more_than_asked_for(fake_broker: Any) -> None:
             await consumer.poll(max_records=0)
 
 
-async def test_seeking(fake_broker: Any) -> None:
+async def test_a_consumer_seeks(fake_broker: Any) -> None:
     fake_broker.append(batch(*(b"%d" % number for number in range(10))))
     async with Consumer(fake_broker.address, auto_offset_reset="none", fetch_max_wait_ms=20) as consumer:
         consumer.assign([T])
@@ -170,7 +170,7 @@ async def test_iteration_ends_when_the_consumer_is_closed(fake_broker: Any) -> N
         await consumer.poll()
 
 
-async def test_paused_partitions_say_nothing(fake_broker: Any) -> None:
+async def test_paused_partitions_return_no_records(fake_broker: Any) -> None:
     fake_broker.append(batch(b"0"))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
         consumer.assign([T])
@@ -181,7 +181,7 @@ async def test_paused_partitions_say_nothing(fake_broker: Any) -> None:
         assert await polled(consumer, 1) == [b"0"]
 
 
-async def test_out_of_range_without_a_policy_is_an_error(fake_broker: Any) -> None:
+async def test_an_offset_out_of_range_without_reset_policy_is_an_error(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address, auto_offset_reset="none") as consumer:
         consumer.assign([T])
         with pytest.raises(OffsetOutOfRange, match="topic-0 has no position"):
@@ -193,7 +193,7 @@ async def test_out_of_range_without_a_policy_is_an_error(fake_broker: Any) -> No
             await consumer.poll(timeout_ms=2000)
 
 
-async def test_out_of_range_with_a_policy_starts_over(fake_broker: Any) -> None:
+async def test_an_offset_out_of_range_with_a_reset_policy_starts_over(fake_broker: Any) -> None:
     fake_broker.append(batch(b"0"))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
         consumer.assign([T])
@@ -222,7 +222,7 @@ async def test_an_error_that_stays_is_raised_and_may_be_tried_again(fake_broker:
         assert await polled(consumer, 1) == [b"0"]
 
 
-async def test_damage_is_reported_and_can_be_passed(fake_broker: Any) -> None:
+async def test_damaged_records_are_reported_and_can_be_skipped(fake_broker: Any) -> None:
     bad = batch(b"bad")
     bad[-2] ^= 1
     for data in (batch(b"0"), bad, batch(b"2")):
@@ -237,10 +237,10 @@ async def test_damage_is_reported_and_can_be_passed(fake_broker: Any) -> None:
 
 
 @pytest.mark.parametrize("is_iterating", [False, True])
-async def test_damage_on_the_way_is_reported_and_fetched_again(
+async def test_records_damaged_in_transit_are_reported_and_fetched_again(
     fake_broker: Any, fast: dict[str, int], is_iterating: bool
 ) -> None:
-    """What it brought before the damage is not lost, nor handed out twice."""
+    """Records before the damage are neither lost nor returned twice."""
     for number in range(3):
         fake_broker.append(batch(b"%d" % number))
     good = fake_broker.logs["topic", 0][1]
@@ -299,7 +299,7 @@ async def test_the_next_fetch_is_under_way_while_records_are_worked_on(fake_brok
             fetches += 1
 
 
-async def test_offsets(fake_broker: Any) -> None:
+async def test_offsets_of_partitions_are_looked_up(fake_broker: Any) -> None:
     fake_broker.append(batch(b"0", b"1"))
     async with Consumer(fake_broker.address, isolation_level="read_committed") as consumer:
         assert await consumer.beginning_offsets([T]) == {T: 0}
@@ -322,7 +322,7 @@ async def test_the_position_of_a_partition_that_is_not_there_is_given_up_in_time
             await consumer.position(missing)
 
 
-async def test_one_poll_at_a_time(fake_broker: Any) -> None:
+async def test_concurrent_polls_are_refused(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address) as consumer:
         consumer.assign([T])
         polling = asyncio.ensure_future(consumer.poll(timeout_ms=2000))

@@ -1,4 +1,4 @@
-"""Deserializers of a consumer: no record is passed over, whatever fails or is cancelled; hooks and counters."""
+"""Deserializers of a consumer: no record is skipped, whatever fails or is cancelled; hooks and counters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TopicPartition("topic", 0)
 
 
 class Numbers(Deserializer[int]):
-    """Digits as a number. `bad` values raise; with `gate` each value waits for it."""
+    """Deserializes digits as a number. `bad` values raise; with `gate` each value waits for it."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None

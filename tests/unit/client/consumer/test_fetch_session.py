@@ -1,4 +1,4 @@
-"""What the client asks for in a session, against a model of what the node has in it."""
+"""The client's requests in a fetch session, against a model of the broker's session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_only_changes_are_sent_once_there_is_a_session() -> None:
     assert (third.session_epoch, dict(third.to_send), list(third.to_forget)) == (2, {}, [A])
 
 
-def test_without_a_session_everything_is_sent_each_time() -> None:
+def test_a_fetch_without_session_names_every_partition() -> None:
     session = FetchSession()
     for _ in range(2):
         request = session.request(wants(a=1))
@@ -87,7 +87,7 @@ def test_closing_names_the_session() -> None:
     assert not session.is_open
 
 
-def test_what_was_said_is_kept_as_long_as_the_node_need_not_repeat_it() -> None:
+def test_values_of_unchanged_partitions_are_kept_from_earlier_answers() -> None:
     session = FetchSession()
     session.request(wants(a=1, b=1))
     session.answered(77)
@@ -102,7 +102,7 @@ offsets = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
 
 
 @given(st.lists(st.tuples(offsets, st.sampled_from(["answer", "answer", "refuse", "lose", "forget", "no session"]))))
-def test_the_node_always_knows_what_is_wanted(steps: list[tuple[dict[str, int], str]]) -> None:
+def test_the_broker_always_knows_the_wanted_partitions(steps: list[tuple[dict[str, int], str]]) -> None:
     session = FetchSession()
     node: dict[TopicPartition, FetchPartition] = {}
     for wanted_offsets, what in steps:

@@ -33,7 +33,7 @@ def offsets(records: list[Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_records_are_what_they_were(compression: Compression) -> None:
+def test_fetched_records_equal_the_written_ones(compression: Compression) -> None:
     data = batch(10, 2, compression=compression, partition_leader_epoch=3)
     (first, _) = fetched(data, 10).take(10)
     assert first == ("t", 1, 10, 110, 0, b"k", b"10", (), 3)
@@ -54,8 +54,8 @@ def test_any_portions_give_all_records_in_order(limit: int) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 2, 5, 6])
-def test_columns_are_the_records(before: int) -> None:
-    """Also after some of a batch were taken as records, and with what is hidden."""
+def test_columns_equal_the_records(before: int) -> None:
+    """This holds after a part of a batch was taken as records, and with hidden records."""
     end = EndTransactionMarker(ControlType.COMMIT, 0)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=5)
     data = batch(0, 5) + marker + batch(6, 4)
@@ -88,7 +88,7 @@ def test_columns_begin_where_they_were_asked_for_and_stop_before_damage() -> Non
 
 
 def test_undecoded_batches_have_what_columns_have() -> None:
-    """From the offset that was asked for on, and without markers and what was aborted."""
+    """They begin at the requested offset, and omit markers and aborted records."""
     end = EndTransactionMarker(ControlType.ABORT, 0)
     aborted = batch(5, 2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=7)
@@ -123,7 +123,7 @@ def test_undecoded_batches_stop_before_damage_and_are_cut() -> None:
 
 
 def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
-    """Markers and what was aborted too: a log is looked at, not its records."""
+    """Markers and aborted batches are included, as this serves the inspection of a log."""
     end = EndTransactionMarker(ControlType.ABORT, 0)
     marker = marker_batch(end, producer_id=7, producer_epoch=2, timestamp=0, base_offset=5)
     written = batch(0, 5, producer_id=7, producer_epoch=2, base_sequence=40, transactional=True)
@@ -141,7 +141,7 @@ def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
         part.take_headers()
 
 
-def test_one_by_one_is_the_same() -> None:
+def test_records_taken_one_by_one_are_the_same() -> None:
     part = fetched(batch(0, 5) + batch(5, 1))
     assert part.take(2)
     record = part.take_one()
@@ -162,7 +162,7 @@ def test_a_cut_last_batch_is_ignored() -> None:
     assert offsets(part.take(10)) == list(range(5))
 
 
-def test_nothing_but_a_part_of_a_batch_is_an_error() -> None:
+def test_a_partial_batch_alone_is_an_error() -> None:
     with pytest.raises(
         CorruptRecords, match="t-1: the batch fetched from offset 0 is unreadable: 40 bytes hold no whole"
     ):
@@ -220,7 +220,7 @@ def test_the_epoch_is_that_of_the_last_record_taken() -> None:
 
 
 @pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2])
-def test_offsets_that_have_none_behind_them_are_corrupt(base: int) -> None:
+def test_the_largest_possible_offset_is_corrupt(base: int) -> None:
     data = batch(0, 2)
     BASE_OFFSET.pack_into(data, 0, base)
     with pytest.raises(CorruptRecords, match="is unreadable"):
@@ -235,7 +235,7 @@ def test_a_batch_behind_the_last_one_is_corrupt() -> None:
 
 
 def test_the_epoch_of_a_position_is_that_of_the_batch_before_it_also_of_a_marker() -> None:
-    """By the epoch of the last record, the log would seem to end before the marker."""
+    """With the epoch of the last record, the log would seem to end before the marker."""
     marker = marker_batch(
         EndTransactionMarker(ControlType.COMMIT, 0),
         producer_id=1,

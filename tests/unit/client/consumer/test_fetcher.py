@@ -1,4 +1,4 @@
-"""What Fetch requests say: sessions (KIP-227), racks and nearer replicas (KIP-392)."""
+"""The content of Fetch requests: sessions (KIP-227), racks and nearer replicas (KIP-392)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_lost_session_is_made_again(fake_broker: Any, fast: dict[str, in
 
 @pytest.fixture
 async def follower(fake_broker: Any) -> Any:
-    """A second node that the cluster has, and the leader says is nearer."""
+    """A second node of the cluster, which the leader names as the nearer replica."""
     other = type(fake_broker)()
     await other.start()
 
@@ -131,7 +131,7 @@ async def test_the_replica_that_the_leader_names_is_read(fake_broker: Any, follo
 async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
     fake_broker: Any, follower: Any, iterates: bool
 ) -> None:
-    """The leader still names it, where it is asked for the nearest one."""
+    """The leader keeps naming that replica when asked for the nearest one."""
     redirect = fake_broker.handlers[FetchRequest]
 
     async def lead(request: FetchRequest) -> FetchResponse:
@@ -160,10 +160,10 @@ async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
         goes_on.set()
 
 
-async def test_what_the_follower_refuses_is_asked_of_the_leader(
+async def test_a_fetch_refused_by_the_follower_goes_to_the_leader(
     fake_broker: Any, follower: Any, fast: dict[str, int]
 ) -> None:
-    """Offset out of range on a follower that lags behind is no reason to reset."""
+    """An offset out of range on a lagging follower is no reason for a reset."""
     fake_broker.append(batch(b"0"))
     asked = 0
 
@@ -191,7 +191,7 @@ async def test_what_the_follower_refuses_is_asked_of_the_leader(
 
 BACKOFF_S = 0.02
 PATIENCE_S = 0.8 * BACKOFF_S * (1 + 2 + 4 + 8)
-"""What four backoffs take at least, 20 % less each."""
+"""The least duration of four backoffs, each 20 % shorter."""
 
 
 def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
@@ -213,16 +213,16 @@ def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
         (answered("topic", 0, records=b"no batch"), CorruptRecords),
     ],
 )
-async def test_what_does_not_help_is_asked_for_less_and_less_often(
+async def test_useless_metadata_refreshes_become_less_frequent(
     fake_broker: Any, answer: FetchResponse, error: type[KafkaError] | None
 ) -> None:
-    """Though the application polls as fast as it can."""
+    """The application polls as fast as it can."""
     errors = await errors_of_five_answers(fake_broker, lambda request: answer)
     assert errors == (set() if error is None else {error})
 
 
-async def test_what_is_damaged_is_asked_for_less_and_less_often(fake_broker: Any) -> None:
-    """Though it can be seen only when it is read, and more was asked for meanwhile."""
+async def test_damaged_records_are_fetched_less_and_less_often(fake_broker: Any) -> None:
+    """The damage shows only when the records are read, and more was fetched meanwhile."""
     damaged = answered("topic", 0, records=bytes(batch(b"damaged", base_offset=5)[:-1]) + b"\xff")
     behind = asyncio.Event()
 
@@ -238,7 +238,7 @@ async def test_what_is_damaged_is_asked_for_less_and_less_often(fake_broker: Any
 
 
 async def errors_of_five_answers(fake_broker: Any, answer: Callable[[FetchRequest], Any]) -> set[type]:
-    """What poll raises until the fifth request at offset 5 has come, not too soon."""
+    """The errors raised by poll until the fifth request at offset 5 has come, not too soon."""
     fake_broker.handlers[FetchRequest] = answer
     options: dict[str, Any] = {"retry_backoff_ms": BACKOFF_S * 1000, "retry_backoff_max_ms": 10_000}
     options = {key: int(value) for key, value in options.items()}

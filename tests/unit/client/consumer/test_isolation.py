@@ -29,7 +29,7 @@ def test_s53_aborted_batches_and_all_markers_are_hidden() -> None:
     assert seen([(1, 0)], log) == [2, 5]
 
 
-def test_s53_what_a_producer_writes_after_its_abort_is_another_transaction() -> None:
+def test_s53_records_written_after_an_abort_belong_to_another_transaction() -> None:
     log = [data(0, 1), marker(2, 1, ControlType.ABORT), data(3, 1), marker(5, 1, ControlType.COMMIT), data(6, 1)]
     assert seen([(1, 0)], log) == [3, 6]
 

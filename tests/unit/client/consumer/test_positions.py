@@ -28,7 +28,7 @@ def fill(position: PartitionPosition, count: int) -> None:
 
 
 def damage(position: PartitionPosition) -> None:
-    """Add a batch that cannot be read."""
+    """Add an unreadable batch."""
     fill(position, 1)
     position.fetched[-1]._data = memoryview(bytes(position.fetched[-1]._data[:-1]) + b"\xff")
 
@@ -79,7 +79,7 @@ def test_a_seek_forgets_what_is_buffered_and_what_is_under_way() -> None:
     assert position.seeks > before
 
 
-def test_what_is_worth_fetching() -> None:
+def test_the_partitions_worth_fetching_are_chosen() -> None:
     assigned = positions(A)
     position = assigned.get(A)
     position.seek(0)
@@ -131,7 +131,7 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
 
 @pytest.mark.parametrize("take", ["records", "columns", "iteration"])
 def test_e53_errors_take_their_turn_like_records(take: str) -> None:
-    """However much another partition has buffered."""
+    """They do so however much another partition has buffered."""
     assigned = positions()
     busy, wrong = (assigned.get(at) for at in (A, B))
     busy.seek(0)
@@ -168,7 +168,7 @@ def test_s89_going_back_ends_where_the_last_poll_began() -> None:
     assert [assigned.get(at).position for at in (A, B)] == [3, 0]
 
 
-def test_s89_what_the_application_has_committed_itself_is_done_with() -> None:
+def test_s89_records_committed_by_the_application_count_as_processed() -> None:
     assigned = positions(A)
     position = assigned.get(A)
     position.seek(0)
@@ -192,7 +192,7 @@ def test_s60_going_back_is_looked_up_and_a_seek_ends_it() -> None:
     assert (position.position, position.wants_committed, position.came_from) == (6, False, None)
 
 
-def test_damage_takes_nothing_with_it_that_came_before() -> None:
+def test_damage_loses_no_record_before_it() -> None:
     assigned = positions(A)
     position = assigned.get(A)
     position.seek(0)
@@ -206,7 +206,7 @@ def test_damage_takes_nothing_with_it_that_came_before() -> None:
     assert told == [position, position]
 
 
-def test_what_cannot_be_read_is_fetched_again_from_where_it_began() -> None:
+def test_unreadable_records_are_fetched_again_from_their_start() -> None:
     position = positions(A).get(A)
     position.seek(0)
     fill(position, 3)

@@ -18,7 +18,7 @@ from oncelog.consumer.validation import EpochEnd, Standing, divergent_offset, is
         (0, NONE, 1, Standing.ASK),
     ],
 )
-def test_where_a_position_stands(position: int, agreed: int, leader: int, expected: Standing) -> None:
+def test_a_position_is_validated_against_epochs(position: int, agreed: int, leader: int, expected: Standing) -> None:
     assert standing(position, agreed, leader) is expected
 
 
@@ -35,8 +35,8 @@ def test_where_a_position_stands(position: int, agreed: int, leader: int, expect
         (EpochEnd(-1, 50), True, None),
     ],
 )
-def test_what_the_end_of_an_epoch_says_of_a_position(end: EpochEnd, truncated: bool, divergent: int | None) -> None:
-    """The standing of offset 100, after a batch of epoch 5."""
+def test_the_end_of_an_epoch_validates_a_position(end: EpochEnd, truncated: bool, divergent: int | None) -> None:
+    """The validity of offset 100 after a batch of epoch 5."""
     assert is_truncated(100, 5, end, epoch_is_read=True) is truncated
     assert divergent_offset(100, end) == divergent
 
@@ -52,6 +52,6 @@ def test_what_the_end_of_an_epoch_says_of_a_position(end: EpochEnd, truncated: b
         (EpochEnd(-1, -1), False),
     ],
 )
-def test_s92_of_an_epoch_that_was_not_read_the_offsets_alone_are_compared(end: EpochEnd, truncated: bool) -> None:
-    """A committed offset 100 that came with epoch 5, of which the log may have no batch."""
+def test_s92_only_offsets_are_compared_for_an_unread_epoch(end: EpochEnd, truncated: bool) -> None:
+    """Offset 100 was committed with epoch 5, of which the log may have no batch."""
     assert is_truncated(100, 5, end, epoch_is_read=False) is truncated

@@ -1,4 +1,4 @@
-"""The faults at functions, methods and coroutine functions. What kills a process is tested in one."""
+"""Faults at functions, methods and coroutine functions. Faults that kill a process are tested in a process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def marked(rules: Faults, function: Callable[..., Any], dropped: Callable[[], An
 
 
 class Steps:
-    """Steps that say that they were done."""
+    """Steps that note that they ran."""
 
     def __init__(self, rules: Faults) -> None:
         self.done: list[object] = []
@@ -53,14 +53,14 @@ KINDS = pytest.mark.parametrize("is_coroutine", [False, True], ids=["function", 
 
 
 @KINDS
-async def test_the_nth_hit_alone(is_coroutine: bool) -> None:
+async def test_a_rule_may_apply_to_the_nth_hit_only(is_coroutine: bool) -> None:
     steps = Steps(faults("one@2 = drop; other = drop"))
     assert [await call(steps, is_coroutine, n) for n in (1, 2, 3)] == [1, "dropped", 3]
     assert steps.done == [1, 3]
 
 
 @KINDS
-async def test_every_hit(is_coroutine: bool) -> None:
+async def test_a_rule_applies_to_every_hit(is_coroutine: bool) -> None:
     steps = Steps(faults("one = duplicate"))
     assert [await call(steps, is_coroutine, n) for n in (1, 2)] == [1, 2]
     assert steps.done == [1, 1, 2, 2]
@@ -68,7 +68,7 @@ async def test_every_hit(is_coroutine: bool) -> None:
 
 @KINDS
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_delay_on_either_side_of_the_step(
+async def test_a_delay_may_come_before_or_after_the_step(
     is_coroutine: bool, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = faults(f"one = {when} delay 50")
@@ -143,7 +143,7 @@ def test_methods_keep_their_names_and_what_is_dropped_may_raise() -> None:
             raise ConnectionError
 
         def append(self, what: int) -> int:
-            """Writes."""
+            """A step that appends a value."""
             return what
 
         append = marked(rules, append, refused)
@@ -174,7 +174,9 @@ def test_a_result_that_is_needed_cannot_be_left_out(action: str) -> None:
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
-    """`answers(path, *texts)` answers questions with these, in order, then hangs up; the list of the questions."""
+    """`answers(path, *texts)` answers questions with these texts in order and then disconnects; returns the
+    questions.
+    """
     threads = []
 
     def serve(path: Path, *texts: str) -> list[str]:
@@ -202,7 +204,9 @@ def answers(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
 
 
 @KINDS
-async def test_asked_the_test_decides(answers: Callable[..., list[str]], tmp_path: Path, is_coroutine: bool) -> None:
+async def test_the_test_decides_when_asked(
+    answers: Callable[..., list[str]], tmp_path: Path, is_coroutine: bool
+) -> None:
     path = tmp_path / "questions.sock"
     asked = answers(path, "go", "drop", "duplicate", "go", "delay 1")
     steps = Steps(faults(f"one = ask {path}; one@3 = after ask {path}"))
@@ -212,14 +216,14 @@ async def test_asked_the_test_decides(answers: Callable[..., list[str]], tmp_pat
     assert await call(steps, is_coroutine, 5) == 5  # nobody is there any more: go
 
 
-async def test_to_go_is_no_reason_not_to_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:
+async def test_a_go_answer_does_not_prevent_a_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:
     path = tmp_path / "questions.sock"
     answers(path, "go")
     steps = Steps(faults(f"one = drop; one = ask {path}; one = delay 0"))
     assert steps.function(1) == "dropped"
 
 
-async def test_an_answer_that_the_step_cannot_do(answers: Callable[..., list[str]], tmp_path: Path) -> None:
+async def test_an_impossible_answer_is_refused(answers: Callable[..., list[str]], tmp_path: Path) -> None:
     path = tmp_path / "questions.sock"
     answers(path, "drop")
     with pytest.raises(InvalidFailPoints, match="cannot drop"):
@@ -251,7 +255,7 @@ asyncio.run(coroutine())
         ("prepare-logged@1 = after crash", "done\n"),
     ],
 )
-def test_a_crash_on_either_side_of_the_step(text: str, printed: str) -> None:
+def test_a_crash_may_come_before_or_after_the_step(text: str, printed: str) -> None:
     process = subprocess.run(
         [sys.executable, "-c", CRASHES],
         env={**os.environ, "ONCELOG_FAIL_POINTS": text},

@@ -5,7 +5,7 @@ from oncelog.fail_points.specification import Action, InvalidFailPoints, Kind, R
 POINTS = ("append", "reply-sent")
 
 
-def test_what_a_rule_may_say() -> None:
+def test_rules_are_parsed() -> None:
     rules = parse_specification(
         "append = crash; append@2=after delay 100;reply-sent@1 = before drop;"
         "reply-sent=ask /tmp/a place; append = duplicate; append = reorder;",

@@ -16,7 +16,7 @@ from oncelog.metadata.internal_topics import java_string_hash, partition_for
         ("\U0001f600", 1772899),  # two UTF-16 units: D83D DE00
     ],
 )
-def test_s30_java_hash(text, hashed):
+def test_s30_the_partition_follows_javas_string_hash(text, hashed):
     assert java_string_hash(text) == hashed
 
 

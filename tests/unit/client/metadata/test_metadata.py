@@ -49,12 +49,12 @@ async def test_a_topic_that_is_being_made_is_waited_for(fake_broker: Any, metada
 
 
 @pytest.mark.virtual_time
-async def test_a_topic_that_never_comes(metadata: Metadata) -> None:
+async def test_a_topic_that_never_appears_is_an_error(metadata: Metadata) -> None:
     with pytest.raises(RequestTimedOut, match=r"topic 'none': no metadata within 0\.02 s"):
         await metadata.topic("none", 0.02)
 
 
-async def test_a_topic_that_we_may_not_see_is_an_error_at_once(fake_broker: Any, metadata: Metadata) -> None:
+async def test_an_unauthorized_topic_is_an_error_at_once(fake_broker: Any, metadata: Metadata) -> None:
     def deny(request: Any) -> Any:
         response = fake_broker.on_metadata(request)
         for topic in response.topics:
@@ -102,9 +102,7 @@ async def test_a_wait_for_a_topic_that_was_cancelled_leaves_nothing_behind(
     assert asked(fake_broker)[-1] == []
 
 
-async def test_who_waits_for_a_topic_keeps_waiting_when_another_one_gives_up(
-    fake_broker: Any, metadata: Metadata
-) -> None:
+async def test_a_cancelled_wait_for_a_topic_leaves_the_others_waiting(fake_broker: Any, metadata: Metadata) -> None:
     patient = asyncio.ensure_future(metadata.topic("late", 5.0))
     with pytest.raises(RequestTimedOut):
         await metadata.topic("late", 0.02)
@@ -192,7 +190,7 @@ async def test_a_broker_whose_address_is_none_cannot_be_reached(
     assert (await metadata.topic("topic", 5.0)).name == "topic"
 
 
-async def test_listeners_hear_of_refreshes_and_of_new_leaders(fake_broker: Any, metadata: Metadata) -> None:
+async def test_listeners_are_notified_of_refreshes_and_new_leaders(fake_broker: Any, metadata: Metadata) -> None:
     heard: list[int] = []
     metadata.listeners.append(lambda: heard.append(metadata.cluster.leader("topic", 0)))
     metadata.in_use.append(lambda: ["topic"])
@@ -204,7 +202,7 @@ async def test_listeners_hear_of_refreshes_and_of_new_leaders(fake_broker: Any, 
     assert heard == [1, 1]
 
 
-async def test_what_is_old_is_refreshed(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_old_metadata_is_refreshed(fake_broker: Any, fast: dict[str, int]) -> None:
     config = AdminConfig(bootstrap_servers=fake_broker.address, metadata_max_age_ms=5, **fast)
     pool = ConnectionPool(config)
     metadata = Metadata(pool, config)
@@ -242,7 +240,7 @@ async def test_a_cluster_that_is_another_one_is_learned_anew(fake_broker: Any, m
     assert metadata.cluster.brokers == {}
 
 
-async def test_closed_is_closed(metadata: Metadata) -> None:
+async def test_closed_metadata_refuses_requests(metadata: Metadata) -> None:
     waiting = asyncio.ensure_future(metadata.refresh())
     await asyncio.sleep(0)
     await metadata.close()

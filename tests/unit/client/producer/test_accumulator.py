@@ -59,7 +59,7 @@ def test_a_batch_waits_for_linger_or_for_being_full() -> None:
 
 
 @pytest.mark.parametrize("reason", ["flush", "memory"])
-def test_nothing_lingers_when_somebody_waits(reason: str) -> None:
+def test_no_batch_lingers_when_a_flush_waits(reason: str) -> None:
     records = accumulator()
     filled(records, 1)
     records.is_flushing = reason == "flush"
@@ -151,7 +151,7 @@ def test_a_batch_sent_again_goes_first_and_alone() -> None:
     assert drain(records, 0.5) == [second]
 
 
-def test_one_in_flight_means_one_of_a_partition() -> None:
+def test_one_request_in_flight_means_one_per_partition() -> None:
     records = accumulator(max_in_flight_requests_per_connection=1)
     filled(records, 3)
     (first,) = drain(records)
@@ -177,7 +177,7 @@ def test_the_pieces_of_a_split_batch_take_its_place() -> None:
     assert records.free_memory == 33_554_432
 
 
-def test_what_comes_back_after_everything_was_dropped_finds_nothing() -> None:
+def test_an_answer_after_a_drop_finds_no_batch() -> None:
     records = accumulator()
     filled(records, 2)
     (batch,) = drain(records)
@@ -220,7 +220,7 @@ def test_flush_waits_for_the_pieces_of_a_batch_also_where_others_have_come_after
 @pytest.mark.parametrize(
     "reason", ["backoff", "its transaction", "no producer id", "an unresolved batch", "an old epoch"]
 )
-def test_s25_one_partition_stands_still_and_the_others_go_on(reason: str) -> None:
+def test_s25_a_stalled_partition_does_not_delay_the_others(reason: str) -> None:
     session = ProducerSession()
     config = ProducerConfig(bootstrap_servers="h:1", batch_size=150, linger_ms=0, delivery_timeout_ms=40_000)
     standing = {("t", 0)} if reason == "its transaction" else set()

@@ -27,13 +27,13 @@ async def test_each_record_learns_its_offset() -> None:
     ]
 
 
-async def test_the_logs_own_time_is_what_counts_where_it_stamps() -> None:
+async def test_the_log_append_time_is_returned_where_the_log_stamps() -> None:
     batch = await batch_of([b"a", b"b"])
     batch.acknowledge(40, 5555)
     assert {future.result().timestamp_ms for future in batch.waiters} == {5555}  # type: ignore[attr-defined]
 
 
-async def test_without_acks_no_offset_is_known() -> None:
+async def test_a_record_sent_without_acks_has_no_offset() -> None:
     batch = await batch_of([b"a", b"b"])
     batch.acknowledge(-1)
     assert {future.result().offset for future in batch.waiters} == {-1}  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ async def test_a_future_that_was_cancelled_is_left_alone() -> None:
     assert batch.waiters[0].exception() is None
 
 
-async def test_all_fail_together() -> None:
+async def test_all_records_of_a_batch_fail_together() -> None:
     batch = await batch_of([b"a", b"b"])
     batch.fail(DeliveryTimeout("late"))
     for waiter in batch.waiters:

@@ -25,7 +25,7 @@ ONE_RECORD_A_BATCH = {"batch_size": 1, "linger_ms": 0}
 
 @pytest.fixture
 def checks(fake_broker: Any) -> FakeCoordinator:
-    """The fake broker checks sequences, and does what `checks.script` says."""
+    """The fake broker checks sequences and follows `checks.script`."""
     return FakeCoordinator(fake_broker, is_v2=False)
 
 
@@ -38,7 +38,7 @@ def log(broker: Any, partition: int = 0) -> list[RecordBatch]:
 
 
 def sent(broker: Any) -> list[RecordBatch]:
-    """Each batch that came, in order, refused ones too."""
+    """Each received batch in order, including refused ones."""
     return [
         RecordBatch(bytes(data.records))
         for request in broker.requests_of(ProduceRequest)
@@ -68,7 +68,7 @@ async def test_s20_records_wait_for_a_producer_id(fake_broker: Any, checks: Fake
     assert len(fake_broker.requests_of(InitProducerIdRequest)) == 1
 
 
-async def test_s20_an_id_is_asked_for_again_and_the_metadata_too(
+async def test_s20_producer_id_and_metadata_are_requested_again(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
     checks.script[InitProducerIdRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Step.DROPPED, Step.LOST]
@@ -80,7 +80,7 @@ async def test_s20_an_id_is_asked_for_again_and_the_metadata_too(
     assert not [batch for batch in sent(fake_broker) if batch.producer_id < 0]
 
 
-async def test_s20_without_an_id_for_good_nothing_can_be_sent(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_s20_no_record_is_sent_without_a_producer_id(fake_broker: Any, fast: dict[str, int]) -> None:
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     fake_broker.handlers[InitProducerIdRequest] = lambda request: InitProducerIdResponse(
         error_code=code, producer_epoch=-1
@@ -126,7 +126,7 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
 
 
 async def five_in_flight(broker: Any, checks: FakeCoordinator, producer: Producer) -> list[asyncio.Future[Any]]:
-    """A known session; then five batches are on their way before the first of them is answered as the script says."""
+    """A known session with five batches in flight before the first is answered as the script says."""
     steps = checks.script.pop(ProduceRequest, [])
     await producer.send_and_wait("topic", b"0")
     hold = asyncio.Event()
@@ -173,7 +173,7 @@ async def test_s23_s24_when_the_first_of_five_fails_all_are_there_once_and_in_or
     assert [batch.base_sequence for batch in log(fake_broker)] == list(range(6))
 
 
-async def test_s8_answers_that_are_lost_five_times_in_a_row(
+async def test_s8_five_lost_answers_in_a_row_duplicate_no_record(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
     checks.script[ProduceRequest] = [Step.LOST] * 5
@@ -183,7 +183,7 @@ async def test_s8_answers_that_are_lost_five_times_in_a_row(
     assert values(fake_broker) == [b"%d" % number for number in range(6)]
 
 
-async def test_s26_what_comes_after_a_refused_batch_takes_its_numbers(
+async def test_s26_batches_after_a_refused_one_take_its_sequences(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
     checks.script[ProduceRequest] = [ErrorCode.INVALID_RECORD]
@@ -244,7 +244,7 @@ async def test_s28_a_duplicate_is_acknowledged_without_an_offset(fake_broker: An
     assert [batch.base_sequence for batch in sent(fake_broker)] == [0, 1]
 
 
-async def test_s28_out_of_order_without_a_reason_is_sent_under_the_next_epoch(
+async def test_s28_an_unexplained_out_of_order_batch_is_sent_under_the_next_epoch(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
@@ -261,7 +261,7 @@ async def test_s28_out_of_order_without_a_reason_is_sent_under_the_next_epoch(
         (1, [(0, 0), (0, 1), (1, 0)]),  # beyond what we wrote: retention
     ],
 )
-async def test_s28_a_broker_that_has_forgotten_us(
+async def test_s28_a_forgotten_producer_continues_with_a_new_epoch(
     fake_broker: Any,
     checks: FakeCoordinator,
     fast: dict[str, int],
@@ -275,7 +275,7 @@ async def test_s28_a_broker_that_has_forgotten_us(
     assert [(batch.producer_epoch, batch.base_sequence) for batch in sent(fake_broker)] == expected
 
 
-async def test_s28_a_broker_that_has_forgotten_us_but_not_our_records(
+async def test_s28_a_forgotten_producer_with_existing_records_fails(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int]
 ) -> None:
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
@@ -288,7 +288,7 @@ async def test_s28_a_broker_that_has_forgotten_us_but_not_our_records(
 
 
 def forget(broker: Any, checks: FakeCoordinator, log_start_offset: int) -> None:
-    """The next batch is refused with UNKNOWN_PRODUCER_ID."""
+    """Refuse the next batch with UNKNOWN_PRODUCER_ID."""
     answer = ProduceResponse.TopicProduceResponse
 
     def once(request: Any) -> Any:
@@ -318,7 +318,7 @@ async def test_s26_a_batch_that_is_split_keeps_its_numbers(fake_broker: Any, che
 
 
 class TwoBrokers:
-    """Both have all that is replicated; `leader` is who leads every partition."""
+    """Two brokers with all replicated records; `leader` leads every partition."""
 
     def __init__(self, first: Any, second: Any, checks: FakeCoordinator) -> None:
         self.brokers = {1: first, 2: second}
@@ -353,7 +353,9 @@ async def two_brokers(fake_broker: Any, checks: FakeCoordinator) -> AsyncIterato
     await other.stop()
 
 
-async def test_e15_an_answer_that_hangs_at_the_old_leader(two_brokers: TwoBrokers, fast: dict[str, int]) -> None:
+async def test_e15_an_answer_hanging_at_the_old_leader_duplicates_no_record(
+    two_brokers: TwoBrokers, fast: dict[str, int]
+) -> None:
     # It was replicated, and the leader moves. What follows is acknowledged by the new one, which remembers five.
     first, second = two_brokers.brokers.values()
     async with Producer(second.address, **ONE_RECORD_A_BATCH, **fast) as producer:
@@ -379,7 +381,9 @@ async def test_e15_an_answer_that_hangs_at_the_old_leader(two_brokers: TwoBroker
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_e15_leaders_that_move_hang_and_die(two_brokers: TwoBrokers, fast: dict[str, int], seed: int) -> None:
+async def test_e15_moving_hanging_and_dying_leaders_duplicate_no_record(
+    two_brokers: TwoBrokers, fast: dict[str, int], seed: int
+) -> None:
     rng = random.Random(seed)
 
     async def produce(node_id: int, request: Any) -> Any:
@@ -409,7 +413,7 @@ async def test_e15_leaders_that_move_hang_and_die(two_brokers: TwoBrokers, fast:
 
 
 class Chaos:
-    """Half of the requests go wrong, in all ways that a broker and its network have."""
+    """Half of the requests fail, in all ways that a broker and its network can fail."""
 
     def __init__(self, checks: FakeCoordinator, seed: int) -> None:
         self.checks = checks
@@ -458,7 +462,7 @@ async def test_s8_s22_s24_each_record_once_and_in_order_whatever_goes_wrong(
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_s26_s27_what_was_acknowledged_is_there_once_when_others_fail_for_good(
+async def test_s26_s27_acknowledged_records_are_there_once_when_others_fail(
     fake_broker: Any, checks: FakeCoordinator, fast: dict[str, int], seed: int
 ) -> None:
     chaos = Chaos(checks, seed)

@@ -18,7 +18,7 @@ JAVA_HASHES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), JAVA_HASHES.items())
-def test_murmur2_is_javas(text: str, expected: int) -> None:
+def test_murmur2_equals_javas(text: str, expected: int) -> None:
     assert murmur2(text.encode()) == expected & 0xFFFFFFFF
 
 
@@ -28,7 +28,7 @@ def test_the_sign_is_masked_off_not_negated() -> None:
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_every_length_of_the_tail(size: int) -> None:
+def test_keys_of_every_tail_length_are_hashed(size: int) -> None:
     assert 0 <= murmur2(bytes(range(250, 250 - size, -1))) <= 0xFFFFFFFF
 
 
@@ -69,7 +69,7 @@ def test_a_partition_without_leader_is_left() -> None:
     assert sticky.current in rest
 
 
-def test_one_partition_is_all_there_is() -> None:
+def test_a_single_partition_is_always_chosen() -> None:
     sticky = StickyPartition(10, [4], random.Random(1))
     sticky.batch_ended(100)
     assert sticky.current == 4
@@ -86,7 +86,7 @@ def drawn(load: dict[int, int | None], count: int = 3000) -> Counter[int]:
 
 
 def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
-    """KIP-794: by the longest queue and one, minus the partition's own."""
+    """KIP-794: the weight is the longest queue plus one, minus the partition's own queue."""
     seen = drawn({0: 0, 1: 4, 2: 9})
     assert seen[0] > 1.4 * seen[1] > 4 * seen[2] > 0
 
@@ -106,7 +106,7 @@ def test_e54_a_partition_is_left_as_soon_as_its_leader_hangs() -> None:
     assert sticky.current != hung
 
 
-def test_e54_of_many_partitions_some_are_compared() -> None:
+def test_e54_only_some_of_many_partitions_are_compared() -> None:
     load: dict[int, int | None] = dict.fromkeys(range(1000), 0)
     asked: Counter[int] = Counter()
 

@@ -47,7 +47,7 @@ async def test_many_records_keep_their_order(fake_broker: Any, compression: str)
     assert 3 < len(fake_broker.logs["topic", 0]) < 100
 
 
-async def test_linger_gathers(fake_broker: Any) -> None:
+async def test_linger_gathers_records(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, linger_ms=20) as producer:
         await asyncio.gather(*(producer.send_and_wait("topic", b"v") for _ in range(10)))
     assert len(fake_broker.logs["topic", 0]) == 1
@@ -72,7 +72,7 @@ async def test_keys_may_be_ignored(fake_broker: Any) -> None:
     assert len({future.result().partition for future in futures}) == 1
 
 
-async def test_without_acks_nobody_answers(fake_broker: Any) -> None:
+async def test_a_send_without_acks_needs_no_answer(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, acks=0) as producer:
         assert (await producer.send_and_wait("topic", b"v")).offset == -1
         await asyncio.sleep(0.01)
@@ -155,7 +155,7 @@ async def test_an_error_that_stays_fails_the_records_of_its_batch_only(fake_brok
             await bad
 
 
-def test_what_nobody_acknowledges_in_time_fails(fast: dict[str, int]) -> None:
+def test_a_record_not_acknowledged_in_time_fails(fast: dict[str, int]) -> None:
     async def main() -> None:
         broker = FakeBroker()
         await broker.start()
@@ -231,7 +231,7 @@ def test_send_waits_for_room_and_gives_up_in_time() -> None:
     run_virtually(main())
 
 
-async def test_a_topic_that_is_not_there(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_sending_to_a_missing_topic_fails(fake_broker: Any, fast: dict[str, int]) -> None:
     async with Producer(fake_broker.address, **fast, max_block_ms=300) as producer:
         with pytest.raises(RequestTimedOut, match=r"topic 'other': no metadata within 0\.3 s"):
             await producer.send("other", b"v")
@@ -239,7 +239,7 @@ async def test_a_topic_that_is_not_there(fake_broker: Any, fast: dict[str, int])
         await producer.send_and_wait("other", b"v")
 
 
-async def test_a_partition_that_is_not_there_until_it_is(fake_broker: Any) -> None:
+async def test_sending_to_a_missing_partition_waits_until_it_exists(fake_broker: Any) -> None:
     async with Producer(fake_broker.address) as producer:
         with pytest.raises(StaleMetadata, match="'topic' has the partitions 0 to 0, not 3"):
             await producer.send("topic", b"v", partition=3)
@@ -278,11 +278,11 @@ async def test_a_time_that_a_batch_cannot_say_is_refused(fake_broker: Any, times
 
 
 class Broken(Exception):
-    """No error that anybody knows."""
+    """An error that no code knows."""
 
 
 def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tuple[str, int]) -> None:
-    """`ProducerBatch.<place>` raises for the first batch of a partition."""
+    """Let `ProducerBatch.<place>` raise for the first batch of a partition."""
     works, broken = getattr(ProducerBatch, place), []
 
     def fails(batch: ProducerBatch, *args: Any, **options: Any) -> Any:
@@ -295,7 +295,7 @@ def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tup
 
 
 @pytest.mark.parametrize("place", ["close", "build"])
-async def test_whatever_is_raised_between_drain_and_send_fails_just_its_batch(
+async def test_an_exception_between_drain_and_send_fails_only_its_batch(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     fake_broker.topics["topic"] = 3
@@ -312,7 +312,7 @@ async def test_whatever_is_raised_between_drain_and_send_fails_just_its_batch(
     assert [len(fake_broker.records("topic", partition)) for partition in range(3)] == [1, 1, 1]
 
 
-async def test_whatever_the_request_raises_fails_its_batches(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exception_of_the_request_fails_its_batches(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     works, left = ConnectionProtocol.send, [Broken("cannot be encoded")]
 
     def fails(protocol: Any, request: Any, *args: Any) -> Any:
@@ -377,7 +377,7 @@ async def test_the_error_of_a_single_record_at_fault_has_the_code_of_the_batch(f
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
-async def test_a_send_that_was_cancelled_has_handed_over_nothing(fake_broker: Any) -> None:
+async def test_a_cancelled_send_has_handed_over_no_record(fake_broker: Any) -> None:
     options = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
     async with Producer(fake_broker.address, batch_size=200, **options) as producer:
         await producer.send("topic", b"x" * 80)
@@ -391,8 +391,7 @@ async def test_a_send_that_was_cancelled_has_handed_over_nothing(fake_broker: An
 
 
 class SlowReader:
-    """In front of the fake broker: passes its bytes on as long as `may_read` is set, and no faster than they are
-    read."""
+    """A proxy before the fake broker that passes bytes on while `may_read` is set, and no faster than they are read."""
 
     def __init__(self, broker: Any) -> None:
         self.may_read = asyncio.Event()
@@ -489,7 +488,7 @@ def test_without_acks_a_broker_that_does_not_read_is_given_up() -> None:
     run_virtually(main())
 
 
-async def test_close_sends_what_is_there(fake_broker: Any) -> None:
+async def test_close_sends_pending_records(fake_broker: Any) -> None:
     producer = Producer(fake_broker.address, linger_ms=60_000, delivery_timeout_ms=120_000)
     await producer.start()
     future = await producer.send("topic", b"v")
@@ -501,7 +500,7 @@ async def test_close_sends_what_is_there(fake_broker: Any) -> None:
     await producer.flush()
 
 
-async def test_close_in_a_hurry_fails_what_is_left(fake_broker: Any) -> None:
+async def test_close_with_a_short_timeout_fails_the_rest(fake_broker: Any) -> None:
     fake_broker.handlers[ProduceRequest] = lambda request: None
     producer = Producer(fake_broker.address, buffer_memory=200, batch_size=200, linger_ms=0)
     await producer.start()
@@ -516,7 +515,7 @@ async def test_close_in_a_hurry_fails_what_is_left(fake_broker: Any) -> None:
     await flushing
 
 
-async def test_failures_that_nobody_looks_at_are_quiet(fake_broker: Any) -> None:
+async def test_unawaited_failures_cause_no_warning(fake_broker: Any) -> None:
     fake_broker.handlers[ProduceRequest] = lambda request: fake_broker.produced(request, lambda *_: (29, -1))
     async with Producer(fake_broker.address) as producer:
         await producer.send("topic", b"v")
@@ -544,7 +543,7 @@ async def test_a_send_that_is_cancelled_leaves_the_producer_whole(fake_broker: A
     assert [record.value[:1] for record in fake_broker.records()] == [b"a", b"c"]
 
 
-async def test_no_broker_at_all(fast: dict[str, int]) -> None:
+async def test_a_producer_without_any_broker_fails_in_time(fast: dict[str, int]) -> None:
     producer = Producer("127.0.0.1:1", **fast)
     with pytest.raises(ConnectionFailed, match="no broker can be reached"):
         await producer.start()

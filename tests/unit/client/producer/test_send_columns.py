@@ -1,4 +1,4 @@
-"""Columns in: records as `send` makes them, one future for all of them."""
+"""Columns become the same records as with `send`, with one future for all of them."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
 async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledged_first(
     second: int, first: int
 ) -> None:
-    """The answer to the first batch is lost, say, and its leader has moved: the second one is written, and told, before
-    the first is known to be there. A broker that only knows that it has a batch (-1) does not say where."""
+    """The answer to the first batch is lost, for example, and its leader has moved: the second one is acknowledged
+    first. A broker that only knows that it has a batch (-1) does not name its offset.
+    """
     future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     waiter = ColumnWaiter(future, 4)
     for offset in (second, first):
@@ -66,7 +67,9 @@ async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledge
 
 @pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])
 async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys: list[bytes] | None) -> None:
-    """Nothing but bytes: many at once, over many batches; between records of others, with a null in a later piece."""
+    """Columns of bytes alone: many rows at once, over many batches; between other records, with a null in a later
+    piece.
+    """
     values: list[bytes | None] = [b"v" * (number % 90) for number in range(3000)]
     values[2500] = None
     async with Producer(fake_broker.address, batch_size=3000, linger_ms=1000) as producer:
@@ -82,10 +85,10 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
 
 
 @pytest.mark.parametrize("values", [[b"v"] * 3, [b"v", None, b"v"]])
-async def test_their_time_is_when_their_topic_is_known(
+async def test_columns_get_their_time_once_their_topic_is_known(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
-    """As that of a record: it may take a minute."""
+    """As with single records, this may take a minute."""
     time_ms = 1_000
     async with Producer(fake_broker.address) as producer:
         route_of = producer._route
@@ -102,7 +105,7 @@ async def test_their_time_is_when_their_topic_is_known(
     assert [timestamp for timestamp, *_ in written(fake_broker)] == [61_000] * 3
 
 
-async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
+async def test_the_first_error_of_columns_is_raised_for_all(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, batch_size=200, linger_ms=1000) as producer:
         await producer.send_columns("topic", 0, [b"known"])
         await producer.flush()
@@ -116,7 +119,7 @@ async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_what_is_no_column_is_refused(fake_broker: Any) -> None:
+async def test_an_unsupported_column_is_refused(fake_broker: Any) -> None:
     async with Producer(fake_broker.address) as producer:
         for columns in ({"keys": [b"k"]}, {"timestamps_ms": [1]}, {"headers": [()]}):
             with pytest.raises(ValueError, match="1 for 2 values"):
@@ -141,7 +144,7 @@ async def test_columns_are_part_of_a_transaction(coordinator: FakeCoordinator) -
     assert coordinator.committed == {P0: [b"%d" % number for number in range(100)]}
 
 
-async def test_memory_is_waited_for_and_a_cancelled_one_is_let_go(fake_broker: Any) -> None:
+async def test_columns_wait_for_memory_and_a_cancelled_send_releases_it(fake_broker: Any) -> None:
     hold = asyncio.Event()
     produce = fake_broker.on_produce
 

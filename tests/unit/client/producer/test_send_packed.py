@@ -1,4 +1,4 @@
-"""Records that encode themselves: batches, futures, errors and traces as those of `send_columns`."""
+"""Self-encoding records have the same batches, futures, errors and traces as those of `send_columns`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def written(broker: Any) -> list[tuple[bytes, bytes]]:
     return [(bytes(record.key), bytes(record.value)) for record in broker.records()]
 
 
-async def test_they_are_written_in_order_over_many_batches(fake_broker: Any) -> None:
+async def test_packed_records_are_written_in_order_over_many_batches(fake_broker: Any) -> None:
     rows = Rows(VALUES)
     async with Producer(fake_broker.address, batch_size=1000, linger_ms=1000) as producer:
         before = await producer.send("topic", b"before", b"before", partition=0)
@@ -33,7 +33,7 @@ async def test_they_are_written_in_order_over_many_batches(fake_broker: Any) -> 
     assert rows.asked < len(VALUES) / 5
 
 
-async def test_what_cannot_be_sent_is_refused(fake_broker: Any) -> None:
+async def test_packed_records_that_cannot_be_sent_are_refused(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, max_request_size=1000) as producer:
         with pytest.raises(StaleMetadata):
             await producer.send_packed("topic", 9, Rows([b"v"]))
@@ -43,7 +43,7 @@ async def test_what_cannot_be_sent_is_refused(fake_broker: Any) -> None:
     assert written(fake_broker) == [(b"v", b"v")]
 
 
-async def test_they_are_part_of_a_transaction(coordinator: FakeCoordinator) -> None:
+async def test_packed_records_are_part_of_a_transaction(coordinator: FakeCoordinator) -> None:
     async with started(coordinator, batch_size=500, max_request_size=500) as producer:
         with pytest.raises(InvalidTransactionState):
             await producer.send_packed("topic", 0, Rows([b"v"]))
@@ -59,6 +59,6 @@ async def test_they_are_part_of_a_transaction(coordinator: FakeCoordinator) -> N
     assert coordinator.committed == {P0: [b"%d" % number for number in range(100)]}
 
 
-def test_pieces_are_put_together() -> None:
+def test_pieces_of_packed_records_are_joined() -> None:
     values = [b"a", b"b", b"c"]
     assert all_columns(Rows(values)) == Columns(values, values, None, None)

@@ -1,4 +1,4 @@
-"""The numbers of one partition, S21-S27: what is stamped, what may be sent, and what becomes of numbers not used."""
+"""The sequences of one partition, S21-S27: stamping, permission to send, and the reuse of unused sequences."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_s22_batches_stay_until_their_last_answer() -> None:
     assert list(of.unacknowledged) == [third]
 
 
-def test_s14_no_more_are_sent_than_a_broker_remembers() -> None:
+def test_s14_no_more_batches_are_in_flight_than_a_broker_remembers() -> None:
     of = sequences()
     first, *_ = stamped(of, *[1] * MAX_IDEMPOTENT_IN_FLIGHT)
     assert not of.may_drain(batch())
@@ -89,7 +89,7 @@ def test_s14_no_more_are_sent_than_a_broker_remembers() -> None:
     assert of.may_drain(batch())
 
 
-def test_e15_no_more_follow_one_without_an_answer_than_a_broker_remembers() -> None:
+def test_e15_no_more_batches_follow_an_unanswered_one_than_a_broker_remembers() -> None:
     # The leader has moved: the first try hangs on the old connection, what follows goes to the new leader and is
     # acknowledged. The retry is recognised as long as not more than four batches came after it.
     of = sequences()
@@ -117,7 +117,7 @@ def test_e15_answers_that_change_places_do_not_move_the_end_back() -> None:
     assert of.next_sequence == 4
 
 
-def test_s23_only_what_is_tracked_is_sent_again() -> None:
+def test_s23_only_tracked_batches_are_sent_again() -> None:
     of = sequences()
     (first,) = stamped(of, 1)
     of.check_tracked(first)
@@ -137,7 +137,7 @@ def test_s24_only_the_first_in_flight_is_sent_again() -> None:
     assert of.may_drain(second)
 
 
-def test_s26_numbers_that_were_refused_for_good_go_to_what_comes_after() -> None:
+def test_s26_refused_sequences_are_reused_by_later_batches() -> None:
     of = sequences()
     before, failed, second, third = stamped(of, 5, 3, 2, 1)
     of.acknowledged(before, 101)
@@ -152,7 +152,7 @@ def test_s26_numbers_that_were_refused_for_good_go_to_what_comes_after() -> None
     assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was spent
 
 
-def test_s26_nothing_is_renumbered_that_may_be_in_the_log() -> None:
+def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:
     of = sequences()
     failed, second, third = stamped(of, 3, 2, 1)
     of.given_up(failed)
@@ -272,7 +272,7 @@ def test_s28_the_first_that_is_out_of_order_needs_a_new_epoch() -> None:
     assert numbers(first, second) == [0, 1]
 
 
-def test_s28_what_was_refused_and_then_taken_is_no_trouble() -> None:
+def test_s28_a_batch_refused_and_then_accepted_is_no_trouble() -> None:
     of = sequences()
     (first,) = stamped(of, 1)
     of.refused(first)
@@ -348,7 +348,7 @@ def test_the_last_acknowledged_offset_is_that_of_the_last_record() -> None:
     assert of.last_acknowledged_offset == 210
 
 
-def test_s27_the_last_epoch_has_none_after_it() -> None:
+def test_s27_the_last_epoch_has_no_successor() -> None:
     assert ProducerIdAndEpoch(7, 32766).bumped() == (7, 32767)
     assert not ProducerIdAndEpoch(7, 32766).is_last
     assert ProducerIdAndEpoch(7, 32767).is_last

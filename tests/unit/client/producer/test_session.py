@@ -1,4 +1,4 @@
-"""One identity, many partitions: S20-S28 as seen by the session, and by the accumulator that asks it."""
+"""One producer identity and many partitions: S20-S28 as seen by the session and its accumulator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoWaiter:
 
 
 class Wire:
-    """The accumulator of one topic with two partitions, whose batches are sent and answered by hand."""
+    """The accumulator of one topic with two partitions, whose batches the test sends and answers."""
 
     def __init__(self, *, is_transactional: bool = False, identity: ProducerIdAndEpoch = FIRST) -> None:
         self.session = ProducerSession(is_transactional=is_transactional)
@@ -44,13 +44,13 @@ class Wire:
         return made
 
     def put(self, partition: int = 0, count: int = 1, value: bytes = b"x" * 100) -> None:
-        """So many batches of one record each; the last one may take more."""
+        """Add this many batches of one record each; the last one may take more records."""
         waiter: Any = NoWaiter()
         for _ in range(count):
             assert self.records.open(self.queues[partition], self.now, 0, None, value, (), waiter)
 
     def send(self) -> list[ProducerBatch]:
-        """All that may be sent now."""
+        """Send all permitted batches."""
         sent: list[ProducerBatch] = []
         while True:
             ready = self.records.ready(self.now).nodes
@@ -65,7 +65,7 @@ class Wire:
         return batches
 
     def judge(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int = -1) -> Verdict:
-        """The batch is refused, and sent again or given up as the session says."""
+        """Refuse the batch; it is sent again or given up as the session decides."""
         verdict = self.session.judge(self.queues[batch.partition].sequences, batch, code, log_start_offset)
         if verdict is Verdict.RETRY:
             self.records.requeue(batch, self.now)
@@ -76,7 +76,7 @@ class Wire:
         return verdict
 
     def lose(self, *batches: ProducerBatch) -> None:
-        """The connection broke."""
+        """Break the connection."""
         for batch in batches:
             batch.is_maybe_written = True
             self.records.requeue(batch, self.now)
@@ -95,7 +95,7 @@ def epochs(*batches: ProducerBatch) -> list[int]:
     return [batch.identity.epoch for batch in batches]
 
 
-def test_s20_nothing_leaves_without_a_producer_id() -> None:
+def test_s20_no_batch_is_sent_without_a_producer_id() -> None:
     wire = Wire(identity=NO_IDENTITY)
     wire.put(count=2)
     assert wire.send() == []
@@ -113,7 +113,7 @@ def test_s22_each_partition_has_its_own_numbers() -> None:
     assert sorted((batch.partition, batch.base_sequence) for batch in batches) == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_s24_after_a_failure_one_at_a_time_and_in_order() -> None:
+def test_s24_batches_are_sent_one_by_one_and_in_order_after_a_failure() -> None:
     wire = Wire()
     first, second, third = wire.sent(count=3)
     wire.lose(first)
@@ -141,7 +141,7 @@ def test_s26_the_batches_behind_a_refused_one_close_up() -> None:
     assert wire.send() == [second]
 
 
-def test_s27_an_expired_batch_that_was_sent_holds_back_what_is_new() -> None:
+def test_s27_an_expired_sent_batch_delays_new_ones() -> None:
     wire = Wire()
     lost, second = wire.sent(count=2)
     wire.lose(lost)
@@ -284,7 +284,7 @@ def test_s28_a_duplicate_is_in_the_log() -> None:
     assert list(wire.queues[0].sequences.unacknowledged) == [second]
 
 
-def test_s28_out_of_order_behind_another_one_is_sent_again_as_it_is() -> None:
+def test_s28_an_out_of_order_batch_behind_another_is_sent_again_unchanged() -> None:
     wire = Wire()
     first, second = wire.sent(count=2)
     wire.lose(first)
@@ -293,7 +293,7 @@ def test_s28_out_of_order_behind_another_one_is_sent_again_as_it_is() -> None:
     assert numbers(first, second) == [0, 1]
 
 
-def test_s28_the_first_one_out_of_order_is_sent_again_under_the_next_epoch() -> None:
+def test_s28_the_first_out_of_order_batch_is_sent_again_under_the_next_epoch() -> None:
     wire = Wire()
     first, second = wire.sent(count=2)
     assert wire.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
@@ -304,7 +304,7 @@ def test_s28_the_first_one_out_of_order_is_sent_again_under_the_next_epoch() -> 
     assert (numbers(first, second), epochs(first, second)) == ([0, 1], [1, 1])
 
 
-def test_s28_the_first_one_out_of_order_ends_a_transaction() -> None:
+def test_s28_the_first_out_of_order_batch_ends_a_transaction() -> None:
     wire = Wire(is_transactional=True)
     first, second = wire.sent(count=2)
     wire.lose(first)
@@ -369,7 +369,7 @@ def test_an_idempotent_producer_that_is_fenced_asks_for_a_new_id() -> None:
     assert (numbers(first, second), {first.identity, second.identity}) == ([0, 1], {fresh})
 
 
-def test_nothing_is_numbered_anew_while_it_is_on_the_wire() -> None:
+def test_no_batch_on_the_wire_is_renumbered() -> None:
     wire = Wire()
     first, second = wire.sent(count=2)
     sequences = wire.queues[0].sequences

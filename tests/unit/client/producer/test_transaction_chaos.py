@@ -1,4 +1,4 @@
-"""Anything may go wrong in a transaction, in any order: all of it is there, or nothing (E1, E2, S38)."""
+"""Requests of a transaction fail in any way and order: all of its records are visible, or none (E1, E2, S38)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class Chaos:
-    """A third of the requests go wrong; what was never answered may be done late, in a later transaction too."""
+    """A third of the requests fail; an unanswered request may be handled late, even in a later transaction."""
 
     REFUSED = AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | TxnOffsetCommitRequest | ProduceRequest
 

@@ -1,4 +1,6 @@
-"""Ends that take long, are cancelled, or come with close; and `async with producer.transaction()` (S44, S60)."""
+"""Ends of transactions that take long, are cancelled, or come with close; and `async with producer.transaction()` (S44,
+S60).
+"""
 
 from __future__ import annotations
 
@@ -127,9 +129,7 @@ async def test_s44_a_commit_that_is_cancelled_goes_on(coordinator: FakeCoordinat
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_s44_an_end_is_known_to_nobody_who_was_cancelled_when_it_came(
-    coordinator: FakeCoordinator, end: str
-) -> None:
+async def test_s44_a_cancelled_caller_does_not_learn_the_end(coordinator: FakeCoordinator, end: str) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
@@ -211,7 +211,7 @@ async def test_e2_the_end_waits_for_offsets_that_are_handed_over(coordinator: Fa
     assert coordinator.offsets == ({("g", "in", 0): 42} if end == "commit" else {})
 
 
-async def test_two_may_wait_for_the_same_commit(coordinator: FakeCoordinator) -> None:
+async def test_two_tasks_may_wait_for_the_same_commit(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", b"v")
@@ -219,7 +219,7 @@ async def test_two_may_wait_for_the_same_commit(coordinator: FakeCoordinator) ->
     assert ends(coordinator) == [True]
 
 
-async def test_close_aborts_what_is_open(coordinator: FakeCoordinator) -> None:
+async def test_close_aborts_an_open_transaction(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
@@ -247,7 +247,7 @@ async def test_close_waits_for_a_commit(coordinator: FakeCoordinator) -> None:
     assert coordinator.committed == {P0: [b"v"]}
 
 
-async def test_close_aborts_what_a_commit_leaves(coordinator: FakeCoordinator) -> None:
+async def test_close_aborts_the_transaction_of_a_failed_commit(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.broker.topics["topic"] = 2
     steps = iter([ErrorCode.INVALID_RECORD, None])

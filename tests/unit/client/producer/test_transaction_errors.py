@@ -65,7 +65,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))
-def test_s44_what_each_code_means(code: ErrorCode) -> None:
+def test_s44_each_error_code_has_its_meaning(code: ErrorCode) -> None:
     expected = SPECIAL.get(code, Meaning.AGAIN if code.retriable else Meaning.FATAL)
     assert meaning_of(code) is expected
     assert (code in AGAIN) <= (expected is Meaning.AGAIN)
@@ -127,7 +127,7 @@ def test_s90_codes_of_the_table_are_no_defaults() -> None:
 def test_s90_a_new_producer_id_shows_that_the_old_one_was_forgotten(
     had: ProducerIdAndEpoch, given: ProducerIdAndEpoch, forgotten: bool
 ) -> None:
-    """But where the epochs are used up: then the coordinator gives a new one to the same owner (S35)."""
+    """The exception is an exhausted epoch: then the coordinator gives a new id to the same owner (S35)."""
     assert is_forgotten(had, given) is forgotten
 
 
@@ -144,8 +144,10 @@ async def tries(producer: Producer, kind: str) -> None:
 async def test_s90_a_producer_that_was_fenced_never_commits_again(
     coordinator: FakeCoordinator, kind: str, leader: str
 ) -> None:
-    """Another one took the id over, and the coordinator has forgotten both since. What it hears first is up to the
-    leader; the coordinator would give it the id anew, as Apache Kafka does."""
+    """Another producer took the id over, and the coordinator has forgotten both since.
+
+    The leader decides which error comes first; the coordinator would give out the id again, as Apache Kafka does.
+    """
     async with started(coordinator) as zombie:
         await commit_one(zombie, b"before")
         async with started(coordinator) as owner:

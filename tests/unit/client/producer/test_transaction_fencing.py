@@ -31,7 +31,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 async def fenced(producer: Producer) -> None:
-    """Nothing goes any more, and everything says why."""
+    """Check that every call fails with the reason."""
     for call in (
         producer.send("topic", b"v"),
         producer.send_offsets(OFFSETS, GROUP),
@@ -48,7 +48,7 @@ CODES = [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH]
 
 
 @pytest.mark.parametrize("code", CODES)
-async def test_s41_fenced_when_it_starts(coordinator: FakeCoordinator, code: ErrorCode) -> None:
+async def test_s41_a_fenced_producer_fails_at_its_start(coordinator: FakeCoordinator, code: ErrorCode) -> None:
     coordinator.script[InitProducerIdRequest] = [code]
     producer = Producer(coordinator.broker.address, transactional_id="t")
     with pytest.raises(ProducerFenced):
@@ -58,7 +58,9 @@ async def test_s41_fenced_when_it_starts(coordinator: FakeCoordinator, code: Err
 
 
 @pytest.mark.parametrize("code", CODES)
-async def test_s41_fenced_when_a_partition_is_added(coordinator_v1: FakeCoordinator, code: ErrorCode) -> None:
+async def test_s41_a_fenced_producer_fails_when_a_partition_is_added(
+    coordinator_v1: FakeCoordinator, code: ErrorCode
+) -> None:
     coordinator_v1.script[AddPartitionsToTxnRequest] = [code]
     async with started(coordinator_v1) as producer:
         producer.begin_transaction()
@@ -69,7 +71,9 @@ async def test_s41_fenced_when_a_partition_is_added(coordinator_v1: FakeCoordina
 
 
 @pytest.mark.parametrize("code", CODES)
-async def test_s41_fenced_when_offsets_are_added(coordinator_v1: FakeCoordinator, code: ErrorCode) -> None:
+async def test_s41_a_fenced_producer_fails_when_offsets_are_added(
+    coordinator_v1: FakeCoordinator, code: ErrorCode
+) -> None:
     coordinator_v1.script[AddOffsetsToTxnRequest] = [code]
     async with started(coordinator_v1) as producer:
         producer.begin_transaction()
@@ -85,7 +89,9 @@ async def test_s41_fenced_when_offsets_are_added(coordinator_v1: FakeCoordinator
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_s41_fenced_when_it_ends(coordinator: FakeCoordinator, code: ErrorCode, end: str) -> None:
+async def test_s41_a_fenced_producer_fails_at_the_end_of_its_transaction(
+    coordinator: FakeCoordinator, code: ErrorCode, end: str
+) -> None:
     coordinator.script[EndTxnRequest] = [code]
     async with started(coordinator) as producer:
         producer.begin_transaction()
@@ -98,7 +104,7 @@ async def test_s41_fenced_when_it_ends(coordinator: FakeCoordinator, code: Error
 
 
 @pytest.mark.parametrize("write", ["records", "offsets"])
-async def test_s41_fenced_when_it_writes(coordinator: FakeCoordinator, write: str) -> None:
+async def test_s41_a_fenced_producer_fails_when_it_writes(coordinator: FakeCoordinator, write: str) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"v")
@@ -117,7 +123,7 @@ async def test_s41_fenced_when_it_writes(coordinator: FakeCoordinator, write: st
     assert coordinator.committed == {}
 
 
-async def test_s41_a_block_that_is_fenced_raises_what_is_fatal(coordinator: FakeCoordinator) -> None:
+async def test_s41_a_fenced_block_raises_a_fatal_error(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         with pytest.raises(ProducerFenced):
             async with producer.transaction():
@@ -128,7 +134,7 @@ async def test_s41_a_block_that_is_fenced_raises_what_is_fatal(coordinator: Fake
                 raise AssertionError("never begun")
 
 
-async def test_s41_the_last_one_to_start_wins(coordinator: FakeCoordinator) -> None:
+async def test_s41_the_last_producer_to_start_wins(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as old:
         old.begin_transaction()
         await old.send_and_wait("topic", b"old")

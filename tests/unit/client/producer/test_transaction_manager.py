@@ -1,4 +1,4 @@
-"""What a transactional producer may do in each state (S36, S38, S41, S45), with no broker at hand."""
+"""The permitted calls of a transactional producer in each state (S36, S38, S41, S45), without a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = ProducerFenced(ErrorCode.PRODUCER_FENCED, "fenced")
 
 
 def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2: bool = False) -> TransactionManager:
-    """One that got to `state` on the usual way."""
+    """A manager that reached `state` in the usual way."""
     made = TransactionManager("t", ProducerSession(is_transactional=True))
     steps: list[Callable[[], object]] = [
         made.begin_initialising,
@@ -61,9 +61,7 @@ ABORTABLE, FATAL, READY = TransactionState.ABORTABLE_ERROR, TransactionState.FAT
         ("begin_abort", {IN, PREPARED, ABORTABLE}),
     ],
 )
-def test_s45_what_the_user_may_call_in_each_state(
-    state: TransactionState, call: str, allowed: set[TransactionState]
-) -> None:
+def test_s45_each_state_allows_its_calls(state: TransactionState, call: str, allowed: set[TransactionState]) -> None:
     made = manager(state)
     arguments = {"begin": {"is_v2": False}, "sending_to": {"partition": P0}}.get(call, {})
     if state in allowed:
@@ -124,7 +122,7 @@ def test_kip890_the_way_of_a_transaction_is_settled_when_it_begins() -> None:
 
 
 @pytest.mark.parametrize("state", [ABORTING, ABORTABLE, FATAL])
-def test_s36_partitions_that_were_added_too_late(state: TransactionState) -> None:
+def test_s36_partitions_added_too_late_fail(state: TransactionState) -> None:
     made = manager()
     made.sending_to(P0)
     {ABORTING: made.begin_abort, ABORTABLE: lambda: made.failed(TOO_LARGE), FATAL: lambda: made.failed(FENCED)}[state]()
@@ -135,7 +133,7 @@ def test_s36_partitions_that_were_added_too_late(state: TransactionState) -> Non
 
 
 @pytest.mark.parametrize("ends", ["commit", "abort"])
-def test_s38_when_a_transaction_has_ended_nothing_of_it_is_left(ends: str) -> None:
+def test_s38_no_state_of_an_ended_transaction_is_left(ends: str) -> None:
     made = manager()
     made.sending_to(P0)
     made.were_added({P0})
@@ -212,7 +210,7 @@ def test_errors_while_aborting_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", [TransactionState.UNINITIALIZED, READY])
-def test_s45_outside_a_transaction_only_what_is_fatal_counts(state: TransactionState) -> None:
+def test_s45_only_fatal_errors_count_outside_a_transaction(state: TransactionState) -> None:
     made = manager(state)
     with pytest.raises(InvalidTransactionState):
         made.failed(TOO_LARGE)
@@ -221,7 +219,7 @@ def test_s45_outside_a_transaction_only_what_is_fatal_counts(state: TransactionS
 
 
 @pytest.mark.parametrize("state", [state for state in ALL if state is not FATAL])
-def test_s41_fatal_is_the_end_from_everywhere(state: TransactionState) -> None:
+def test_s41_a_fatal_error_ends_every_state(state: TransactionState) -> None:
     made = manager(state)
     assert made.failed(FENCED) is FENCED
     assert made.state is FATAL

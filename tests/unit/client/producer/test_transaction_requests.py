@@ -1,4 +1,4 @@
-"""What coordinators are asked, and what each of their answers means (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
+"""Requests to coordinators, and the meaning of each answer (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_worst_of_several_results_decides(codes: list[int], expected: ErrorC
         assert worst(map(ErrorCode.of, reversed(codes))) is expected
 
 
-def test_the_codes_of_each_answer() -> None:
+def test_each_answer_maps_its_error_codes() -> None:
     added = AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             AddPartitionsToTxnTopicResult(
@@ -89,7 +89,7 @@ def test_a_code_of_a_newer_broker_is_fatal() -> None:
     assert meaning_of(code) is Meaning.FATAL
 
 
-def test_s34_init_producer_id() -> None:
+def test_s34_an_init_producer_id_request_is_made() -> None:
     taking_over = requests.init_producer_id("t", 1000, NO_IDENTITY)
     assert (taking_over.transactional_id, taking_over.transaction_timeout_ms) == ("t", 1000)
     assert (taking_over.producer_id, taking_over.producer_epoch) == (-1, -1)
@@ -97,7 +97,7 @@ def test_s34_init_producer_id() -> None:
     assert (going_on.producer_id, going_on.producer_epoch) == (7, 3)
 
 
-def test_s36_add_partitions_by_topic() -> None:
+def test_s36_partitions_are_added_by_topic() -> None:
     request = requests.add_partitions("t", IDENTITY, {P1, OTHER, P0})
     assert [(topic.name, topic.partitions) for topic in request.v3_and_below_topics] == [("a", [5]), ("t", [0, 1])]
     told = (
@@ -108,7 +108,7 @@ def test_s36_add_partitions_by_topic() -> None:
     assert told == ("t", 7, 3)
 
 
-def test_s37_offsets_and_who_consumed_them() -> None:
+def test_s37_offsets_are_sent_with_their_consumer() -> None:
     added = requests.add_offsets("t", IDENTITY, "g")
     assert (added.transactional_id, added.producer_id, added.producer_epoch, added.group_id) == ("t", 7, 3, "g")
     group = ConsumerGroupMetadata("g", 12, "member", "instance")
@@ -131,13 +131,13 @@ def test_s37_offsets_and_who_consumed_them() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_s38_end(commits: bool) -> None:
+def test_s38_an_end_request_is_made(commits: bool) -> None:
     request = requests.end_txn("t", IDENTITY, commits=commits)
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("t", 7, 3)
     assert request.committed is commits
 
 
-def test_t6_where_a_producer_without_v2_stops() -> None:
+def test_t6_a_producer_without_v2_uses_older_versions() -> None:
     # The version from which on each request means transactions V2, or is none of a client's, and what stops below it.
     first_of_v2: dict[Any, int] = {
         ProduceRequest: 12,

@@ -1,4 +1,4 @@
-"""S45: which state may follow which, for all pairs, against a table written out from Kafka's isTransitionValid."""
+"""S45: the permitted transitions of all pairs of states, against a table derived from Kafka's isTransitionValid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_s45_the_states_are_kafkas() -> None:
 
 @pytest.mark.parametrize("after", list(TransactionState))
 @pytest.mark.parametrize("before", list(TransactionState))
-def test_s45_each_pair_of_states(before: TransactionState, after: TransactionState) -> None:
+def test_s45_each_pair_of_states_is_allowed_or_refused(before: TransactionState, after: TransactionState) -> None:
     if TABLE[before.name][ORDER.index(after.name)] == "x":
         check(before, after)
         return

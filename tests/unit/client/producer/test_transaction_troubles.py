@@ -1,4 +1,4 @@
-"""Coordinators that are busy or gone, answers that are lost, and what may not be added (S36, S37, S44, E1, E2)."""
+"""Busy and absent coordinators, lost answers, and partitions that must not be added (S36, S37, S44, E1, E2)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 CONCURRENT = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
 
 
-async def test_s36_the_transaction_before_is_being_completed(coordinator: FakeCoordinator) -> None:
+async def test_s36_adding_a_partition_waits_for_the_previous_transaction(coordinator: FakeCoordinator) -> None:
     for request in (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest):
         coordinator.script[request] = list(CONCURRENT)
     coordinator.script[ProduceRequest] = list(CONCURRENT)  # V2: the leader asks the coordinator
@@ -67,7 +67,9 @@ async def test_s36_the_transaction_before_is_being_completed(coordinator: FakeCo
         Step.LOST,
     ],
 )
-async def test_s44_a_coordinator_that_moves_loads_or_breaks_off(coordinator: FakeCoordinator, trouble: Any) -> None:
+async def test_s44_a_commit_survives_a_moving_or_loading_coordinator(
+    coordinator: FakeCoordinator, trouble: Any
+) -> None:
     kinds = [InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest]
     for request in (*kinds, EndTxnRequest):
         coordinator.script[request] = [trouble, trouble]
@@ -127,7 +129,7 @@ async def test_s30_a_transaction_that_nobody_coordinates_times_out(coordinator: 
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_s44_with_nothing_to_end_the_coordinator_may_be_away(coordinator: FakeCoordinator, end: str) -> None:
+async def test_s44_an_empty_transaction_ends_without_its_coordinator(coordinator: FakeCoordinator, end: str) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await coordinator.broker.stop()
@@ -139,7 +141,9 @@ async def test_s44_with_nothing_to_end_the_coordinator_may_be_away(coordinator: 
 
 
 @pytest.mark.virtual_time
-async def test_s44_a_broker_that_is_away_for_longer_than_a_record_may_wait(coordinator: FakeCoordinator) -> None:
+async def test_s44_a_broker_away_longer_than_the_delivery_timeout_aborts_the_transaction(
+    coordinator: FakeCoordinator,
+) -> None:
     async with started(coordinator, request_timeout_ms=150, delivery_timeout_ms=400) as producer:
         await commit_one(producer, b"0")
         producer.begin_transaction()
@@ -217,7 +221,7 @@ async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
     assert coordinator_v1.committed == {P0: [b"1", b"2", b"3"]}
 
 
-async def test_e1_before_v2_a_commit_without_an_answer_that_is_refused_then(coordinator_v1: FakeCoordinator) -> None:
+async def test_e1_before_v2_an_unanswered_commit_refused_later_is_fatal(coordinator_v1: FakeCoordinator) -> None:
     coordinator_v1.script[EndTxnRequest] = [Step.DROPPED, ErrorCode.TRANSACTION_ABORTABLE]
     async with started(coordinator_v1) as producer:
         producer.begin_transaction()
@@ -316,7 +320,7 @@ async def test_s37_a_group_that_may_not_be_read_leaves_nothing_to_end(coordinato
 
 
 @pytest.mark.parametrize("step", [Step.LOST, Step.DROPPED])
-async def test_e2_what_was_refused_after_a_lost_answer_may_have_begun(
+async def test_e2_a_request_refused_after_a_lost_answer_may_have_begun_a_transaction(
     coordinator_v1: FakeCoordinator, step: Step
 ) -> None:
     coordinator_v1.script[AddPartitionsToTxnRequest] = [step, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -329,7 +333,7 @@ async def test_e2_what_was_refused_after_a_lost_answer_may_have_begun(
     assert coordinator_v1.committed == {P0: [b"1"]}
 
 
-async def test_s38_one_of_two_leaders_takes_nothing_from_us(coordinator_v2: FakeCoordinator) -> None:
+async def test_s38_a_leader_that_refuses_all_records_fails_the_commit(coordinator_v2: FakeCoordinator) -> None:
     broker = coordinator_v2.broker
     broker.topics["topic"] = 2
     other = type(broker)()

@@ -45,7 +45,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 # what goes over the wire
 
 
-async def test_s36_s37_s38_before_v2_everything_is_added_first(coordinator_v1: FakeCoordinator) -> None:
+async def test_s36_s37_s38_before_v2_partitions_and_groups_are_added_first(coordinator_v1: FakeCoordinator) -> None:
     broker = coordinator_v1.broker
     async with started(coordinator_v1, transaction_timeout_ms=1234) as producer, producer.transaction():
         future = await producer.send("topic", b"v")
@@ -67,7 +67,7 @@ async def test_s36_s37_s38_before_v2_everything_is_added_first(coordinator_v1: F
     assert coordinator_v1.offsets == {("g", "in", 0): 42}
 
 
-async def test_kip890_under_v2_nothing_is_added_first(coordinator_v2: FakeCoordinator) -> None:
+async def test_kip890_under_v2_no_partition_is_added_explicitly(coordinator_v2: FakeCoordinator) -> None:
     broker = coordinator_v2.broker
     async with started(coordinator_v2) as producer, producer.transaction():
         await (await producer.send("topic", b"v"))
@@ -175,7 +175,7 @@ async def test_t7_the_cluster_may_come_to_v2_between_two_transactions(coordinato
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_s38_an_empty_transaction_says_nothing(coordinator: FakeCoordinator, end: str) -> None:
+async def test_s38_an_empty_transaction_sends_no_request(coordinator: FakeCoordinator, end: str) -> None:
     async with started(coordinator) as producer:
         for _ in range(2):
             producer.begin_transaction()
@@ -184,7 +184,7 @@ async def test_s38_an_empty_transaction_says_nothing(coordinator: FakeCoordinato
     assert coordinator.kinds() == ["InitProducerId"]
 
 
-async def test_s45_abort_drops_what_was_not_sent(coordinator: FakeCoordinator) -> None:
+async def test_s45_abort_drops_unsent_records(coordinator: FakeCoordinator) -> None:
     async with started(coordinator, linger_ms=60_000, delivery_timeout_ms=100_000) as producer:
         producer.begin_transaction()
         future = await producer.send("topic", b"dropped")
@@ -199,7 +199,7 @@ async def test_s45_abort_drops_what_was_not_sent(coordinator: FakeCoordinator) -
     assert coordinator.committed == {P0: [b"v"]}
 
 
-async def test_s45_abort_drops_what_waits_for_its_partition(coordinator_v1: FakeCoordinator) -> None:
+async def test_s45_abort_drops_records_waiting_for_their_partition(coordinator_v1: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator_v1.script[AddPartitionsToTxnRequest] = [hold]
     async with started(coordinator_v1) as producer:
@@ -216,7 +216,7 @@ async def test_s45_abort_drops_what_waits_for_its_partition(coordinator_v1: Fake
     assert [record.value for record in coordinator_v1.broker.records()] == [b"v"]
 
 
-async def test_s45_nothing_joins_a_batch_while_the_transaction_is_committed(coordinator_v1: FakeCoordinator) -> None:
+async def test_s45_no_record_joins_a_batch_during_the_commit(coordinator_v1: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator_v1.script[AddPartitionsToTxnRequest] = [hold]
     async with started(coordinator_v1) as producer:
@@ -232,7 +232,7 @@ async def test_s45_nothing_joins_a_batch_while_the_transaction_is_committed(coor
     assert coordinator_v1.committed == {P0: [b"v"]}
 
 
-async def test_s38_abort_waits_for_what_is_on_its_way(coordinator: FakeCoordinator) -> None:
+async def test_s38_abort_waits_for_requests_in_flight(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[ProduceRequest] = [hold]
     async with started(coordinator) as producer:
@@ -287,7 +287,7 @@ async def test_s38_a_failure_that_nobody_looked_at_aborts_the_block(coordinator:
     assert coordinator.committed == {P0: [b"good"]}
 
 
-async def test_s38_when_one_fails_what_waits_is_dropped(coordinator: FakeCoordinator) -> None:
+async def test_s38_waiting_records_are_dropped_when_one_fails(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
 
     async def refuse(request: Any) -> Any:
@@ -344,7 +344,7 @@ async def test_s38_a_record_that_finds_no_room_counts_as_failed(coordinator: Fak
     assert coordinator.committed == {}
 
 
-async def test_a_record_of_the_wrong_type_is_only_told(coordinator: FakeCoordinator) -> None:
+async def test_a_record_of_a_wrong_type_raises_and_does_not_fail_the_transaction(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer, producer.transaction():
         with pytest.raises(TypeError):
             await producer.send("topic", "text")  # type: ignore[arg-type]
@@ -459,7 +459,7 @@ async def test_s38_a_record_that_is_too_late_for_the_commit_fails_it(coordinator
     assert coordinator.committed == {}
 
 
-async def test_after_a_cancelled_send_only_an_abort_is_left(coordinator: FakeCoordinator) -> None:
+async def test_only_an_abort_is_allowed_after_a_cancelled_send(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[ProduceRequest] = [hold]
     async with started(coordinator, buffer_memory=200, batch_size=200) as producer:
@@ -501,7 +501,7 @@ async def test_a_send_that_was_cancelled_behind_a_full_batch_has_handed_over_not
 # calls that do not fit
 
 
-async def test_s45_calls_that_the_state_does_not_allow(coordinator: FakeCoordinator) -> None:
+async def test_s45_calls_in_a_wrong_state_are_refused(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         for call in (
             producer.send("topic", b"v"),

@@ -1,4 +1,4 @@
-"""A producer with two_phase_commit=True: what it finds open it ends as its application has stored (S121, KIP-939)."""
+"""A producer with two_phase_commit=True ends an open transaction as its application has stored (S121, KIP-939)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """The transaction of a producer that is closed again."""
+    """The prepared transaction of a closed producer."""
     async with started(coordinator, two_phase_commit=True) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -33,7 +33,7 @@ async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> Pre
     return prepared
 
 
-async def test_s121_it_asks_for_transactions_without_a_timeout(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_a_two_phase_producer_asks_for_transactions_without_timeout(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2, two_phase_commit=True):
         (request,) = coordinator_v2.broker.requests_of(InitProducerIdRequest)
         assert (request.enable2_pc, request.keep_prepared_txn) == (True, True)
@@ -43,7 +43,9 @@ async def test_s121_it_asks_for_transactions_without_a_timeout(coordinator_v2: F
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_s121_the_next_producer_ends_it_as_stored(coordinator_v2: FakeCoordinator, is_stored: bool) -> None:
+async def test_s121_the_next_producer_ends_a_prepared_transaction_as_stored(
+    coordinator_v2: FakeCoordinator, is_stored: bool
+) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         assert ends(coordinator_v2) == []
@@ -55,7 +57,7 @@ async def test_s121_the_next_producer_ends_it_as_stored(coordinator_v2: FakeCoor
     assert coordinator_v2.committed == {P0: [b"v", b"next"] if is_stored else [b"next"]}
 
 
-async def test_s121_what_was_stored_of_an_earlier_transaction_aborts(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_a_stored_outcome_of_an_earlier_transaction_aborts(coordinator_v2: FakeCoordinator) -> None:
     earlier = await prepared_one(coordinator_v2)
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         assert await producer.complete_transaction(earlier)
@@ -66,7 +68,7 @@ async def test_s121_what_was_stored_of_an_earlier_transaction_aborts(coordinator
 
 
 async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinator_v1: FakeCoordinator) -> None:
-    """What was stored of the last one would commit the next one, which nobody has prepared."""
+    """The stored outcome of the previous transaction would commit the next one, which was never prepared."""
     with pytest.raises(FatalError, match=r"transaction\.version") as refused:
         async with started(coordinator_v1, two_phase_commit=True) as producer:
             producer.begin_transaction()
@@ -81,7 +83,7 @@ async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinat
     assert coordinator_v1.broker.requests_of(InitProducerIdRequest) == [], "nobody is fenced for it"
 
 
-async def test_s121_its_own_transaction_is_completed_too(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_a_producer_completes_its_own_prepared_transaction(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         producer.begin_transaction()
         await producer.send("topic", b"v")
@@ -93,7 +95,7 @@ async def test_s121_its_own_transaction_is_completed_too(coordinator_v2: FakeCoo
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
-async def test_s121_nothing_begins_before_it_is_completed(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_no_transaction_begins_before_the_prepared_one_is_completed(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         with pytest.raises(InvalidTransactionState, match="complete"):
@@ -105,7 +107,7 @@ async def test_s121_nothing_begins_before_it_is_completed(coordinator_v2: FakeCo
         assert await producer.complete_transaction(prepared)
 
 
-async def test_s121_a_producer_that_was_taken_over_is_fenced(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_a_replaced_producer_is_fenced(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2, two_phase_commit=True) as zombie:
         zombie.begin_transaction()
         await zombie.send("topic", b"v")
@@ -126,7 +128,7 @@ async def test_s121_a_lost_answer_is_asked_for_again(coordinator_v2: FakeCoordin
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
-async def test_s121_completing_is_waited_for_again(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_completing_a_transaction_can_be_awaited_again(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         coordinator_v2.script[EndTxnRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 20
@@ -147,7 +149,7 @@ async def test_s121_after_an_error_the_next_transaction_has_no_timeout_either(co
     assert not coordinator_v2.transaction().has_timeout
 
 
-async def test_s121_a_broker_without_it_says_what_to_set(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_a_broker_without_two_phase_commit_says_what_to_set(coordinator_v2: FakeCoordinator) -> None:
     coordinator_v2.broker.max_versions[ApiKey.INIT_PRODUCER_ID] = 5
     with pytest.raises(UnsupportedVersion, match=r"version 5, not 6: set transaction\.two\.phase\.commit"):
         async with started(coordinator_v2, two_phase_commit=True):
@@ -164,7 +166,7 @@ async def test_s121_a_user_without_the_right_is_told_which(coordinator_v2: FakeC
             pass
 
 
-def test_s121_settings_that_contradict_it_are_refused() -> None:
+def test_s121_settings_that_contradict_two_phase_commit_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs a transactional_id"):
         Producer("127.0.0.1:9092", two_phase_commit=True)
     with pytest.raises(ConfigError, match="have no timeout"):
@@ -174,7 +176,7 @@ def test_s121_settings_that_contradict_it_are_refused() -> None:
 # --- an admin client
 
 
-async def test_s121_an_admin_keeps_it_without_a_timeout(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_an_admin_keeps_a_transaction_without_timeout(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2) as producer:
         producer.begin_transaction()
         await producer.send("topic", b"v")
@@ -194,7 +196,7 @@ async def test_s121_an_admin_keeps_it_without_a_timeout(coordinator_v2: FakeCoor
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
-async def test_s121_what_is_over_is_not_kept(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_an_ended_transaction_is_not_kept(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
         assert await admin.transactions.end(prepared, commits=True)
@@ -202,7 +204,7 @@ async def test_s121_what_is_over_is_not_kept(coordinator_v2: FakeCoordinator) ->
 
 
 async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coordinator_v2: FakeCoordinator) -> None:
-    """Keeping takes its timeout away and fences its producer: nobody else would ever end it."""
+    """Keeping it removes its timeout and fences its producer: no process would ever end it."""
     earlier = await prepared_one(coordinator_v2)
     async with (
         Admin(coordinator_v2.broker.address) as admin,
@@ -218,8 +220,8 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_s121_who_kept_it_is_told_that_another_one_has_it(coordinator_v2: FakeCoordinator, commits: bool) -> None:
-    """Else an abort would be reported as done, of a transaction that is open without a timeout."""
+async def test_s121_a_former_keeper_learns_of_the_new_owner(coordinator_v2: FakeCoordinator, commits: bool) -> None:
+    """Otherwise an abort would be reported as done although the transaction stays open without a timeout."""
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
         first, second = [await admin.transactions.keep(prepared) for _ in range(2)]
@@ -232,7 +234,7 @@ async def test_s121_who_kept_it_is_told_that_another_one_has_it(coordinator_v2: 
     assert coordinator_v2.committed == ({P0: [b"v"]} if commits else {})
 
 
-async def test_s121_an_operator_commits_what_nobody_ends(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_an_operator_commits_an_abandoned_transaction(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
         await admin.transactions.commit("t")
@@ -243,7 +245,7 @@ async def test_s121_an_operator_commits_what_nobody_ends(coordinator_v2: FakeCoo
         assert await producer.complete_transaction(prepared) is None
 
 
-async def test_s121_an_operator_aborts_it_by_fencing(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_an_operator_aborts_a_kept_transaction_by_fencing(coordinator_v2: FakeCoordinator) -> None:
     await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
         await admin.transactions.fence(["t"])
@@ -252,7 +254,7 @@ async def test_s121_an_operator_aborts_it_by_fencing(coordinator_v2: FakeCoordin
     assert coordinator_v2.committed == {}
 
 
-async def test_s121_an_admin_needs_a_broker_with_it(coordinator_v2: FakeCoordinator) -> None:
+async def test_s121_an_admin_needs_a_broker_with_two_phase_commit(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     coordinator_v2.broker.max_versions[ApiKey.INIT_PRODUCER_ID] = 5
     async with Admin(coordinator_v2.broker.address) as admin:
@@ -263,5 +265,5 @@ async def test_s121_an_admin_needs_a_broker_with_it(coordinator_v2: FakeCoordina
         assert await admin.transactions.end(prepared, commits=True)
 
 
-def test_s121_it_is_known_by_the_pair_of_its_records() -> None:
+def test_s121_a_prepared_transaction_is_known_by_the_pair_of_its_records() -> None:
     assert PreparedTransaction("t", 5, 6, True).producer == ProducerIdAndEpoch(5, 6)

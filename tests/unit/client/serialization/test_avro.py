@@ -1,4 +1,4 @@
-"""Avro: values and bytes that are not of the schema, hostile schemas and payloads, JSON."""
+"""Avro: values and bytes that do not match the schema, hostile schemas and payloads, JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_bytes_alone_have_no_length_before_them() -> None:
 
 @pytest.mark.parametrize("depth", [5_000, 1_000_000])
 def test_a_value_of_a_recursive_schema_that_nests_too_deeply_is_refused(depth: int) -> None:
-    """The reader in C would end the process."""
+    """The C reader would crash the process."""
     linked = codec(LINKED)
     assert linked.decode(b"\x02\x00") == {"next": {"next": None}}
     with pytest.raises(SerializationError, match="RecursionError"):
@@ -92,7 +92,7 @@ def test_a_long_chain_of_types_is_not_read_in_c(length: int, is_fast: bool) -> N
     ["null", {"type": "record", "name": "E", "fields": []}, {"type": "fixed", "name": "F", "size": 0}],
 )
 def test_an_array_of_items_that_take_no_bytes_is_refused(items: Any) -> None:
-    """Ten bytes would be an array that fills the memory."""
+    """Ten bytes would decode to an array that fills the memory."""
     with pytest.raises(SerializationError, match="take no bytes"):
         with_field({"type": "array", "items": items})
 

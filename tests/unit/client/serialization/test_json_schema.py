@@ -44,7 +44,7 @@ def test_a_schema_uses_those_that_it_refers_to_by_name_or_by_id() -> None:
 
 
 def test_the_address_of_a_schema_is_not_asked() -> None:
-    """The warning of a request over the network would fail the test, too."""
+    """A warning about a network request would fail the test, too."""
     bill = codec({"properties": {"sum": {"$ref": "http://127.0.0.1:1/money"}}})
     with pytest.raises(SerializationError, match="cannot be used"):
         bill.validate({"sum": 5})

@@ -1,4 +1,4 @@
-"""Protobuf by descriptors: nested messages, imports, what a hostile schema or payload says."""
+"""Protobuf by descriptors: nested messages, imports, hostile schemas and payloads."""
 
 from __future__ import annotations
 

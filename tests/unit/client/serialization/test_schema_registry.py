@@ -142,6 +142,12 @@ async def test_a_schema_with_too_many_references_is_refused(registry: SchemaRegi
         await registry.referred(schema)
 
 
+async def test_two_references_of_one_name_are_refused(registry: SchemaRegistry) -> None:
+    schema = Schema('"int"', references=(Reference("x", "a", 1), Reference("x", "a", 2)))
+    with pytest.raises(SerializationError, match="two schemas are referred to as 'x'"):
+        await registry.referred(schema)
+
+
 @pytest.mark.parametrize(
     "reply",
     [

@@ -1,4 +1,4 @@
-"""Keys hashed side by side have the hashes that Java's client, and ours, give each of them."""
+"""Keys hashed in bulk have the same hashes as in Java's client and ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JAVA_HASHES = {
 KEY = st.binary(max_size=12) | st.integers(LONGEST - 5, LONGEST + 9).map(lambda size: bytes(range(251))[:size])
 
 
-def test_javas_vectors() -> None:
+def test_murmur2_matches_javas_vectors() -> None:
     keys = pa.array([text.encode() for text in JAVA_HASHES], pa.binary())
     assert hashes(keys).tolist() == [each & 0xFFFFFFFF for each in JAVA_HASHES.values()]
 
@@ -49,6 +49,6 @@ def test_partitions_are_those_that_the_client_chooses(count: int) -> None:
     assert found.tolist() == [partition_for_key(key, count) for key in keys]
 
 
-def test_keys_of_a_large_alphabet_and_every_length() -> None:
+def test_keys_of_a_large_alphabet_and_every_length_are_hashed() -> None:
     keys = [bytes(255 - (7 * place + size) % 256 for place in range(size)) for size in range(2 * LONGEST)]
     assert hashes(pa.array(keys, pa.binary())).tolist() == list(map(murmur2, keys))

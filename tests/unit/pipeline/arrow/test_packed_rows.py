@@ -1,4 +1,4 @@
-"""Rows that encode themselves make the same batches, byte for byte, as records that are appended one by one."""
+"""Self-encoding rows make the same batches, byte for byte, as records that are appended one by one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_batches_are_those_of_single_records(
 
 @given(ROWS, COLUMNS, st.data())
 @examples(60)
-def test_a_part_of_the_rows(rows: list[Given], columns: list[str], data: Any) -> None:
+def test_a_part_of_the_rows_is_packed(rows: list[Given], columns: list[str], data: Any) -> None:
     first = data.draw(st.integers(0, len(rows) - 1))
     end = data.draw(st.integers(first + 1, len(rows)))
     part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, columns))), first, end)
@@ -49,8 +49,8 @@ def test_a_part_of_the_rows(rows: list[Given], columns: list[str], data: Any) ->
     assert packed_batches(part, NOW, 1000) == plain_batches(rows[first:end], columns, NOW, 1000)
 
 
-def test_records_of_many_sizes_in_a_large_batch() -> None:
-    """Lengths of one to three bytes, offsets of one to three."""
+def test_records_of_many_sizes_are_packed_in_a_large_batch() -> None:
+    """Lengths and offsets take one to three bytes."""
     rows = [Given(bytes(number % 300 if number % 1000 else 20_000), b"%d" % number) for number in range(10_000)]
     assert packed_batches(packed_rows(rows, ["key"]), NOW, 1 << 30) == plain_batches(rows, ["key"], NOW, 1 << 30)
 
@@ -69,7 +69,7 @@ def test_the_largest_timestamp_is_the_batchs() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 9])
-def test_no_room_is_no_record(room: int) -> None:
+def test_a_record_without_room_is_not_packed(room: int) -> None:
     """A record of one byte takes ten: length, attributes, time, offset, no key, the size of the value, no headers."""
     rows = packed_rows([Given(b"abc")], [])
     assert not rows.pack(0, NOW, 1, NOW, room).timestamps_ms
@@ -79,7 +79,7 @@ def test_no_room_is_no_record(room: int) -> None:
 @given(ROWS, COLUMNS, st.sampled_from([0, 60, 10_000]), st.booleans())
 @examples(100)
 def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str], large: int, is_large: bool) -> None:
-    """Whichever fields count as large."""
+    """They are equal whichever fields count as large."""
     rows = rows * 2
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(row_digest, "LARGE", large)

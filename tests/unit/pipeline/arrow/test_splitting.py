@@ -1,4 +1,4 @@
-"""Rows go to the topic and partition that they name, else that their key means, else the sticky one; in order."""
+"""Each row goes to its named topic and partition, else to the one of its key, else to the sticky one; in order."""
 
 from __future__ import annotations
 

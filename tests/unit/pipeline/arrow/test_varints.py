@@ -1,4 +1,4 @@
-"""Columns of variable-length integers are what the protocol's encoder makes of each number."""
+"""Columns of variable-length integers equal the protocol's encoding of each number."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_numbers_in_a_row_are_encoded_as_each_of_them(first: int, count: int) ->
     assert bytes_of(counted(first, count)) == [encode_varlong(each) for each in range(first, first + count)]
 
 
-def test_a_part_of_the_codes() -> None:
+def test_a_part_of_the_codes_is_joined() -> None:
     numbers = [0, 100, 1, 10_000]
     assert bytes_of(varints(np.array(numbers, np.int64)).only(1, 3)) == list(map(encode_varlong, numbers[1:3]))

@@ -1,4 +1,4 @@
-"""The checkpoint of another query is refused before it makes a job skip what it should read."""
+"""The checkpoint of another query is refused before it makes a job skip records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = 'v1\n{"batchWatermarkMs":0}\n'
         ("no JSON", [ORDERS]),  # Spark says what it thinks of that
     ],
 )
-def test_ones_own(lines: str, inputs: list[Input]) -> None:
+def test_a_checkpoint_of_the_same_query_is_accepted(lines: str, inputs: list[Input]) -> None:
     check_checkpoint("x", HEAD + lines, inputs)
 
 
@@ -35,6 +35,6 @@ def test_ones_own(lines: str, inputs: list[Input]) -> None:
         ('{"orders":{"0":5}}', [ORDERS, RATES], "it has 1 inputs, this job has 2"),
     ],
 )
-def test_of_another_query(lines: str, inputs: list[Input], says: str) -> None:
+def test_a_checkpoint_of_another_query_is_refused(lines: str, inputs: list[Input], says: str) -> None:
     with pytest.raises(JobError, match=f"x is the checkpoint of another query: {says}"):
         check_checkpoint("x", HEAD + lines, inputs)

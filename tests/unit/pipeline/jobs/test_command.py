@@ -1,4 +1,4 @@
-"""`oncelog pipeline` where nothing works yet: each in one line that says what to do, without a traceback."""
+"""`oncelog pipeline` without its requirements: each error is one line that says what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THEIRS = (
     "oncelog_pipeline.jobs.archive.writing",
     "oncelog_pipeline.jobs.query",
 )
-"""Modules of ours that import PySpark: they may be loaded already."""
+"""Our modules that import PySpark: they may already be loaded."""
 
 
 def oncelog(*arguments: str) -> Result:
@@ -58,14 +58,14 @@ def test_a_file_is_checked_without_spark(job_file: Path, without_spark: None) ->
     assert (result.exit_code, result.output) == (0, "job.toml is right\n")
 
 
-def test_a_wrong_file(job_file: Path) -> None:
+def test_a_wrong_job_file_is_refused(job_file: Path) -> None:
     job_file.write_text(JOB.replace("topics", "topcis"))
     result = oncelog("run", str(job_file))
     assert result.exit_code == 1
     assert result.output.startswith("oncelog: job.toml, line 4: input.topcis is no key: did you mean 'topics'?")
 
 
-def test_spark_is_not_installed(job_file: Path, without_spark: None) -> None:
+def test_a_missing_spark_is_reported(job_file: Path, without_spark: None) -> None:
     for arguments in (["run", str(job_file)], ["restore", "--from", "x"], ["archive", "x", "--to", "y"]):
         result = oncelog(*arguments)
         assert result.exit_code == 1, arguments
@@ -73,7 +73,7 @@ def test_spark_is_not_installed(job_file: Path, without_spark: None) -> None:
         assert "Traceback" not in result.output
 
 
-def test_the_checkpoint_of_another_query(job_file: Path) -> None:
+def test_the_checkpoint_of_another_query_is_refused(job_file: Path) -> None:
     offsets = job_file.parent / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
     for batch, topic in ((9, "orders"), (10, "rates")):
@@ -94,5 +94,5 @@ def test_the_checkpoint_of_another_query(job_file: Path) -> None:
         ["restore"],
     ],
 )
-def test_wrong_usage(arguments: list[str]) -> None:
+def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     assert oncelog(*arguments).exit_code == 2

@@ -1,4 +1,4 @@
-"""Schemas that Spark can parse pass, others are told with what is wrong."""
+"""Schemas that Spark can parse pass; others are reported with the mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_a_schema_of_sparks(text: str) -> None:
+def test_a_schema_of_spark_is_parsed(text: str) -> None:
     check_ddl(text)
 
 
@@ -44,7 +44,7 @@ def test_a_schema_of_sparks(text: str) -> None:
         (" ", "is empty"),
     ],
 )
-def test_what_spark_cannot_parse_is_told(text: str, why: str) -> None:
+def test_an_unparsable_schema_is_reported(text: str, why: str) -> None:
     with pytest.raises(BadDdl) as raised:
         check_ddl(text)
     assert why in str(raised.value)

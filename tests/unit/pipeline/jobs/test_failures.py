@@ -1,4 +1,4 @@
-"""What users meet is told in a sentence with what to do, however deep Spark has wrapped it."""
+"""Common failures are explained in a sentence that says what to do, however deeply Spark has wrapped them."""
 
 from __future__ import annotations
 
@@ -100,16 +100,16 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         ),
     ],
 )
-def test_what_users_meet(kind: str, message: str, says: str) -> None:
+def test_common_failures_are_explained(kind: str, message: str, says: str) -> None:
     assert told(kind, message) == says
 
 
-def test_the_cause_is_told_and_not_what_followed_from_it() -> None:
-    """Whatever else is raised while an error of ours is handled says less."""
+def test_the_cause_is_reported_and_not_its_consequences() -> None:
+    """Exceptions raised while one of our errors is handled say less."""
     chain = "oncelog_pipeline.source.data_loss.DataLoss: orders-0 is gone\n\nDuring handling of the above ...\n"
     assert told("StreamingQueryException", in_worker("RuntimeError", "generator ignored", chain)) == "orders-0 is gone"
 
 
-def test_what_is_not_known_is_told_short() -> None:
+def test_an_unknown_failure_is_reported_briefly() -> None:
     assert told("Py4JJavaError", "x" * 5000) == "x" * LONGEST + "..."
     assert told("Exception", "Something.\n\tat org.apache.spark.X\n\tat y") == "Something."

@@ -1,4 +1,4 @@
-"""A job file is read strictly: what it says wrong is named, with its line, its purpose and the nearest right key."""
+"""A job file is read strictly: a mistake is reported with its line, its purpose and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refusal(text: str) -> str:
     return str(raised.value)
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_omitted_keys_have_defaults() -> None:
     source = {"kafka.bootstrap.servers": SERVERS, "subscribe": "orders", "startingOffsets": "earliest"}
     assert job(SMALL) == Job(
         "job",
@@ -53,7 +53,7 @@ def test_what_is_not_said_has_a_default() -> None:
     )
 
 
-def test_everything_can_be_said() -> None:
+def test_every_key_can_be_given() -> None:
     text = """
         name = "bills"
         [[input]]
@@ -122,7 +122,7 @@ def test_everything_can_be_said() -> None:
     assert made.spark == {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "4"}
 
 
-def test_parquet() -> None:
+def test_a_parquet_job_is_parsed() -> None:
     text = SMALL.replace(
         'topic = "bills"', 'parquet = "lake/bills"\npartition_by = ["day"]\noptions.compression = "zstd"'
     )
@@ -175,7 +175,7 @@ def test_parquet() -> None:
         ("[input]", "[input", "job.toml is no TOML"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(old: str, new: str, says: str) -> None:
+def test_a_wrong_key_is_named(old: str, new: str, says: str) -> None:
     assert old in SMALL
     with pytest.raises(JobError, match=says) as raised:
         job(SMALL.replace(old, new, 1))
@@ -205,12 +205,12 @@ def test_every_key_says_what_it_is_for() -> None:
             assert key.purpose.split()[0] in {"says", "names", "is", "has"}, f"{table}.{name}"
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_a_missing_job_file_is_reported() -> None:
     with pytest.raises(JobError, match="cannot be read: No such file"):
         read_job(Path("/nowhere/job.toml"))
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_job_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "nightly.toml"
     path.write_text(SMALL)
     made = read_job(path)
@@ -218,7 +218,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_update_is_written_batch_by_batch_with_a_write_id() -> None:
-    """Spark has that output mode for no sink in Python."""
+    """Spark supports that output mode for no sink in Python."""
     text = SMALL.replace("[output]", '[transform]\nsql = "SELECT 1"\n[output]\nmode = "update"')
     assert job(text).output.write_id == "update"
     assert job(text.replace('topic = "bills"', 'topic = "bills"\noptions.writeid = "x"')).output.write_id == "x"

@@ -1,4 +1,4 @@
-"""What an archive says of a topic: complete, and refused where a restore would lose something."""
+"""The manifest of an archived topic: complete, and refused where a restore would lose records."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ORDERS = Archived(
 )
 
 
-def test_there_and_back() -> None:
+def test_a_manifest_is_written_and_read_back() -> None:
     assert archived_from_json(ORDERS.as_json()) == ORDERS
     assert ORDERS.total == 5
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 1}', '{"version": 2}'])
-def test_what_is_none_is_refused(text: str) -> None:
+def test_a_malformed_manifest_is_refused(text: str) -> None:
     with pytest.raises(ArchiveError):
         archived_from_json(text)
 
@@ -40,7 +40,7 @@ def test_timestamps_are_not_replaced_and_the_user_wins() -> None:
     assert ORDERS.configs_to_restore({"retention.ms": "-1", "x": "y"}) == {"retention.ms": "-1", "x": "y"}
 
 
-def test_what_would_be_deleted_at_once_is_not_restored() -> None:
+def test_records_already_past_retention_are_not_restored() -> None:
     check_retention(ORDERS, -1, 99 * DAY_MS)
     check_retention(ORDERS, 7 * DAY_MS, 17 * DAY_MS)
     check_retention(Archived("empty", 1, {}), 1, 99 * DAY_MS)
@@ -49,7 +49,7 @@ def test_what_would_be_deleted_at_once_is_not_restored() -> None:
 
 
 @pytest.mark.parametrize("found", [{"0": 3, "2": 2}, {"0": 3, "1": 0, "2": 2}])
-def test_all_is_there(found: dict[str, int]) -> None:
+def test_a_complete_archive_is_accepted(found: dict[str, int]) -> None:
     check_counts(ORDERS, found, "archive")
 
 

@@ -1,4 +1,4 @@
-"""A batch in one line: from the progress as Spark reports it, whatever is missing in it."""
+"""A batch in one line, from Spark's progress report, even if parts of it are missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRESS: dict[str, Any] = {
 }
 
 
-def test_a_batch() -> None:
+def test_a_batch_is_shown() -> None:
     row = row_of(PROGRESS, Transactions(7, 0))
     assert row == BatchRow(7, "2026-11-22 10:00:00", 3000, 2000.4, 55, 1.5, "committed")
     assert row.cells() == ("7", "2026-11-22 10:00:00", "3000", "2000", "55", "1.5", "committed")
@@ -42,7 +42,7 @@ def test_a_batch() -> None:
 
 
 def test_offsets_may_be_texts() -> None:
-    """What a source written in Python reports comes as text in some versions."""
+    """Some versions of Spark report the offsets of a Python source as text."""
     (source,) = PROGRESS["sources"]
     texts = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in source.items()}
     assert lag_of([texts]) == 55
@@ -52,7 +52,7 @@ def test_offsets_may_be_texts() -> None:
 @pytest.mark.parametrize(
     "source", [{}, {"endOffset": None, "latestOffset": 5}, {"endOffset": "x", "latestOffset": "7"}]
 )
-def test_what_has_no_offsets_has_no_lag(source: dict[str, Any]) -> None:
+def test_a_source_without_offsets_has_no_lag(source: dict[str, Any]) -> None:
     assert lag_of([source]) is None
 
 
@@ -67,17 +67,17 @@ def test_what_has_no_offsets_has_no_lag(source: dict[str, Any]) -> None:
         (10, None, None),
     ],
 )
-def test_the_state_of_the_transaction(rows: int, transactions: Transactions | None, said: str | None) -> None:
+def test_the_state_of_the_transaction_is_shown(rows: int, transactions: Transactions | None, said: str | None) -> None:
     assert row_of(PROGRESS | {"numInputRows": rows}, transactions).transaction == said
 
 
 @pytest.mark.parametrize("rate", [float("nan"), "Infinity", None])
-def test_a_rate_that_is_none(rate: Any) -> None:
+def test_a_missing_rate_is_not_shown(rate: Any) -> None:
     bare = {"batchId": 0, "processedRowsPerSecond": rate, "durationMs": {"triggerExecution": 20}}
     assert row_of(bare).cells() == ("0", "", "0", "0", "-", "0.0", "-")
 
 
-def test_the_end() -> None:
+def test_the_end_of_a_query_is_shown() -> None:
     row = row_of(PROGRESS)
     assert total_line([row, row]) == "2 batches, 6000 rows, 2000 rows/s"
     assert total_line([row]) == "1 batch, 3000 rows, 2000 rows/s"

@@ -1,4 +1,4 @@
-"""What an audit says: a row for each topic, all faults counted, some shown; and nothing is right that was not seen."""
+"""The verdict of an audit: a row for each topic, all faults counted, some shown; and unseen records are never right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRONG = Verdict(
 )
 
 
-def test_rows() -> None:
+def test_the_verdict_counts_rows() -> None:
     assert RIGHT.is_right
     assert RIGHT.headings() == ("Topic", "Records", "Judged", "Producers", "Missing", "There again", "Verdict")
     assert RIGHT.rows() == [("orders", 10, 10, 2, 0, 0, "right"), ("new", 0, 0, 0, 0, 0, "empty")]
@@ -26,14 +26,14 @@ def test_rows() -> None:
     assert WRONG.sentences() == ["orders: one is deleted", "1 of 31 faults are shown"]
 
 
-def test_what_cannot_be_judged_is_not_right() -> None:
+def test_an_undecidable_audit_is_not_right() -> None:
     unnumbered = Verdict("producer", (Audited("orders", 10, 0, 0),))
     assert not unnumbered.is_right
     assert unnumbered.rows()[0][-1] == "cannot be judged"
 
 
 @pytest.mark.parametrize("form", ["table", "plain", "json"])
-def test_it_is_shown(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verdict_is_shown(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     show(WRONG, form)
     out, err = capsys.readouterr()
     assert "orders-0, offset 5" in out

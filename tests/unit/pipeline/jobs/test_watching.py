@@ -1,4 +1,6 @@
-"""A query watched: each batch is shown once, whatever Spark reports again, also the last ones of a query that fails."""
+"""Watching a query: each batch is shown once although Spark repeats reports, including the last ones of a failing
+query.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def progress(batch: int, *, has_run: bool = True) -> dict[str, Any]:
 
 
 class Query:
-    """What Spark's StreamingQuery shows, look after look; in the end it is done, or raises."""
+    """The successive states of Spark's StreamingQuery; in the end it is done, or raises."""
 
     status = {"message": "Processing new data"}  # noqa: RUF012 - as Spark has it
 
@@ -42,14 +44,14 @@ def watched(query: Query) -> list[list[str]]:
     return [line.split("\t") for line in lines]
 
 
-def test_each_batch_once() -> None:
+def test_each_batch_is_shown_once() -> None:
     idle = progress(3, has_run=False)
     lines = watched(Query([[], [progress(1)], [progress(1), progress(2), idle], [idle, progress(3)]]))
     assert [line[0] for line in lines] == ["1", "2", "3"]
     assert {line[-1] for line in lines} == {"committed"}
 
 
-def test_what_came_before_a_failure_is_shown() -> None:
+def test_batches_before_a_failure_are_shown() -> None:
     lines: list[str] = []
     query = Query([[progress(1)], [progress(1), progress(2)]], RuntimeError("failed"))
     with pytest.raises(RuntimeError, match="failed"):
@@ -77,6 +79,6 @@ def test_a_table_has_the_last_batches_and_what_goes_on() -> None:
         Output({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "at-least-once"}),
     ],
 )
-def test_where_nothing_is_decided_nobody_is_asked(output: Output) -> None:
+def test_no_coordinator_is_asked_without_a_decision(output: Output) -> None:
     job = Job("bills", (), Transform(), output, "checkpoint", Trigger(), {}, "/")
     assert transactions_of(job, "id")() is None

@@ -1,4 +1,4 @@
-"""/metrics of queries over HTTP: who gets what, and how many at a time."""
+"""/metrics of queries over HTTP: permitted clients, and their number."""
 
 from __future__ import annotations
 

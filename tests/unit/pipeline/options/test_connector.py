@@ -1,4 +1,4 @@
-"""Each option of Spark's own Kafka connector has an answer, and the answer is what happens."""
+"""Each option of Spark's own Kafka connector has an answer in the table, and the code behaves accordingly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_pipeline.options.reading import OptionError
 SERVERS = "kafka.bootstrap.servers"
 OURS = {"stateTopic", "delivery", "writeId", "maxBytesPerTrigger"}
 OUR_CLIENTS = {"check.hostname", "cafile", "certfile", "keyfile", "password", "context"}
-"""Options ssl_* with names of our own: PEM files."""
+"""Our own ssl_* options: PEM files."""
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 NEEDS = {"kafka.sasl.mechanism": {"kafka.security.protocol": "PLAINTEXT"}}
 OPTIONS = list(connector_options())
@@ -90,7 +90,7 @@ def test_the_table_has_each_option_once() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-def test_what_is_known_beyond_the_table_is_our_own() -> None:
+def test_options_beyond_the_table_are_our_own() -> None:
     listed = {each.name for each in OF_SPARK}
     assert {*source_options.KNOWN, *sink_options.KNOWN} - listed == OURS
     assert set(security_settings.KNOWN) <= {each.name for each in OPTIONS}

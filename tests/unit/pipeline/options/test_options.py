@@ -1,4 +1,4 @@
-"""The options of Spark's own connector, each with its meaning; a wrong one is refused with what to write instead."""
+"""The options of Spark's own connector with their meanings; a wrong one is refused with the right alternative."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refusal(make: Any, **options: str) -> str:
     return str(caught.value)
 
 
-def test_what_holds_where_nothing_is_said() -> None:
+def test_omitted_options_have_defaults() -> None:
     made = stream()
     assert made.subscription == Subscription(topics=("a",))
     assert made.starting == Bound(Where.LATEST)
@@ -86,12 +86,12 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, near: str) -
     assert f"did you mean {near!r}?" in refusal(stream, **{name: "1"})
 
 
-def test_what_is_nothing_like_any_is_just_unknown() -> None:
+def test_an_option_unlike_any_other_is_just_unknown() -> None:
     assert refusal(stream, zzz="1") == "unknown option 'zzz'"
     assert "did you mean 'delivery'" in refusal(sink, deliver="x")
 
 
-def test_exactly_one_subscription() -> None:
+def test_exactly_one_subscription_is_required() -> None:
     assert "but found none of them" in refusal(lambda: source_options(SERVERS, is_stream=True))
     assert "but found subscribe and assign" in refusal(stream, assign='{"b":[0]}')
     assert "is missing" in refusal(lambda: source_options({"subscribe": "a"}, is_stream=True))
@@ -108,7 +108,7 @@ def test_exactly_one_subscription() -> None:
         assert refusal(other, assign=wrong).startswith("assign: ")
 
 
-def test_where_a_query_begins() -> None:
+def test_the_starting_offsets_are_parsed() -> None:
     assert stream(startingOffsets="Earliest").starting == Bound(Where.EARLIEST)
     told = '{"a":{"0":23,"1":-2}}'
     assert batch(startingOffsets=told).starting == Bound(Where.OFFSETS, {A0: 23, A1: -2})
@@ -133,7 +133,7 @@ def test_the_order_in_which_starts_count_is_sparks() -> None:
     assert "whole number" in refusal(stream, startingTimestamp="yesterday")
 
 
-def test_where_a_batch_query_ends() -> None:
+def test_the_ending_offsets_are_parsed() -> None:
     assert batch(endingOffsets='{"a":{"0":-1,"1":9}}').ending == Bound(Where.OFFSETS, {A0: -1, A1: 9})
     assert batch(endingTimestamp="9").ending == Bound(Where.TIMESTAMP, timestamp_ms=9, is_latest_where_none=True)
     by_time = batch(endingOffsetsByTimestamp='{"a":{"0":9}}').ending
@@ -144,7 +144,7 @@ def test_where_a_batch_query_ends() -> None:
         assert "a stream has no end" in refusal(stream, **{name: "1"})
 
 
-def test_limits() -> None:
+def test_limits_are_parsed() -> None:
     made = stream(maxOffsetsPerTrigger="9", minOffsetsPerTrigger="5", maxTriggerDelay="200ms", minPartitions="3")
     assert (made.max_offsets_per_trigger, made.min_offsets_per_trigger, made.min_partitions) == (9, 5, 3)
     assert made.max_trigger_delay_s == 0.2
@@ -193,11 +193,11 @@ def test_a_group_is_a_label_only() -> None:
         ("kafka.isolation.level", "snapshot", "read_committed"),
     ],
 )
-def test_what_is_not_for_a_source_says_why(name: str, value: str, why: str) -> None:
+def test_an_option_not_for_sources_is_refused_with_the_reason(name: str, value: str, why: str) -> None:
     assert why in refusal(stream, **{name: value})
 
 
-def test_what_is_not_for_a_sink_says_why() -> None:
+def test_an_option_not_for_sinks_is_refused_with_the_reason() -> None:
     assert "writeId" in refusal(sink, **{"kafka.transactional.id": "x"})
     assert "needs it" in refusal(sink, **{"kafka.enable.idempotence": "false"})
     assert "one of exactly-once, exactly-once-per-task, at-least-once" in refusal(sink, delivery="exactly")
@@ -216,7 +216,7 @@ def test_what_is_not_for_a_sink_says_why() -> None:
     ],
 )
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task", "at-least-once"])
-def test_what_idempotence_cannot_do_without_is_refused_when_a_query_is_planned(
+def test_settings_against_idempotence_are_refused_when_a_query_is_planned(
     option: str, value: str, delivery: str
 ) -> None:
     with pytest.raises(OptionError, match="idempotence needs it"):

@@ -1,4 +1,6 @@
-"""Kafka's TLS and SASL options as settings of our clients: files are read, mistakes are told, secrets are not."""
+"""Kafka's TLS and SASL options as settings of our clients: files are read, mistakes are reported, secrets are not
+shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of certificates in each format that Kafka's clients know, made by Java's and OpenSSL's own rules."""
+"""Certificate stores in each format of Kafka's clients, made by Java's and OpenSSL's own rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def der(certificate: Certificate) -> bytes:
 
 
 def jks(trusted: list[bytes], keys: list[tuple[bytes, list[bytes]]], password: str, key_password: str) -> bytes:
-    """As Java's KeyStore writes it."""
+    """A store as Java's KeyStore writes it."""
 
     def text(value: str) -> bytes:
         return struct.pack(">H", len(value.encode())) + value.encode()
@@ -74,7 +74,7 @@ def truststore(path: Path, password: str | None = None) -> Store:
     return Store("kafka.ssl.truststore.location", str(path), password)
 
 
-def test_a_truststore_and_a_keystore_of_jks(authority: Certificate, tmp_path: Path) -> None:
+def test_a_truststore_and_a_keystore_of_jks_are_read(authority: Certificate, tmp_path: Path) -> None:
     mine = authority.issue(("CN", "me"))
     path = tmp_path / "store.jks"
     path.write_bytes(jks([der(authority)], [(key_of(mine), [der(mine), der(authority)])], PASSWORD, PASSWORD))
@@ -107,8 +107,8 @@ def keytool() -> str:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_stores_that_keytool_has_made(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
-    """A truststore, and a keystore whose key keytool has made and the authority has signed; a name beyond ASCII."""
+def test_stores_made_by_keytool_are_read(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
+    """A truststore, and a keystore with a key made by keytool and signed by the authority; with a non-ASCII name."""
     store = tmp_path / "store"
 
     def run(*arguments: str) -> None:
@@ -139,7 +139,7 @@ def test_a_damaged_jks_file_is_told(authority: Certificate, cut: int) -> None:
         read_jks(content, PASSWORD)
 
 
-def test_stores_of_pkcs12(authority: Certificate, tmp_path: Path) -> None:
+def test_stores_of_pkcs12_are_read(authority: Certificate, tmp_path: Path) -> None:
     mine = authority.issue(("CN", "me"))
     mine.pkcs12(tmp_path / "own.p12", PASSWORD, authority)
     trusted = pkcs12.serialize_key_and_certificates(None, None, None, [authority.certificate], NoEncryption())

@@ -18,7 +18,7 @@ from oncelog_pipeline.security.tokens import ClientCredentials, NoToken, TokenFi
 
 
 class Endpoint(HTTPServer):
-    """Answers with `status` and `answer`, and keeps what it was asked."""
+    """Answers with `status` and `answer`, and keeps the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -101,7 +101,7 @@ def test_an_endpoint_that_is_away_is_told(endpoint: Endpoint) -> None:
         ClientCredentials("http://127.0.0.1:1/", "me", "secret").token()
 
 
-def test_a_file_is_read_anew(tmp_path: Path) -> None:
+def test_a_token_file_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "token"
     provider = TokenFile(str(path))
     with pytest.raises(NoToken, match="cannot be read"):

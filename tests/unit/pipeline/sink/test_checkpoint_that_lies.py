@@ -22,7 +22,7 @@ Rows = Mapping[int, Sequence[int]]
 
 
 class Sink:
-    """A query without mishaps but those that a test makes."""
+    """A query whose only failures are those made by a test."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(Random(1), is_v2=True)
@@ -30,7 +30,7 @@ class Sink:
         self.attempts = 0
 
     def run(self, number: int) -> Batch:
-        """What a driver that has just started does first."""
+        """The first actions of a driver that has just started."""
         self.runs += 1
         return Batch(QUERY, f"{self.runs:08d}-run", number)
 
@@ -52,7 +52,7 @@ class Sink:
         await exactly_once.commit(self.cluster, batch, await self.tasks(batch, rows))
 
     async def lose(self, batch: Batch, rows: Rows, *partitions: int) -> None:
-        """Decide, and have the driver die until transactions of these partitions have timed out."""
+        """Decide a batch and let the driver die until transactions of these partitions have timed out."""
         messages = await self.tasks(batch, rows)
         for message in messages:
             if message.partition in partitions:
@@ -77,7 +77,7 @@ def sink() -> Sink:
 
 
 async def written(sink: Sink, batches: int) -> None:
-    """Batch n has the rows 10 n and 10 n + 1, in two partitions."""
+    """Write batches; batch n has the rows 10 n and 10 n + 1 in two partitions."""
     first = sink.run(0)
     for number in range(batches):
         await sink.play(replace(first, number=number), {0: [10 * number], 1: [10 * number + 1]})
@@ -92,7 +92,7 @@ async def test_a_replay_of_the_same_rows_is_passed_over(sink: Sink) -> None:
 
 @pytest.mark.parametrize("rows", [{0: [10], 1: [11], 2: [20]}, {0: [10], 1: [12]}, {0: [10]}, {0: []}])
 async def test_other_rows_under_the_number_of_a_decided_batch_are_refused(sink: Sink, rows: Rows) -> None:
-    """The last entry of the checkpoint was torn: Spark gives batch 1 to what has come since."""
+    """The last entry of the checkpoint was torn: Spark gives the number 1 to newer rows."""
     await written(sink, 2)
     for _ in range(2):  # at each start
         with pytest.raises(BatchDiffers, match=r"oncelog pipeline state reset q --batch 1 .*--batch 0"):
@@ -166,7 +166,7 @@ async def test_a_batch_without_rows_is_among_those_that_are_compared(sink: Sink)
     assert sink.seen == [0, 1, 10, 11, 30]
 
 
-async def test_what_was_decided_and_not_ended_is_ended_by_a_checkpoint_that_was_set_back(sink: Sink) -> None:
+async def test_a_decided_unended_batch_is_ended_by_an_older_checkpoint(sink: Sink) -> None:
     await written(sink, 2)
     run = sink.run(2)
     messages = await sink.tasks(run, {0: [20], 1: [21]})
@@ -183,7 +183,7 @@ async def test_what_was_decided_and_not_ended_is_ended_by_a_checkpoint_that_was_
 
 
 async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_goes_on(sink: Sink) -> None:
-    """Two queries with copies of one checkpoint: the second takes over."""
+    """Two queries run with copies of one checkpoint: the second takes over."""
     first = sink.run(0)
     for number in range(3):
         await sink.play(replace(first, number=number), {0: [number]})
@@ -211,7 +211,7 @@ async def test_a_query_that_goes_on_is_not_reset(sink: Sink) -> None:
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
-async def test_what_was_lost_is_repaired_by_the_same_rows(sink: Sink) -> None:
+async def test_lost_rows_are_repaired_by_the_same_rows(sink: Sink) -> None:
     rows = {0: [1, 2], 1: [3], 2: [4]}
     await sink.lose(sink.run(0), rows, 0, 2)
     assert sink.seen == [3]
@@ -230,7 +230,7 @@ async def test_what_was_lost_is_repaired_by_the_same_rows(sink: Sink) -> None:
         {0: [1, 2], 1: [3], 2: [9]},
     ],
 )
-async def test_what_cannot_be_repaired_is_refused_not_lost(sink: Sink, rows: Rows) -> None:
+async def test_an_irreparable_loss_is_refused_and_not_hidden(sink: Sink, rows: Rows) -> None:
     before = {0: [1, 2], 1: [3], 2: [4]}
     await sink.lose(sink.run(0), before, 0, 2)
     again = sink.run(0)
@@ -299,7 +299,7 @@ async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
 
 
 async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
-    """With the state topic the cluster removes all offsets of it, and the markers are such."""
+    """The cluster removes all offsets of the state topic with it, and the markers are such offsets."""
     for number in (0, 1):
         await sink.task(sink.run(number), 0, [number], alone=True)
     sink.cluster.markers.clear()
@@ -312,8 +312,8 @@ async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
     assert sink.seen == [0, 1, 1, 11]
 
 
-async def test_what_a_query_has_decided_and_left_open_can_be_finished_without_it(sink: Sink) -> None:
-    """Before its transactions time out; the query goes on from there when it starts."""
+async def test_a_decided_open_batch_can_be_finished_without_its_query(sink: Sink) -> None:
+    """This happens before its transactions time out; the query continues from there when it starts."""
     run = sink.run(0)
     messages = await sink.tasks(run, {0: [1], 1: [2]})
     end = sink.cluster.end

@@ -1,4 +1,4 @@
-"""The digest of rows: the same for the same rows however they are divided, another one for other rows."""
+"""The digest of rows: equal for the same rows however they are divided, different for other rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_order_and_tasks_do_not_matter(rows: list[Row], rng: object, tasks: int)
 
 @given(st.lists(ROW, min_size=1, max_size=6), ROW)
 @examples(100)
-def test_another_row_makes_another_digest(rows: list[Row], other: Row) -> None:
+def test_a_different_row_changes_the_digest(rows: list[Row], other: Row) -> None:
     changed = [*rows[:-1], other]
     assert (digest_sum(map(of_row, changed)) == digest_sum(map(of_row, rows))) == (other == rows[-1])
 
@@ -53,8 +53,8 @@ def test_keys_that_change_places_are_other_rows() -> None:
     assert digest_of("t", [b"1", b"2"], [b"a", b"b"]) != digest_of("t", [b"1", b"2"], [b"b", b"a"])
 
 
-def test_other_numbers_are_other_rows_however_many() -> None:
-    """The plain sums of their CRCs are the same: over so many numbers each bit is set in half of them."""
+def test_different_row_counts_change_the_digest() -> None:
+    """The plain sums of their CRCs are equal: each bit is set in half of the numbers."""
     count = 10_000
 
     def of_numbers(first: int) -> Digest:
@@ -64,7 +64,9 @@ def test_other_numbers_are_other_rows_however_many() -> None:
 
 
 def test_digests_stay_what_they_are() -> None:
-    """They are kept in the state topic: a replay after an update is compared with what an older release decided."""
+    """They are stored in the state topic: a replay after an update is compared with the decision of an older
+    release.
+    """
     assert digest_of("orders", [b"value", None, b""], [b"key", b"", None]) == Digest(3, 8_855_576_955_010_669_787)
     assert digest_of("orders", [b"value"], None, [[("h", b"x"), ("h", None)]]) == Digest(1, 112_188_267_787_958_819)
 

@@ -1,4 +1,4 @@
-"""What is written into the state topic, and read from it by whoever comes later."""
+"""The records of the state topic, written now and read by later runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATE = State(
     may_differ=True,
 )
 OLD = {"version": 1, "run": "r", "batch": 4, "txns": [], "lost": [2], "former": []}
-"""As the first release wrote it."""
+"""A state as the first release wrote it."""
 
 
 def test_the_json_of_a_state_is_what_the_documentation_says() -> None:
@@ -70,7 +70,7 @@ def test_a_state_of_the_first_release_is_read_and_written_unchanged() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"null", b"[]", b"{}", b"\xff", STATE.as_json()[:-1], STATE.as_json().replace(b'"pid"', b'"pod"')]
 )
-def test_what_is_no_state_is_refused(value: bytes) -> None:
+def test_a_malformed_state_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableState, match="no state of a query"):
         state_from_json(value)
 
@@ -80,7 +80,7 @@ def test_a_newer_version_is_not_guessed_at() -> None:
         state_from_json(STATE.as_json().replace(b'"version":1', b'"version":2'))
 
 
-def test_only_so_many_runs_are_remembered_the_last_ones() -> None:
+def test_a_bounded_number_of_latest_runs_is_remembered() -> None:
     state = State("run-00000")
     for number in range(1, FORMER_RUNS + 5):
         state = state.taken_over(f"{number:08d}", ())
@@ -89,7 +89,7 @@ def test_only_so_many_runs_are_remembered_the_last_ones() -> None:
 
 
 def test_a_run_knows_its_tasks_and_no_others() -> None:
-    """An id of a query with a longer name, the query's own id, and a partition's id are not task ids of it."""
+    """The id of a query with a longer name, the query's own id, and a partition's id are not its task ids."""
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1)) == "run-one-"
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1) + "/88") == "run-one-"
     for other in (QUERY.id, QUERY.partition_id(2), Query("3f0c-1").task_id("run", 0, 0, 0), "elsewhere/run/0/0/0"):

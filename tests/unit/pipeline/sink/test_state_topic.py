@@ -20,7 +20,7 @@ SETTINGS = {"request_timeout_ms": 1234, "client_id": "mine"}
 
 
 class OneRecord:
-    """Instead of a consumer: the topic has one record; or, with `is_hanging`, nothing of it ever comes."""
+    """Replaces a consumer: the topic has one record; with `is_hanging`, none ever arrives."""
 
     is_hanging = False
     value = State("run", 7).as_json()
@@ -71,7 +71,7 @@ async def read() -> State | None:
     return await cluster.read_state(QUERY)
 
 
-def test_the_client_that_looks_for_it_has_the_settings_of_all() -> None:
+def test_the_client_that_reads_the_state_topic_has_the_common_settings() -> None:
     found = run_virtually(read())
     assert found == State("run", 7)
     (consumer,) = made
@@ -82,7 +82,7 @@ def test_the_client_that_looks_for_it_has_the_settings_of_all() -> None:
 def test_among_all_states_one_of_a_newer_release_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_newer: bool
 ) -> None:
-    """It is another query's, which this release does not have to understand."""
+    """It belongs to another query, which this release need not understand."""
     if is_newer:
         monkeypatch.setattr(OneRecord, "value", b'{"version": 99}')
 
@@ -93,7 +93,7 @@ def test_among_all_states_one_of_a_newer_release_is_passed_over(
     assert ("query q: record skipped" in caplog.text) == is_newer
 
 
-def test_who_looks_for_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_the_state_topic_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OneRecord, "is_hanging", True)
 
     async def waiting() -> float:

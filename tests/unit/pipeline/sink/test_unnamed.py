@@ -1,4 +1,4 @@
-"""Batch writes without a writeId: the same write tried again is there once, and two writes of the same rows are two."""
+"""Batch writes without a writeId: a retried write is there once, and two writes of the same rows are two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = [1, 2, 3, 4]
 
 
 class Died(Exception):
-    """A driver is gone."""
+    """The driver has died."""
 
 
 class Write:
@@ -50,7 +50,7 @@ class Write:
         await unnamed.abort(self.cluster, self.batch, self.messages)
 
     async def commit_and_die(self, ends: int) -> None:
-        """After the decision and so many ends."""
+        """Die after the decision and this many ends."""
         end = self.cluster.end
 
         async def end_some(transactions: Any, *, commits: bool) -> list[bool]:
@@ -98,8 +98,8 @@ def writes() -> Writes:
     return Writes()
 
 
-async def test_s123_its_transactions_keep_their_timeout(writes: Writes) -> None:
-    """The run that would abort them, if this one died before its decision, has another name."""
+async def test_s123_transactions_of_an_unnamed_write_keep_their_timeout(writes: Writes) -> None:
+    """A run that could abort them, after a death before the decision, has another name."""
     writes.cluster.has_two_phase_commit = True
     write = await writes.begin()
     await write.commit_and_die(1)
@@ -128,8 +128,8 @@ async def test_a_write_whose_driver_died_is_tried_again(writes: Writes, ends: in
 
 
 @pytest.mark.parametrize("lost", [[0, 1, 2], [1, 2], [2]])
-async def test_what_has_timed_out_is_written_by_the_second_try(writes: Writes, lost: list[int]) -> None:
-    """S2: the driver was away for longer than its transactions."""
+async def test_a_timed_out_write_is_repeated_by_the_second_try(writes: Writes, lost: list[int]) -> None:
+    """S2: the driver was away for longer than the timeout of its transactions."""
     first = await writes.begin()
     await first.commit_and_die(3 - len(lost))
     first.time_out(lost)
@@ -153,7 +153,7 @@ async def test_a_second_try_that_dies_is_followed_by_a_third(writes: Writes) -> 
 
 
 async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
-    """The first one is slow, and done while the second one looks whether its driver lives."""
+    """The first write is slow, and finishes while the second checks whether its driver is alive."""
     first, second = await writes.begin(), await writes.begin()
     pause = writes.cluster.pause
 
@@ -169,7 +169,7 @@ async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
 
 
 async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
-    """So its rows are there once, as those of the one that has succeeded."""
+    """So its rows are there once, written by the successful one."""
     first, second = await writes.begin(), await writes.begin()
     forget = writes.cluster.remove_state
 
@@ -186,7 +186,7 @@ async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
     writes.check_over()
 
 
-async def test_other_rows_are_another_write(writes: Writes) -> None:
+async def test_different_rows_are_another_write(writes: Writes) -> None:
     await (await writes.begin()).commit_and_die(1)
     await finish_unnamed(writes.cluster)
     await (await writes.begin({0: [1, 2], 1: [3], 2: [5]})).commit()
@@ -206,7 +206,7 @@ async def test_rows_that_differ_where_nothing_is_lost_are_another_write(writes: 
 
 
 async def test_rows_in_other_partitions_than_those_that_timed_out_cannot_repair(writes: Writes) -> None:
-    """What is not covered: the page says so."""
+    """This case is not covered, as the documentation says."""
     first = await writes.begin()
     await first.commit_and_die(1)
     first.time_out([1, 2])
@@ -242,7 +242,7 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
 
 @pytest.mark.parametrize("target", ["another/0", "id/7", None])
 async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
-    """The topic was deleted and made anew, or purged, to begin the load afresh; or the cluster cannot tell."""
+    """The topic was re-created or purged to repeat the load; or the cluster cannot tell."""
     await (await writes.begin()).commit_and_die(1)
     await finish_unnamed(writes.cluster)
     writes.cluster.targets.clear()

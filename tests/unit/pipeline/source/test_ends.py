@@ -14,11 +14,11 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 POLL_SECONDS = 0.01
-"""Spark's pause between two questions."""
+"""Spark's pause between two requests."""
 
 
 class Cluster:
-    """Partitions of which each costs some CPU when it is asked for."""
+    """Partitions, each of which costs some CPU when asked for its end."""
 
     def __init__(self, partitions: int, cpu_per_partition: float) -> None:
         self.now = 100.0
@@ -49,7 +49,7 @@ class Cluster:
         return Ends(self.look, self.look_at_ends, lambda: self.now, lambda: self.cpu, lambda: self.is_watched)
 
     def poll(self, ends: Ends, seconds: float) -> None:
-        """As Spark does while nothing is new."""
+        """Poll as Spark does on an idle stream."""
         until = self.now + seconds
         while self.now < until:
             ends.log()
@@ -101,8 +101,8 @@ def test_new_partitions_are_seen_within_the_time_of_a_full_look() -> None:
     assert TopicPartition("a", 3) in ends.log().latest
 
 
-def test_where_the_ends_cannot_be_had_everything_is_asked_for() -> None:
-    """It tells what is the matter: a topic that is gone, or a cluster that is."""
+def test_all_partitions_are_fetched_if_the_ends_are_unknown() -> None:
+    """The full request reveals the reason: a deleted topic, or an unreachable cluster."""
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
     ends.log()
@@ -113,7 +113,7 @@ def test_where_the_ends_cannot_be_had_everything_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("cost", [1e-6, 1e-3])
-def test_a_pause_has_an_end(cost: float) -> None:
+def test_a_pause_between_looks_is_bounded(cost: float) -> None:
     cluster = Cluster(1000, cost)
     ends = cluster.made()
     cluster.poll(ends, 60)
@@ -137,7 +137,7 @@ def test_ends_that_are_watched_are_looked_at_only_in_case_the_watch_has_failed_w
     assert sum(cluster.asked.values()) >= 20 / (FRESH_SECONDS + 2 * POLL_SECONDS)
 
 
-def test_who_knows_of_new_records_has_everything_asked_for_at_once() -> None:
+def test_a_hint_of_new_records_causes_a_full_look_at_once() -> None:
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
     ends.log()

@@ -1,4 +1,4 @@
-"""How far a query is behind, from what Spark reports."""
+"""The lag of a query, from Spark's reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from oncelog_pipeline.source.lag import offsets_behind_latest
 
 
-def test_the_metrics_of_sparks_own_connector() -> None:
+def test_the_lag_metrics_equal_those_of_sparks_own_connector() -> None:
     source = {
         "endOffset": json.dumps({"a": {"0": 5, "1": 7}, "_ids": {"a": "x"}}),
         "latestOffset": json.dumps({"a": {"0": 5, "1": 10}, "b": {"0": 6}}),
@@ -25,5 +25,5 @@ def test_the_metrics_of_sparks_own_connector() -> None:
 @pytest.mark.parametrize(
     "source", [{}, {"endOffset": None, "latestOffset": "5"}, {"endOffset": "{}", "latestOffset": "{}"}]
 )
-def test_a_source_that_does_not_tell_has_none(source: Any) -> None:
+def test_a_source_without_offsets_has_no_lag_metrics(source: Any) -> None:
     assert offsets_behind_latest(source) == {}

@@ -1,4 +1,4 @@
-"""The JSON of checkpoints: Spark's own connector's."""
+"""The offsets in checkpoints: the same JSON as that of Spark's own connector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_offsets_are_written_as_sparks_own_connector_does() -> None:
 
 
 def test_a_batch_that_begins_elsewhere_says_so_itself() -> None:
-    """Whatever the start is said to be when Spark asks anew."""
+    """It does so whatever start Spark passes when it asks again."""
     end = end_with_start({A0: 9}, {A0: 4})
     assert end == {"a": {"0": 9}, FROM: {"a": {"0": 4}}}
     assert offsets_from(end) == {A0: 9}
@@ -38,6 +38,6 @@ def test_a_batch_that_begins_elsewhere_says_so_itself() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", '{"a":1}', '{"a":{"0":-1}}', '{"a":{"0":1.5}}', '{"a":{"-1":1}}'])
-def test_what_is_none_is_refused(text: str) -> None:
+def test_malformed_offsets_are_refused(text: str) -> None:
     with pytest.raises(BadOffsets):
         offsets_from_json(text)

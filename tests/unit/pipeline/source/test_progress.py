@@ -1,4 +1,4 @@
-"""What goes into a batch, how it is cut, and what is told of what is gone."""
+"""The extent of a batch, its division into tasks, and the report of deleted records."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_without_options_a_partition_is_a_task() -> None:
     assert cut({A0: 5, A1: 5}, {A0: 9, A1: 5, A2: 3}) == [OffsetRange("a", 0, 5, 9), OffsetRange("a", 2, 0, 3)]
 
 
-def test_the_longest_are_cut_first() -> None:
+def test_the_longest_ranges_are_split_first() -> None:
     pieces = cut({}, {A0: 10, A1: 100}, min_partitions=4)
     assert [(piece.partition, piece.size) for piece in pieces] == [(0, 10), (1, 33), (1, 33), (1, 34)]
 
@@ -94,7 +94,7 @@ def test_a_batch_waits_for_enough_or_long_enough() -> None:
     assert is_worth_a_batch(start, start, least=None, waited_s=0.0, longest_s=0.0)
 
 
-def test_what_is_gone_is_told_with_its_offsets() -> None:
+def test_deleted_records_are_reported_with_their_offsets() -> None:
     wanted = {A0: 5, A1: 50, A2: 7}
     found = losses(wanted, {A0: 9, A1: 0}, {A0: 20, A1: 30})
     assert found == [
@@ -140,7 +140,7 @@ def test_a_batch_that_is_not_worth_it_ends_where_it_begins() -> None:
     assert next_batch(start, LOG, limits, target=LOG.latest).end == LOG.latest  # available now is now
 
 
-def test_available_now_is_what_there_was_in_batches_of_the_limit() -> None:
+def test_available_now_reads_the_existing_records_in_limited_batches() -> None:
     target, log = {A0: 15, A1: 10}, LOG
     at, count = {A0: 9, A1: 0}, 0
     while at != target:
@@ -161,13 +161,13 @@ def test_available_now_is_what_there_was_in_batches_of_the_limit() -> None:
         ({}, 1, 100),
     ],
 )
-def test_a_batch_of_about_so_many_bytes(mean_bytes: dict[TopicPartition, float], most_bytes: int, offsets: int) -> None:
+def test_a_batch_is_limited_by_bytes(mean_bytes: dict[TopicPartition, float], most_bytes: int, offsets: int) -> None:
     log = Log({A0: 0, A1: 0}, {A0: 50, A1: 50}, mean_bytes=mean_bytes)
     batch = next_batch({A0: 0, A1: 0}, log, Limits(most_bytes=most_bytes))
     assert sum(sizes(batch.start, batch.end).values()) == offsets
 
 
-def test_both_limits_hold() -> None:
+def test_record_and_byte_limits_hold_together() -> None:
     log = Log({A0: 0}, {A0: 50}, mean_bytes={A0: 100.0})
     assert next_batch({A0: 0}, log, Limits(7, 1000)).end == {A0: 7}
     assert next_batch({A0: 0}, log, Limits(20, 1000)).end == {A0: 10}

@@ -1,4 +1,4 @@
-"""A watch on the ends of partitions: when it wakes whoever waits, and what it asks of brokers meanwhile."""
+"""A watch on the ends of partitions: when it wakes a waiting query, and its requests to brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run the test on a loop whose clock jumps ahead where all would wait."""
+    """Run the test on a loop whose clock jumps ahead when all tasks wait."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
@@ -85,7 +85,7 @@ async def test_each_leader_is_asked_for_what_is_beyond_the_ends() -> None:
 
 
 @in_virtual_time
-async def test_it_waits_as_long_as_it_may_and_goes_on_with_the_same_question() -> None:
+async def test_the_watch_waits_up_to_its_limit_and_continues_with_the_same_request() -> None:
     brokers, watch, ends = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -121,8 +121,8 @@ async def test_an_answer_between_two_calls_is_not_missed() -> None:
 
 
 @in_virtual_time
-async def test_the_same_ends_wake_once() -> None:
-    """What does not move an end must not have the caller look without a pause."""
+async def test_unchanged_ends_wake_the_query_once() -> None:
+    """An answer that moves no end must not make the caller poll without a pause."""
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert await watch.wait(ends, 10)
@@ -138,7 +138,7 @@ async def test_the_same_ends_wake_once() -> None:
 
 
 @in_virtual_time
-async def test_other_ends_are_watched_at_once() -> None:
+async def test_changed_ends_are_watched_at_once() -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(b"batch"))
     assert await watch.wait(ends, 10)
@@ -166,7 +166,7 @@ async def test_a_broker_that_does_not_wait_is_not_asked_in_a_loop() -> None:
 
 
 @in_virtual_time
-async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> None:
+async def test_the_watch_waits_plainly_if_brokers_cannot_be_asked() -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(ConnectionFailed("away"))
     loop = asyncio.get_running_loop()
@@ -181,8 +181,8 @@ async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> Non
 
 
 @in_virtual_time
-async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
-    """A pattern that no topic matches so far."""
+async def test_the_watch_waits_plainly_without_partitions() -> None:
+    """The pattern matches no topic so far."""
     _, watch, _ = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -192,7 +192,7 @@ async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
 
 
 @in_virtual_time
-async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_watch_fails_no_query(caplog: pytest.LogCaptureFixture) -> None:
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(RuntimeError("a mistake of ours"))
     assert not await watch.wait(ends, 10)
@@ -203,7 +203,7 @@ async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) ->
 
 
 @in_virtual_time
-async def test_closing_lets_go() -> None:
+async def test_closing_the_watch_releases_its_connections() -> None:
     brokers, watch, ends = watching()
     assert not await watch.wait(ends, 1)
     await watch.close()

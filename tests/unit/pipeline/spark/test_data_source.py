@@ -1,4 +1,4 @@
-"""What Spark learns of the options at load() and save(), before anything is read or written."""
+"""Options checked at load() and save(), before any record is read or written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_mistake_is_told_at_load(options: dict[str, str], why: str) -> None:
 @pytest.mark.parametrize(
     "options", [{"endingOffsets": "latest"}, {"startingOffsets": "latest"}, {"startingOffsets": "earliest"}]
 )
-def test_what_is_right_for_a_stream_or_a_batch_passes(options: dict[str, str]) -> None:
+def test_valid_options_of_a_stream_or_a_batch_pass(options: dict[str, str]) -> None:
     assert "value binary" in OncelogDataSource({**SERVERS, "subscribe": "a", **options}).schema()
 
 
@@ -55,7 +55,7 @@ def test_a_topic_is_not_overwritten() -> None:
 
 
 def test_planning_a_query_does_not_import_what_only_tasks_need() -> None:
-    """Spark starts a process for each kind of planning, and each of them would spend 30 ms on it."""
+    """Spark starts a process for each kind of planning, and each would spend 30 ms on these imports."""
     program = "import sys, oncelog_pipeline.spark.data_source; print('pyarrow.compute' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"

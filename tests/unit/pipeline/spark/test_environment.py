@@ -1,4 +1,4 @@
-"""What is said of a PySpark that cannot work, before Spark says that it has no such data source."""
+"""The error for an unusable PySpark, before Spark says that it has no such data source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_pyspark_without_data_sources_in_python_is_refused(version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "10.1", "4.0.0.dev1", None])
-def test_others_are_not(version: str | None) -> None:
+def test_supported_pyspark_versions_are_accepted(version: str | None) -> None:
     check_version(version)
 
 

@@ -1,4 +1,4 @@
-"""What Spark's collection after each task passes over."""
+"""The objects skipped by Spark's garbage collection after each task."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 
 @pytest.fixture(autouse=True)
 def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a worker that has not been called yet."""
+    """The state of a worker that has not been called yet."""
     gc.unfreeze()
     monkeypatch.setattr(garbage, "_frozen_modules", 0)
     yield
     gc.unfreeze()
 
 
-def test_what_was_imported_is_not_collected_again() -> None:
+def test_imported_objects_are_not_collected_again() -> None:
     freeze_modules()
     assert gc.get_freeze_count() > 1000
     assert len(gc.get_objects()) < 1000
 
 
-def test_it_is_done_again_only_after_another_import(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freezing_is_repeated_only_after_another_import(monkeypatch: pytest.MonkeyPatch) -> None:
     freeze_modules()
     gc.unfreeze()
     freeze_modules()
@@ -43,8 +43,8 @@ def test_it_is_done_again_only_after_another_import(monkeypatch: pytest.MonkeyPa
     assert gc.get_freeze_count()
 
 
-def test_planning_a_write_freezes() -> None:
-    """So do tasks; but only planning is without a broker."""
+def test_planning_a_write_freezes_imported_objects() -> None:
+    """Tasks do this, too; but only planning needs no broker."""
     source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     source.streamWriter(StructType([StructField("value", BinaryType())]), overwrite=False)
     assert gc.get_freeze_count()

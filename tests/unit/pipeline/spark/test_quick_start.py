@@ -1,4 +1,4 @@
-"""What a Python worker does so that Spark's next part arrives at once."""
+"""A Python worker acknowledges received segments at once, so that Spark sends the next part without delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PART = b"what to do"
 
 
 def unacknowledged(sender: socket.socket) -> int:
-    """How many bytes the sender still keeps, as their receiver has not acknowledged them."""
+    """The number of bytes that the sender keeps because they are not acknowledged yet."""
     found = array.array("i", [0])
     fcntl.ioctl(sender.fileno(), termios.TIOCOUTQ, found)
     return found[0]
@@ -43,7 +43,7 @@ def jvm_and_worker() -> tuple[socket.socket, socket.socket]:
     return jvm, worker
 
 
-def test_what_has_arrived_is_acknowledged_at_once(jvm_and_worker: tuple[socket.socket, socket.socket]) -> None:
+def test_received_segments_are_acknowledged_at_once(jvm_and_worker: tuple[socket.socket, socket.socket]) -> None:
     jvm, worker = jvm_and_worker
     with jvm, worker:
         for _ in range(5):  # each time before the kernel's delay is over
@@ -66,7 +66,7 @@ def test_other_files_and_sockets_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("made", ["reader", "streamReader", "writer", "streamWriter"])
-def test_what_a_task_is_sent_acknowledges_when_it_is_unpickled(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unpickled_task_input_switches_quick_acknowledgement_on(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     if made.endswith("riter"):

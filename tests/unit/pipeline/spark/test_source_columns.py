@@ -1,4 +1,4 @@
-"""Arrow batches have the rows that the records are, whatever way they take."""
+"""Arrow batches have the rows of the records, whichever way they were decoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES  # noqa: E40
 from oncelog_protocol.records.record import Record  # noqa: E402
 
 BASE_TIMESTAMP = slice(27, 35)
-"""Its bytes in a batch."""
+"""The bytes of the field in a batch."""
 LONG = [b"%04d" % number * 250 for number in range(200)]
 MIXED = [
     *LONG[:90],
@@ -67,7 +67,7 @@ def table(parts: list[UndecodedBatch], *, includes_headers: bool = False) -> Any
 @pytest.mark.parametrize("values", [LONG, MIXED, [None] * 30, [b""] * 30, [b"x"]])
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
 def test_the_rows_are_the_records(values: list[Any], keys: bool, headers: Any) -> None:
-    """Also after a gap, and cut; those with headers are decoded batch by batch."""
+    """This holds after a gap, and for a cut batch; rows with headers are decoded batch by batch."""
     whole = ((values, 0), (MIXED, 500), ([b"a", None], 900), (LONG, 902))
     parts = [batch_of(part, first, keys=keys, headers=headers) for part, first in whole]
     parts = [left for each in parts if (left := each.cut(7, 1000)) is not None]
@@ -104,11 +104,11 @@ assert "pandas" not in sys.modules
 
 
 def test_plain_records_are_read_without_pandas() -> None:
-    """To import it takes longer than most tasks."""
+    """Importing pandas takes longer than most tasks."""
     subprocess.run([sys.executable, "-c", READS], check=True, timeout=60)
 
 
-def test_no_timestamp_and_no_key_are_null() -> None:
+def test_missing_timestamps_and_keys_are_null() -> None:
     found = table([batch_of([b"%d" % time], time, time=time - 1) for time in (0, 1001)])
     assert found["key"].to_pylist() == [None, None]
     assert found["timestamp"].cast(pa.int64()).to_pylist() == [None, 1_000_000]
@@ -118,7 +118,7 @@ def test_no_timestamp_and_no_key_are_null() -> None:
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
 @pytest.mark.parametrize(("first", "later"), [(0, 2**62), (2**62, 2**62 - 1), (2**63 - 10, 20)])
 def test_a_timestamp_that_spark_does_not_have_is_refused_and_not_another(first: int, later: int, headers: Any) -> None:
-    """Decoded in either way; the last one is beyond 64 bits of milliseconds, too."""
+    """Both ways of decoding refuse it; the last timestamp exceeds 64 bits of milliseconds, too."""
     made = bytearray(build_batch([Record(0, 0, None, b"a", []), Record(1, later, None, b"b", list(headers))]))
     made[BASE_TIMESTAMP] = first.to_bytes(8, "big")
     batch = undecoded(RecordBatch(made), 0, MAX_DECOMPRESSED_BYTES)
@@ -138,11 +138,11 @@ def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     assert [len(chunk) for chunk in found["offset"].chunks] == [200, 200, 100]
 
 
-def test_nothing_gathered_is_no_batch() -> None:
+def test_an_empty_gathering_makes_no_batch() -> None:
     assert BatchBuilder("t", 3, includes_headers=False).take() is None
 
 
-def test_what_arrow_cannot_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_beyond_arrows_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_arrays, "MAX_BYTES", 99_999)
     assert len(table([batch_of(LONG[:100], 0)])) == 100
     monkeypatch.setattr(source_columns, "MAX_VALUES_BYTES", 99_999)

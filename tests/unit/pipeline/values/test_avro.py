@@ -1,4 +1,4 @@
-"""Avro values become columns: every type that Spark has, framed or not, written with an older schema, or broken."""
+"""Avro values become columns: every type of Spark, framed or not, written with an older schema, or broken."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def decoded(values: list[bytes | None], schema: str, **how: Any) -> list[Any]:
     return list(column.to_pylist(maps_as_pydicts="strict"))
 
 
-def test_every_type_there_and_back() -> None:
+def test_every_type_is_written_and_read_back() -> None:
     schema = json.dumps(EVERYTHING)
     assert decoded([written(schema, ROW), None], schema) == [ROW, None]
     column = pa.array([ROW, None], arrow_type(parsed(schema)))
@@ -124,7 +124,7 @@ def test_a_schema_need_not_be_a_record() -> None:
         ('{"type":"bytes","logicalType":"decimal","precision":39}', "a decimal of 39 digits, Spark has 38"),
     ],
 )  # fmt: skip
-def test_what_has_no_column_is_named(schema: str, says: str) -> None:
+def test_a_type_without_column_is_named(schema: str, says: str) -> None:
     with pytest.raises(SchemaError, match=says):
         arrow_type(parsed(schema))
 
@@ -164,8 +164,11 @@ def test_a_frame_without_a_registry_is_taken_off() -> None:
     assert decoded([framed(77, written(LONG, 5))], LONG, is_framed=True) == [5]
 
 
+BILL = '{"type":"record","name":"Bill","fields":[{"name":"of","type":"R"}]}'
+
+
 class Registry(BaseHTTPRequestHandler):
-    """Two schemas; what else is asked for is not there."""
+    """A registry with two schemas; others are missing."""
 
     asked: list[str] = []  # noqa: RUF012 - of all requests
 
@@ -174,7 +177,9 @@ class Registry(BaseHTTPRequestHandler):
         answers = {
             "/schemas/ids/1": {"schema": V1},
             "/schemas/ids/9": {"schema": "{}", "schemaType": "PROTOBUF"},
-            "/schemas/ids/8": {"schema": V1, "references": [{"name": "x"}]},
+            "/schemas/ids/8": {"schema": BILL, "references": [{"name": "R", "subject": "r", "version": 1}]},
+            "/subjects/r/versions/1": {"subject": "r", "version": 1, "id": 1, "schema": V1},
+            "/schemas/ids/6": {"schema": V1, "references": [{"name": "R", "subject": "gone", "version": 1}]},
             "/schemas/ids/7": [],
         }
         answer = answers.get(self.path)
@@ -202,14 +207,30 @@ def test_a_registry_is_asked_once_for_each_number(registry: str) -> None:
     values = [framed(1, written(V1, {"a": 1}))] * 3
     assert decoded(values, V2, is_framed=True, registry=registry) == [{"a": 1, "b": "none"}] * 3
     assert Registry.asked.count("/schemas/ids/1") == 1
-    for number, says in ((2, "does not have"), (9, "of the type PROTOBUF"), (8, "refers to other schemas")):
+    for number, says in ((2, "does not have"), (9, "of the type PROTOBUF"), (6, "does not have")):
         with pytest.raises(InvalidValue, match=says):
             schema_of(registry, number)
     with pytest.raises(UnreachableSchemas, match="does not answer as a schema registry"):
         schema_of(registry, 7)
 
 
-def test_a_registry_that_is_not_there() -> None:
+def test_a_schema_that_refers_to_another_one_is_read_with_it(registry: str) -> None:
+    reader = BILL.replace('"R"', V1)
+    value = framed(8, written(reader, {"of": {"a": 1}}))
+    assert decoded([value], reader, is_framed=True, registry=registry) == [{"of": {"a": 1}}]
+
+
+def test_a_value_that_nests_too_deeply_is_invalid_and_ends_no_worker(tmp_path: Path) -> None:
+    """The reader in C would end the process."""
+    linked = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"next","type":["null","R"]}]}'
+    (tmp_path / "1.avsc").write_text(linked)
+    value = framed(1, b"\x02\x02" * 100_000 + b"\x02\x00")
+    with pytest.raises(InvalidValue, match="RecursionError"):
+        decoded([value], V1, is_framed=True, registry=str(tmp_path))
+    assert decoded([framed(1, b"\x0e\x00")], V1, is_framed=True, registry=str(tmp_path)) == [{"a": 7}]
+
+
+def test_an_unreachable_registry_is_reported() -> None:
     with pytest.raises(UnreachableSchemas, match="does not answer"):
         schema_of("http://127.0.0.1:9", 1)
 

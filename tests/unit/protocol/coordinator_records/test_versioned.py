@@ -25,14 +25,14 @@ MEMBER = GroupMetadataValue.MemberMetadata(
 )
 
 
-def test_bytes_of_an_offset_commit_as_kafka_writes_them():
+def test_the_bytes_of_an_offset_commit_are_kafkas():
     key = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=7), 1)
     assert key == b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x07"
     value = encode_versioned(OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9), 3)
     assert value == b"\x00\x03" + (5).to_bytes(8, "big") + b"\x00\x00\x00\x02\x00\x01m" + (9).to_bytes(8, "big")
 
 
-def test_bytes_of_a_group_key():
+def test_the_bytes_of_a_group_key_are_kafkas():
     assert encode_versioned(GroupMetadataKey(group="g"), 2) == b"\x00\x02\x00\x01g"
 
 
@@ -48,7 +48,7 @@ def test_values_of_every_version_come_back(version):
 
 
 @given(st.binary(max_size=60))
-def test_whatever_the_bytes_the_error_is_one(data):
+def test_any_bad_bytes_raise_the_same_error(data):
     for cls in (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue):
         try:
             decode_versioned(cls, data)
@@ -57,7 +57,7 @@ def test_whatever_the_bytes_the_error_is_one(data):
         assert len(data) > 2
 
 
-def test_too_short_and_too_new():
+def test_too_short_and_too_new_records_are_refused():
     with pytest.raises(MalformedMessage, match="too short"):
         read_version(b"\x00")
     with pytest.raises(MalformedMessage, match="version 9"):

@@ -8,7 +8,7 @@ from oncelog_protocol.records.record import Record, read_records
 NOW = 1_700_000_000_000
 
 
-def test_known_bytes():
+def test_a_batch_has_the_known_bytes():
     assert encode_record(1, 0, b"k", None, [("h", b"")]).hex() == "14000002026b0102026800"
 
 
@@ -39,7 +39,7 @@ def test_the_first_record_may_exceed_the_limit():
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_header_of_a_stamped_batch(codec):
+def test_a_stamped_batch_has_its_header_fields(codec):
     builder = RecordBatchBuilder(size_limit=10_000)
     builder.append(NOW, b"k", b"v" * 100)
     builder.append(NOW - 5, b"k", b"v" * 100)
@@ -99,7 +99,7 @@ def test_order_of_calls_is_asserted():
     ("key", "value", "headers"),
     [(None, None, ()), (b"k" * 9000, b"v" * 70, [("ü" * 100, b"x"), ("h", None)]), (b"", b"", [("", b"")] * 200)],
 )
-def test_the_upper_bound_is_one(key, value, headers):
+def test_the_size_estimate_is_an_upper_bound(key, value, headers):
     batch = build_batch([Record(0, NOW, key, value, list(headers))])
     assert len(batch) <= record_size_upper_bound(key, value, headers)
 

@@ -22,14 +22,14 @@ LIMIT = 1 << 20
 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT])
-def test_round_trip(codec, data):
+def test_data_is_compressed_and_decompressed(codec, data):
     packed = compress(codec, data)
     assert decompress(codec, packed, max_bytes=LIMIT) == data
     assert decompress(codec, memoryview(bytearray(packed)), max_bytes=LIMIT) == data
 
 
 @pytest.mark.parametrize(("codec", "level"), [(Compression.GZIP, 1), (Compression.LZ4, 9), (Compression.ZSTD, 19)])
-def test_level_is_used(codec, level):
+def test_the_compression_level_is_used(codec, level):
     data = b" ".join(b"%d" % (n * n * n % 1000) for n in range(20_000))
     packed = compress(codec, data, level)
     assert packed != compress(codec, data)
@@ -37,7 +37,7 @@ def test_level_is_used(codec, level):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_data_that_shrank_to_much_less_than_the_first_guess(codec):
+def test_data_beyond_the_first_size_guess_is_decompressed(codec):
     data = bytes(1 << 20)
     assert decompress(codec, compress(codec, data), max_bytes=2 << 20) == data
 
@@ -93,7 +93,7 @@ def test_snappy_is_written_in_xerials_framing():
     assert cramjam.snappy.decompress_raw_len(packed[20 : 20 + first_block_size]) == 32 * 1024
 
 
-def test_snappy_known_bytes():
+def test_snappy_has_the_known_bytes():
     block = bytes.fromhex("0510") + b"hello"  # length 5, then a literal of 5
     framed = XERIAL_HEADER + b"\x00\x00\x00\x07" + block
     assert decompress(Compression.SNAPPY, framed, max_bytes=5) == b"hello"
@@ -140,8 +140,8 @@ def test_a_bomb_takes_no_more_than_the_limit(codec):
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from the kernel")
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("fits", [True, False])
-def test_what_is_unpacked_is_in_memory_once(codec, fits):
-    """A fetch, and each of the batches that a broker walks at a time, may ask for all that is allowed."""
+def test_decompressed_data_is_in_memory_once(codec, fits):
+    """Each fetch and each walked batch may use the full permitted memory."""
     code = f"""
 import resource
 from oncelog_protocol.records.compression import Compression, RecordsTooLarge, compress, decompress
@@ -210,7 +210,7 @@ ROOM = 24 << 20
     ("window", "allowed"), [(1 << 20, ROOM), (8 << 20, ROOM), (16 << 20, ROOM // 2), (128 << 20, ROOM // 2)]
 )
 def test_a_zstd_window_beyond_the_usual_takes_its_part_of_what_is_allowed(window: int, allowed: int) -> None:
-    """The decoder keeps a copy of its output in it: with 128 MB of window, twice the limit would be taken."""
+    """The decoder keeps a copy of its output in the window: 128 MB of window would use twice the limit."""
     assert len(decompress(Compression.ZSTD, zstd_frame(allowed, window=window), max_bytes=ROOM)) == allowed
     if allowed < ROOM:
         with pytest.raises(RecordsTooLarge):

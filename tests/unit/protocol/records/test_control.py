@@ -23,7 +23,7 @@ def test_s39_abort_is_0_and_commit_is_1():
 
 
 @pytest.mark.parametrize("control_type", ControlType)
-def test_s39_marker_batch(control_type):
+def test_s39_a_marker_batch_has_kafkas_fields(control_type):
     marker = EndTransactionMarker(control_type, 2**31 - 1)
     raw = marker_batch(marker, producer_id=9, producer_epoch=3, timestamp=NOW, base_offset=77, partition_leader_epoch=4)
     batch = RecordBatch(raw)

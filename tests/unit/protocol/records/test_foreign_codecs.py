@@ -1,4 +1,4 @@
-"""Our batches read by kafka-python and aiokafka, theirs read by us."""
+"""kafka-python and aiokafka read our batches, and our codec reads theirs."""
 
 import warnings
 
@@ -33,7 +33,7 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize(("library", "codec"), LIBRARIES)
-def test_they_read_ours(library, codec):
+def test_foreign_codecs_read_our_batches(library, codec):
     raw = build_batch(RECORDS, compression=codec, producer_id=5, producer_epoch=1, base_sequence=9, transactional=True)
     theirs = library.DefaultRecordBatch(bytes(raw))
     assert theirs.validate_crc()
@@ -42,7 +42,7 @@ def test_they_read_ours(library, codec):
 
 
 @pytest.mark.parametrize(("library", "codec"), LIBRARIES)
-def test_we_read_theirs(library, codec):
+def test_our_codec_reads_foreign_batches(library, codec):
     builder = library.DefaultRecordBatchBuilder(
         magic=2, compression_type=codec, is_transactional=1, producer_id=5, producer_epoch=1, base_sequence=9,
         batch_size=1 << 20,

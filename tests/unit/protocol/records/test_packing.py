@@ -1,4 +1,4 @@
-"""Records that are packed at once are, byte for byte, those that are appended one by one."""
+"""Records packed in bulk equal, byte for byte, those appended one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def appended(builder: RecordBatchBuilder, timestamp: int, keys: list[bytes] | No
 
 
 @given(sizes, st.none() | sizes, st.integers(1, 70), st.sampled_from([0, 999, 1_000, 2**40]), st.integers(800, 20_000))
-def test_packed_as_appended(
+def test_packed_records_equal_appended_ones(
     value_sizes: list[int], key_sizes: list[int] | None, before: int, timestamp: int, limit: int
 ) -> None:
     values = [b"v" * size for size in value_sizes]
@@ -52,14 +52,14 @@ def test_packed_as_appended(
 
 
 @pytest.mark.parametrize("before", [TWO_BYTES - 2, TWO_BYTES - 1, TWO_BYTES, TWO_BYTES + 1])
-def test_where_offsets_begin_to_take_a_byte_more(before: int) -> None:
+def test_packing_is_right_where_offset_deltas_grow_by_a_byte(before: int) -> None:
     values = [b"%d" % number for number in range(5)]
     expected = appended(batch_with(before, LARGE), 1_000, None, values)
     assert extended(batch_with(before, LARGE), 1_000, None, values) == expected
 
 
-def test_what_will_not_fit_is_not_looked_at() -> None:
-    """A batch of few large values, out of many."""
+def test_records_that_will_not_fit_are_not_examined() -> None:
+    """The batch takes a few of many large values."""
     looks = []
 
     class Value(bytes):

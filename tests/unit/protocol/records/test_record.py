@@ -9,7 +9,7 @@ NOW = 1_700_000_000_000
 
 
 def batch_of(payload: bytes, count: int, last_offset_delta: int | None = None, attributes: int = 0) -> RecordBatch:
-    """A batch with these bytes for its records, right or wrong."""
+    """A batch with these bytes as its records, valid or not."""
     last = count - 1 if last_offset_delta is None else last_offset_delta
     header = HEADER.pack(
         100, HEADER.size - LOG_OVERHEAD + len(payload), 0, 2, 0, attributes, last, NOW, NOW + 9, -1, -1, -1, count
@@ -17,14 +17,14 @@ def batch_of(payload: bytes, count: int, last_offset_delta: int | None = None, a
     return RecordBatch(header + payload)
 
 
-def test_a_record_by_hand():
+def test_a_hand_written_record_is_read():
     payload = bytes.fromhex("24 00 05 02 04 6b31 06 616263 02 02 68 04 7878".replace(" ", "")) + b""
     payload = bytes([2 * (len(payload) - 1)]) + payload[1:]
     assert list(read_records(batch_of(payload, 1, 1))) == [Record(101, NOW - 3, b"k1", b"abc", [("h", b"xx")])]
 
 
 @pytest.mark.parametrize("size", [0, 1, 62, 63, 64, 65, 120, 127, 128, 8190, 8191, 8192, 20000])
-def test_lengths_around_each_varint_size(size):
+def test_records_with_lengths_around_each_varint_size_are_read(size):
     record = Record(0, NOW, b"k" * size, b"v" * size, [("h" * size, b"w" * size)])
     assert list(read_records(RecordBatch(build_batch([record])))) == [record]
 
@@ -39,7 +39,7 @@ def test_nulls_are_not_empty():
 
 
 @pytest.mark.parametrize("delta", [0, 1, 63, 64, 10_000, -1, -64, -65, 2**40, -(2**40)])
-def test_timestamps_before_and_after_the_first(delta):
+def test_timestamps_before_and_after_the_first_are_read(delta):
     records = [Record(0, NOW, None, b"a", []), Record(1, NOW + delta, None, b"b", [])]
     batch = RecordBatch(build_batch(records))
     assert batch.base_timestamp == NOW
@@ -75,7 +75,7 @@ def test_a_batch_emptied_by_the_cleaner_has_no_records():
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_compressed(codec):
+def test_compressed_records_are_read(codec):
     payload = compress(codec, b"".join(encode_record(i, i, b"k", b"v" * 50) for i in range(100)))
     assert len(list(read_records(batch_of(payload, 100, attributes=codec)))) == 100
 
@@ -112,7 +112,7 @@ GOOD = encode_record(0, 0, b"k", b"v")
         pytest.param(b"\x16\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f\x00", 1, 0, id="two thousand million headers"),
     ],
 )
-def test_corrupt(payload, count, last_offset_delta):
+def test_corrupt_records_are_refused(payload, count, last_offset_delta):
     with pytest.raises(CorruptBatch):
         list(read_records(batch_of(payload, count, last_offset_delta)))
 

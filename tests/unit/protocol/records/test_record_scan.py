@@ -19,14 +19,14 @@ def keys_of(batch: RecordBatch) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("count", [1, SCAN_CHUNK - 1, SCAN_CHUNK, SCAN_CHUNK + 1, 9000])
-def test_keys_and_offset_deltas(count):
+def test_keys_and_offset_deltas_are_scanned(count):
     records = [Record(0, NOW + i, b"k%d" % i, b"v", []) for i in range(count)]
     batch = RecordBatch(build_batch(records))
     assert keys_of(batch) == [(i, b"k%d" % i) for i in range(count)]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8191, 8192, 20000])
-def test_keys_around_each_varint_size(size):
+def test_keys_around_each_varint_size_are_scanned(size):
     batch = RecordBatch(build_batch([Record(0, NOW, b"k" * size, b"v" * 70, []), Record(0, NOW, None, None, [])]))
     assert keys_of(batch) == [(0, b"k" * size), (1, None)]
 
@@ -52,7 +52,7 @@ def test_spans_say_what_the_records_are(codec):
 
 
 @pytest.mark.parametrize("scan", [scan_keys, scan_spans, scan_facts])
-def test_what_is_cut_is_corrupt(scan):
+def test_cut_records_are_corrupt(scan):
     batch = RecordBatch(build_batch([Record(0, NOW, b"key", b"value", [])] * 3))
     data = records_data(batch, MAX_DECOMPRESSED_BYTES)
     for size in range(len(data)):

@@ -1,5 +1,6 @@
-"""The assignors of consumer groups, which the broker runs (KIP-848): they assign partitions to members. Pure.
+"""The assignors of groups, which the broker runs (KIP-848, KIP-932): they assign partitions to members. Pure.
 
 `spec` is the input of an assignor, `range_assignor` and `uniform` are the assignors, `heterogeneous` the uniform one
-for members with different subscriptions, `assignors` the list of them by name. Each is a `Steps`, since a group may
-have a thousand members and ten thousand partitions. All are total: they return an assignment for every input."""
+for members with different subscriptions, `assignors` the list of them by name. `simple` is the one of share groups.
+Each is a `Steps`, since a group may have a thousand members and ten thousand partitions. All are total: they return
+an assignment for every input."""

@@ -1,9 +1,10 @@
-"""The rim of groups: offsets of topics that were deleted, whatever keeps them from being removed at once."""
+"""The I/O part of groups: offsets of deleted topics are removed in the end, even if that is not possible at once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,11 +27,12 @@ TOPICS = ("deleted", "kept")
 
 @pytest.fixture
 def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
-    """They try again in each turn of the loop."""
+    """Coordinators that retry in each turn of the loop."""
     monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0)
     return GroupCoordinator(
         BrokerConfig.of({}),
         internal_topic,
+        SimpleNamespace(),  # type: ignore[arg-type]  # there are no share groups
         internal_topic.host,
     )
 
@@ -64,7 +66,7 @@ async def until_gone(groups: GroupCoordinator) -> None:
 
 
 def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[ClusterImage, ClusterImage]:
-    """The image, and the one after a topic was deleted."""
+    """The image before and after a topic was deleted."""
     before = with_topics(internal_topic.lead(), *TOPICS)
     groups.on_image(ClusterImage(""), before)
     for topic in TOPICS:
@@ -72,17 +74,17 @@ def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[Clust
     return before, before.without_topic("deleted")
 
 
-async def test_the_offsets_of_a_deleted_topic_go(groups: GroupCoordinator, internal_topic: Any) -> None:
+async def test_offsets_of_a_deleted_topic_are_removed(groups: GroupCoordinator, internal_topic: Any) -> None:
     groups.on_image(*both_committed(groups, internal_topic))
     await until_gone(groups)
     assert committed(groups) == {"kept": 5}
     await internal_topic.tasks.close()
 
 
-async def test_they_go_when_the_gate_opens_that_was_shut_when_the_image_came(
+async def test_offsets_of_a_deleted_topic_are_removed_when_the_gate_opens(
     groups: GroupCoordinator, internal_topic: Any
 ) -> None:
-    """So it is with what was deleted while the session was in doubt: the cluster is read again, then the gate opens."""
+    """The topic was deleted while the session was in doubt: first the cluster is read again, then the gate opens."""
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)
@@ -94,7 +96,9 @@ async def test_they_go_when_the_gate_opens_that_was_shut_when_the_image_came(
     await internal_topic.tasks.close()
 
 
-async def test_they_go_when_the_log_is_loaded(groups: GroupCoordinator, internal_topic: Any) -> None:
+async def test_offsets_of_a_deleted_topic_are_removed_when_the_log_is_loaded(
+    groups: GroupCoordinator, internal_topic: Any
+) -> None:
     before, after = both_committed(groups, internal_topic)
     groups.close()
     groups.runtime.on_opened({"__consumer_offsets"})
@@ -107,7 +111,7 @@ async def test_they_go_when_the_log_is_loaded(groups: GroupCoordinator, internal
     await internal_topic.tasks.close()
 
 
-async def test_they_go_when_as_many_replicas_are_in_sync_as_it_takes(
+async def test_offsets_of_a_deleted_topic_are_removed_when_enough_replicas_are_in_sync(
     groups: GroupCoordinator, internal_topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = both_committed(groups, internal_topic)
@@ -126,9 +130,7 @@ async def test_they_go_when_as_many_replicas_are_in_sync_as_it_takes(
     await internal_topic.tasks.close()
 
 
-async def test_what_is_committed_of_the_next_topic_of_that_name_stays(
-    groups: GroupCoordinator, internal_topic: Any
-) -> None:
+async def test_offsets_of_a_re_created_topic_stay(groups: GroupCoordinator, internal_topic: Any) -> None:
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)
@@ -140,7 +142,7 @@ async def test_what_is_committed_of_the_next_topic_of_that_name_stays(
     await internal_topic.tasks.close()
 
 
-async def test_a_step_that_fails_unthought_of_is_not_tried_again(
+async def test_a_step_with_an_unexpected_error_is_not_retried(
     groups: GroupCoordinator, internal_topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = both_committed(groups, internal_topic)
@@ -158,7 +160,7 @@ async def test_a_step_that_fails_unthought_of_is_not_tried_again(
 
 
 @pytest.mark.parametrize("reason", ["the log could not be read", "the machine is not what the log says"])
-async def test_they_go_where_the_log_is_loaded_anew_meanwhile(
+async def test_offsets_of_a_deleted_topic_are_removed_after_a_reload_of_the_log(
     groups: GroupCoordinator, internal_topic: Any, reason: str
 ) -> None:
     before, after = both_committed(groups, internal_topic)

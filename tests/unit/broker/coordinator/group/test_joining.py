@@ -42,7 +42,7 @@ class TestMemberIds:
 
     @pytest.mark.parametrize("version", [3, 4, 5])
     def test_an_id_that_no_message_has_room_for_is_not_given_out(self, driver, version):
-        """The leader could not be told of such a member, nor could the log: the group would stand still."""
+        """Neither the leader nor the log could be given such a member: the group would be blocked."""
         (first,) = driver.stable()
         too_long = "c" * 32_766
         names = {"instance_id": too_long} if version >= 5 else {"client_id": too_long}
@@ -63,20 +63,20 @@ class TestMemberIds:
 
 
 class TestRefusals:
-    def test_session_timeouts_out_of_bounds(self, driver):
+    def test_session_timeouts_out_of_bounds_are_refused(self, driver):
         assert driver.join(session_ms=5_999).code is ErrorCode.INVALID_SESSION_TIMEOUT
         assert driver.join(session_ms=1_800_001).code is ErrorCode.INVALID_SESSION_TIMEOUT
         assert driver.machine.groups == {}
 
-    def test_the_empty_group_id(self, driver):
+    def test_an_empty_group_id_is_refused(self, driver):
         assert driver.join(group_id="").code is ErrorCode.INVALID_GROUP_ID
 
-    def test_no_protocols(self, driver):
+    def test_a_join_without_protocols_is_refused(self, driver):
         assert driver.join(protocols=()).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert driver.join(protocol_type="").code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert driver.machine.groups == {}
 
-    def test_protocols_that_do_not_fit_those_of_the_group(self, driver):
+    def test_protocols_unknown_to_the_group_are_refused(self, driver):
         driver.stable()
         assert driver.join(protocol_type="connect").code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert driver.join(protocols=[("sticky", b"")]).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -87,7 +87,7 @@ class TestRefusals:
         _, joined = driver.join_new(protocol_type="connect")
         assert joined.response.protocol_type == "connect"
 
-    def test_group_max_size(self):
+    def test_a_group_has_at_most_group_max_size_members(self):
         driver = GroupDriver(GroupConfig(max_size=2))
         first, second = driver.stable(2)
         assert driver.join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -95,7 +95,7 @@ class TestRefusals:
         driver.leave(second.member_id)
         assert driver.join().code is ErrorCode.MEMBER_ID_REQUIRED
 
-    def test_ids_are_not_given_out_without_end(self):
+    def test_the_number_of_reserved_member_ids_is_bounded(self):
         driver = GroupDriver(GroupConfig(max_size=2))
         answers = [driver.join().code for _ in range(3)]
         assert answers == [ErrorCode.MEMBER_ID_REQUIRED] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -104,11 +104,11 @@ class TestRefusals:
 
 
 class TestNamedTwice:
-    """A protocol that a member names twice is one protocol of it."""
+    """A protocol that a member names twice counts once."""
 
     TWICE = (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
 
-    def test_it_counts_once(self, driver):
+    def test_a_protocol_named_twice_counts_once(self, driver):
         (first,) = driver.stable()
         joining = driver.join(version=3, instance_id="i", protocols=self.TWICE)
         driver.join(first.member_id)
@@ -116,27 +116,27 @@ class TestNamedTwice:
         assert driver.group.supported == {"range": 2, "sticky": 1}
         assert [metadata.metadata for metadata in driver.join(first.member_id).response.members] == [b"", b"1"]
 
-    def test_it_is_not_taken_for_one_of_all_members(self, driver):
+    def test_a_protocol_named_twice_is_not_taken_for_one_that_all_members_support(self, driver):
         driver.join(version=3, protocols=self.TWICE)
         refused = driver.join(version=3, protocols=(("other", b""), ("other", b"")))
         assert refused.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 class TestMetadataBytes:
-    """What members say of themselves is bounded: of one, of a group, of all groups."""
+    """The metadata of members is bounded: per member, per group, and for all groups."""
 
     @staticmethod
     def saying(size):
         return (("range", b"m" * (size - PROTOCOL_OVERHEAD - len("range"))),)
 
-    def test_of_one_member(self):
+    def test_the_metadata_of_one_member_is_bounded(self):
         driver = GroupDriver(GroupConfig(member_metadata_max_bytes=1000))
         assert driver.join(version=3, protocols=self.saying(1001)).code is ErrorCode.MESSAGE_TOO_LARGE
         assert driver.machine.groups == {}
         assert driver.join(version=3, protocols=self.saying(1000)).code is ErrorCode.NONE
         assert driver.held.bytes == 1000
 
-    def test_of_a_group(self):
+    def test_the_metadata_of_a_group_is_bounded(self):
         driver = GroupDriver(GroupConfig(metadata_max_bytes=2000))
         first = driver.join(version=3, protocols=self.saying(1500)).response
         assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -145,7 +145,7 @@ class TestMetadataBytes:
         assert driver.join(first.member_id, protocols=self.saying(1400)).code is ErrorCode.NONE
         assert driver.group.metadata_bytes == 1400
 
-    def test_of_all_groups(self):
+    def test_the_metadata_of_all_groups_together_is_bounded(self):
         driver = GroupDriver(GroupConfig(coordinator_metadata_max_bytes=2000))
         first = driver.join(version=3, protocols=self.saying(1500), group_id="h").response
         assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -153,7 +153,7 @@ class TestMetadataBytes:
         assert driver.held.bytes == 0
         assert driver.join(version=3, protocols=self.saying(501)).code is ErrorCode.NONE
 
-    def test_a_static_member_that_returns_says_no_more_than_before(self):
+    def test_the_metadata_of_a_returning_static_member_is_counted_once(self):
         driver = GroupDriver(GroupConfig(metadata_max_bytes=2000))
         driver.join(instance_id="i", protocols=self.saying(1900))
         assert driver.join(instance_id="i", protocols=self.saying(1900)).code is ErrorCode.NONE
@@ -168,7 +168,7 @@ class TestGenerations:
         assert {member.member_id for member in leader.members} == {leader.member_id, follower.member_id}
         assert follower.members == []
 
-    def test_who_does_not_rejoin_in_time_is_out(self, driver):
+    def test_a_member_that_does_not_rejoin_in_time_is_removed(self, driver):
         leader, follower = driver.stable(2)
         rejoined = driver.join(leader.member_id)
         for _ in range(4):
@@ -229,7 +229,7 @@ class TestRejoining:
         assert driver.group.state is GroupState.STABLE
         assert driver.sync(again.response).response.assignment == follower.member_id.encode()
 
-    def test_while_the_assignment_is_computed_even_the_leader_gets_it_again(self, driver):
+    def test_a_leader_that_rejoins_before_the_assignment_gets_the_same_answer(self, driver):
         member_id, _ = driver.join_new()
         again = driver.join(member_id)
         assert again.response.generation_id == 1
@@ -273,15 +273,15 @@ class TestProtocolSelection:
             members.append([member_id, answer, [(name, name.encode()) for name in wish]])
         return members[0][1].response
 
-    def test_the_one_that_most_members_want_among_those_that_all_can(self, driver):
+    def test_the_protocol_with_most_votes_among_common_ones_is_chosen(self, driver):
         chosen = self.join_all(driver, ["a", "b"], ["b", "a"], ["c", "b", "a"])
         assert chosen.protocol_name == "b"
         assert {member.metadata for member in chosen.members} == {b"b"}
 
-    def test_among_equals_the_first_in_the_alphabet(self, driver):
+    def test_the_alphabet_decides_between_equally_popular_protocols(self, driver):
         assert self.join_all(driver, ["b", "a"], ["a", "b"]).protocol_name == "a"
 
-    def test_it_follows_the_members(self, driver):
+    def test_the_protocol_changes_with_the_members(self, driver):
         self.join_all(driver, ["a", "b"], ["b", "a"])
         leader = driver.group.leader_id
         other = next(member for member in driver.group.members if member != leader)
@@ -305,12 +305,12 @@ class TestStaticMembers:
         assert driver.sync(leader, {r.member_id: r.member_id.encode() for r in responses.values()}).code == 0
         return responses
 
-    def test_one_joins_without_asking_for_an_id(self, driver):
+    def test_a_static_member_joins_without_reserving_an_id(self, driver):
         answer = driver.join(instance_id="i1")
         assert answer.code is ErrorCode.NONE
         assert answer.response.member_id == "i1-1"
 
-    def test_one_that_returns_takes_over_without_a_rebalance(self, driver):
+    def test_a_returning_static_member_takes_over_without_a_rebalance(self, driver):
         before = self.stable(driver)
         logged = len(driver.log)
         back = driver.join(instance_id="i2")
@@ -321,7 +321,7 @@ class TestStaticMembers:
         assert len(driver.log) == logged + 1
         assert driver.heartbeat(before["i1"].member_id, 2, "i1") is ErrorCode.NONE
 
-    def test_who_had_the_id_before_is_fenced(self, driver):
+    def test_the_previous_owner_of_an_instance_id_is_fenced(self, driver):
         before = self.stable(driver)
         driver.join(instance_id="i2")
         old = before["i2"].member_id
@@ -339,7 +339,7 @@ class TestStaticMembers:
         assert back.skip_assignment
         assert len(back.members) == 2
 
-    def test_before_v9_it_is_told_the_old_leader_so_that_it_does_not_assign(self, driver):
+    def test_before_v9_a_returning_leader_is_named_the_old_one_so_that_it_does_not_assign(self, driver):
         before = self.stable(driver, version=8)
         leader_instance = next(i for i, r in before.items() if r.leader == r.member_id)
         back = driver.join(instance_id=leader_instance, version=8).response
@@ -347,13 +347,13 @@ class TestStaticMembers:
         assert not back.skip_assignment
         assert back.members == []
 
-    def test_one_that_returns_wanting_another_protocol_rebalances(self, driver):
+    def test_a_static_member_that_returns_with_another_protocol_causes_a_rebalance(self, driver):
         self.stable(driver, instances=("i1",))
         back = driver.join(instance_id="i1", protocols=[("new", b""), ("range", b"")])
         assert back.response.generation_id == 2
         assert back.response.protocol_name == "new"
 
-    def test_while_joining_the_waiting_one_is_fenced_and_its_place_kept(self, driver):
+    def test_a_static_member_replaced_while_joining_is_fenced_and_its_place_kept(self, driver):
         before = self.stable(driver)
         waiting = driver.join(before["i2"].member_id, instance_id="i2", protocols=[("range", b"x")])
         assert not waiting.is_there
@@ -363,7 +363,7 @@ class TestStaticMembers:
         assert back.response.generation_id == 3
         assert len(driver.group.members) == 2
 
-    def test_while_the_assignment_is_computed_one_that_returns_rebalances(self, driver):
+    def test_a_static_member_that_returns_before_the_assignment_causes_a_rebalance(self, driver):
         before = self.stable(driver)
         for instance in ("i1", "i2"):
             driver.join(before[instance].member_id, instance_id=instance, protocols=[("range", b"x")])
@@ -371,7 +371,7 @@ class TestStaticMembers:
         assert not driver.join(instance_id="i2").is_there
         assert driver.group.state is GroupState.PREPARING_REBALANCE
 
-    def test_one_that_is_away_keeps_its_place_through_a_rebalance_until_its_session_ends(self, driver):
+    def test_an_absent_static_member_keeps_its_place_until_its_session_ends(self, driver):
         before = self.stable(driver)
         rejoined = driver.join(before["i1"].member_id, instance_id="i1", protocols=[("range", b"x")], rebalance_ms=6000)
         driver.advance(9.0)
@@ -384,7 +384,7 @@ class TestStaticMembers:
         assert rejoined.is_there
         assert set(driver.group.static_members) == {"i1", "i2"}
 
-    def test_an_unknown_instance(self, driver):
+    def test_an_unknown_instance_id_is_refused(self, driver):
         self.stable(driver)
         assert driver.heartbeat("x", 2, "i9") is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -14,7 +14,7 @@ def driver():
 
 
 class TestSync:
-    def test_all_wait_for_the_leader(self, driver):
+    def test_all_members_wait_for_the_leaders_assignment(self, driver):
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
         waiting = driver.sync(joined[1].response)
@@ -24,12 +24,12 @@ class TestSync:
         assert waiting.response.assignment == b"f"
         assert driver.group.state is GroupState.STABLE
 
-    def test_who_comes_late_gets_the_assignment_at_once(self, driver):
+    def test_a_late_sync_gets_the_assignment_at_once(self, driver):
         leader, follower = driver.stable(2)
         for member in (leader, follower):
             assert driver.sync(member).response.assignment == member.member_id.encode()
 
-    def test_who_is_assigned_nothing_gets_an_empty_assignment_and_strangers_none(self, driver):
+    def test_an_unassigned_member_gets_an_empty_assignment_and_a_stranger_none(self, driver):
         member_id, joined = driver.join_new()
         assert driver.sync(joined.response, {"stranger": b"x"}).response.assignment == b""
         assert list(driver.group.members) == [member_id]
@@ -54,8 +54,10 @@ class TestSync:
         driver.sync(joined[0].response)
         assert second.code is ErrorCode.NONE
 
-    def test_if_the_assignments_cannot_be_logged_all_hear_it_and_join_again(self, driver):
-        """As in Kafka. Those who wait would wait until the leader leaves, if the assignments are too large for good."""
+    def test_all_members_rejoin_if_the_assignment_cannot_be_logged(self, driver):
+        """As in Kafka: if the assignments are too large for good, waiting members would otherwise wait until the leader
+        leaves.
+        """
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
         waiting = driver.sync(joined[1].response)
@@ -71,7 +73,7 @@ class TestSync:
         assert waiting.code is ErrorCode.NONE
         assert driver.group.state is GroupState.STABLE
 
-    def test_who_never_asks_for_the_assignment_is_out(self, driver):
+    def test_a_member_that_never_syncs_is_removed(self, driver):
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
         driver.sync(joined[0].response, {})
@@ -98,7 +100,7 @@ class TestSessions:
             assert driver.commit({("t", 0): offset}, member_id=member.member_id, generation=1).response is not None
         assert driver.group.state is GroupState.STABLE
 
-    def test_without_them_it_is_out_and_the_others_rebalance(self, driver):
+    def test_a_member_without_heartbeats_is_removed_and_the_others_rebalance(self, driver):
         leader, follower = driver.stable(2)
         driver.advance(SESSION_MS / 1000 - 0.1)
         driver.heartbeat(leader.member_id, 2)
@@ -106,7 +108,7 @@ class TestSessions:
         assert driver.heartbeat(leader.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
         assert driver.heartbeat(follower.member_id, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_the_last_one_leaves_an_empty_group(self, driver):
+    def test_the_last_expired_member_leaves_an_empty_group(self, driver):
         driver.stable()
         driver.advance(SESSION_MS / 1000)
         assert driver.group.state is GroupState.EMPTY
@@ -129,7 +131,7 @@ class TestSessions:
         assert not waiting.is_there
         assert first.member_id in driver.group.members
 
-    def test_but_a_new_one_that_waits_too_long_is_out(self, driver):
+    def test_a_new_member_that_waits_too_long_to_join_is_removed(self, driver):
         (member,) = driver.stable()
         driver.join(member.member_id, rebalance_ms=1_000_000)
         driver.sync(driver.join(member.member_id, rebalance_ms=1_000_000).response, {})
@@ -163,28 +165,31 @@ class TestLeave:
     def codes(self, answer):
         return [ErrorCode(member.error_code) for member in answer.response.members]
 
-    def test_the_others_rebalance_at_once(self, driver):
+    def test_the_others_rebalance_at_once_when_a_member_leaves(self, driver):
         leader, follower = driver.stable(2)
         assert self.codes(driver.leave(follower.member_id)) == [ErrorCode.NONE]
         assert driver.heartbeat(leader.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
         assert driver.join(leader.member_id).response.generation_id == 3
 
-    def test_many_at_once_each_by_itself(self, driver):
+    def test_many_leaving_members_have_a_result_each(self, driver):
         leader, follower, third = driver.stable(3)
         answer = driver.leave(follower.member_id, "x", follower.member_id, third.member_id)
         none, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID
         assert self.codes(answer) == [none, unknown, unknown, none]
         assert list(driver.group.members) == [leader.member_id]
 
-    def test_all_at_once(self, driver):
+    def test_all_members_may_leave_in_one_request(self, driver):
         members = driver.stable(3)
         driver.leave(*(member.member_id for member in members))
         assert driver.group.state is GroupState.EMPTY
         assert driver.group.members == {}
         assert len(driver.timers) == 0
 
-    def test_s85_who_joins_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
-        """A rebalance waits for an unused id. It and the only member leave in one request, which cannot be logged."""
+    def test_s85_a_joining_member_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
+        """A rebalance waits for a reserved id.
+
+        That id and the only member leave in one request, which cannot be logged.
+        """
         unused = driver.join().response.member_id
         member_id, joining = driver.join_new()
         assert not joining.is_there
@@ -207,7 +212,7 @@ class TestLeave:
         assert driver.group.pending_members == set()
         assert len(driver.timers) == 0
 
-    def test_static_members_by_instance(self, driver):
+    def test_static_members_leave_by_instance_id(self, driver):
         joined = driver.join(instance_id="i1").response
         driver.sync(joined, {})
         answer = driver.leave(
@@ -222,25 +227,25 @@ class TestLeave:
         ]
         assert driver.group.state is GroupState.EMPTY
 
-    def test_an_id_that_was_given_out(self, driver):
+    def test_a_reserved_member_id_can_leave(self, driver):
         given = driver.join().response.member_id
         assert self.codes(driver.leave(given)) == [ErrorCode.NONE]
         assert driver.machine.groups == {}
         assert len(driver.timers) == 0
 
-    def test_one_that_waits_to_join_is_answered(self, driver):
+    def test_a_member_that_leaves_while_joining_is_answered(self, driver):
         leader, _ = driver.stable(2)
         waiting = driver.join(leader.member_id)
         driver.leave(leader.member_id)
         assert waiting.code is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_the_rebalance_that_waited_for_it_goes_on(self, driver):
+    def test_a_rebalance_continues_when_the_awaited_member_leaves(self, driver):
         leader, follower = driver.stable(2)
         waiting = driver.join(leader.member_id)
         driver.leave(follower.member_id)
         assert waiting.response.generation_id == 3
 
-    def test_an_unknown_group(self, driver):
+    def test_leaving_an_unknown_group_is_refused(self, driver):
         assert driver.leave("x", group_id="nobody").code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -254,9 +259,9 @@ def test_a_member_that_changed_between_two_generations_is_loaded_as_it_was_last(
 
 
 class TestAfterAFailure:
-    """A step about the group raised: the group is what was logged of it last."""
+    """A step about the group raised an exception: the group returns to its last logged state."""
 
-    def test_a_rebalance_is_forgotten(self, driver):
+    def test_a_failed_step_aborts_the_rebalance(self, driver):
         leader, follower = driver.stable(2)
         waiting = driver.join(leader.member_id)
         driver.fail()
@@ -265,7 +270,7 @@ class TestAfterAFailure:
         assert driver.heartbeat(follower.member_id, 2) is ErrorCode.NONE
         assert driver.sync(leader).response.assignment == leader.member_id.encode()
 
-    def test_members_must_show_that_they_are_there(self, driver):
+    def test_members_must_prove_after_a_failure_that_they_are_alive(self, driver):
         leader, follower = driver.stable(2)
         driver.fail()
         assert len(driver.timers) == 2
@@ -274,7 +279,7 @@ class TestAfterAFailure:
         driver.advance(2)
         assert driver.heartbeat(follower.member_id, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_group_that_was_never_logged_is_none(self, driver):
+    def test_a_group_that_was_never_logged_is_forgotten_after_a_failure(self, driver):
         _, joined = driver.join_new()
         driver.fail()
         assert driver.machine.groups == {}
@@ -282,6 +287,6 @@ class TestAfterAFailure:
         assert driver.sync(joined.response).code is ErrorCode.UNKNOWN_MEMBER_ID
         driver.stable()
 
-    def test_a_group_that_is_not_there(self, driver):
+    def test_a_failed_step_about_a_missing_group_changes_nothing(self, driver):
         driver.fail()
         assert driver.machine.groups == {}

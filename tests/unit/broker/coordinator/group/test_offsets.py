@@ -1,4 +1,4 @@
-"""Committed offsets: by whom, how long, and those of open transactions."""
+"""Committed offsets: permitted committers, expiry, and offsets of open transactions."""
 
 import pytest
 from tests.support.groups import GroupDriver
@@ -38,20 +38,20 @@ def committed(driver, topic="t", partition=0, group_id="g"):
 
 
 def expire(driver, group_id="g"):
-    """Run the expiry once; how many records it logged."""
+    """Run the expiry once. Returns the number of logged records."""
     before = len(driver.log)
     driver.run(lambda answer: driver.machine.expire(group_id))
     return len(driver.log) - before
 
 
 class TestCommit:
-    def test_without_members_anybody_may(self, driver):
+    def test_anybody_may_commit_to_a_group_without_members(self, driver):
         assert codes(driver.commit({("t", 0): 5, ("u", 1): 6})) == {("t", 0): 0, ("u", 1): 0}
         assert committed(driver) == 5
         assert committed(driver, "u", 1) == 6
         assert driver.machine.groups == {}  # no more is known of the group than its offsets
 
-    def test_with_members_only_they(self, driver):
+    def test_only_members_may_commit_to_a_group_with_members(self, driver):
         (member,) = driver.stable()
         assert driver.commit({("t", 0): 5}).code is ErrorCode.UNKNOWN_MEMBER_ID
         assert driver.commit({("t", 0): 5}, member_id="x", generation=1).code is ErrorCode.UNKNOWN_MEMBER_ID
@@ -62,12 +62,12 @@ class TestCommit:
         driver.leave(member.member_id)
         assert codes(driver.commit({("t", 0): 6})) == {("t", 0): 0}
 
-    def test_a_generation_of_a_group_that_does_not_exist(self, driver):
+    def test_a_commit_with_a_generation_of_a_missing_group_is_refused(self, driver):
         asked = {"member_id": "x", "generation": 3}
         assert driver.commit({("t", 0): 5}, version=8, **asked).code is ErrorCode.ILLEGAL_GENERATION
         assert driver.commit({("t", 0): 5}, version=9, **asked).code is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_while_members_are_asked_to_rejoin_they_may_and_while_they_are_assigned_they_may_not(self, driver):
+    def test_members_may_commit_while_joining_and_not_while_the_assignment_is_pending(self, driver):
         leader, follower = driver.stable(2)
         joined = driver.join(leader.member_id)
         assert codes(driver.commit({("t", 0): 5}, member_id=follower.member_id, generation=2)) == {("t", 0): 0}
@@ -76,7 +76,7 @@ class TestCommit:
         assert answer.code is ErrorCode.REBALANCE_IN_PROGRESS
         assert committed(driver) == 5
 
-    def test_each_partition_by_itself(self, driver):
+    def test_each_committed_partition_has_its_own_result(self, driver):
         assert codes(driver.commit({("t", 0): 5, ("gone", 0): 6})) == {
             ("t", 0): 0,
             ("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -88,20 +88,20 @@ class TestCommit:
         driver.commit({("t", 0): 7}, metadata="ü" * 2048)
         assert driver.machine.offsets.get("g", "t", 0).metadata == "ü" * 2048
 
-    def test_metadata_of_none_is_kept_as_empty(self, driver):
+    def test_null_metadata_is_kept_as_empty_text(self, driver):
         driver.commit({("t", 0): 7}, metadata=None)
         assert driver.machine.offsets.get("g", "t", 0).metadata == ""
 
-    def test_if_it_cannot_be_logged_nothing_is_committed(self, driver):
+    def test_a_commit_that_cannot_be_logged_changes_nothing(self, driver):
         driver.fail_appends = True
         assert driver.commit({("t", 0): 5}).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert committed(driver) is None
 
 
 class TestExpiry:
-    """KIP-211, with 7 days."""
+    """Expiry by KIP-211, with a retention of 7 days."""
 
-    def test_of_a_group_that_never_had_members_from_each_commit_on(self, driver):
+    def test_offsets_of_a_group_without_members_expire_counting_from_each_commit(self, driver):
         driver.commit({("t", 0): 1})
         driver.advance(DAY)
         driver.commit({("t", 1): 1})
@@ -115,7 +115,7 @@ class TestExpiry:
         expire(driver)
         assert list(driver.machine.known()) == []
 
-    def test_of_a_group_with_members_from_when_the_last_one_left(self, driver):
+    def test_offsets_expire_counting_from_the_departure_of_the_last_member(self, driver):
         (member,) = driver.stable()
         driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
         driver.leave(member.member_id)
@@ -126,7 +126,7 @@ class TestExpiry:
         assert driver.machine.groups == {}
         assert list(driver.replayed().known()) == []
 
-    def test_a_member_that_comes_back_ends_it(self, driver):
+    def test_a_returning_member_stops_the_expiry_of_offsets(self, driver):
         (member,) = driver.stable()
         driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
         driver.leave(member.member_id)
@@ -135,7 +135,7 @@ class TestExpiry:
         driver.sync(joined.response, {})
         assert expire(driver) == 0
 
-    def test_of_topics_that_a_stable_group_reads_no_more(self, driver):
+    def test_offsets_of_topics_that_a_stable_group_no_longer_reads_expire(self, driver):
         _, joined = driver.join_new(protocols=[("range", RANGE_OF_T)])
         driver.sync(joined.response, {})
         member_id = joined.response.member_id
@@ -146,21 +146,21 @@ class TestExpiry:
         assert committed(driver, "t") == 1
         assert committed(driver, "u") is None
 
-    def test_nothing_goes_when_it_is_not_known_what_the_group_reads(self, driver):
+    def test_no_offset_expires_while_the_subscription_is_unknown(self, driver):
         (member,) = driver.stable()
         driver.commit({("t", 0): 1}, member_id=member.member_id, generation=1)
         driver.timers.cancel(("session", "g", member.member_id))
         driver.advance(70 * DAY)
         assert expire(driver) == 0
 
-    def test_a_retention_that_the_client_asked_for(self, driver):
+    def test_offsets_expire_by_the_retention_that_the_client_asked_for(self, driver):
         driver.commit({("t", 0): 1}, retention_ms=5_000)
         driver.advance(4.9)
         assert expire(driver) == 0
         driver.advance(0.2)
         assert expire(driver) == 1
 
-    def test_an_empty_group_without_offsets_goes_at_once(self, driver):
+    def test_an_empty_group_without_offsets_is_removed_at_once(self, driver):
         (member,) = driver.stable()
         driver.leave(member.member_id)
         assert expire(driver) == 1
@@ -175,7 +175,7 @@ class TestExpiry:
         driver.machine.replay_end_transaction(7, committed=False)
         assert expire(driver) == 1
 
-    def test_many_go_in_several_steps(self, driver):
+    def test_many_offsets_expire_in_several_steps(self, driver):
         driver.commit({("t", partition): 1 for partition in range(700)})
         driver.advance(8 * DAY)
         assert [expire(driver) for _ in range(3)] == [500, 200, 0]
@@ -205,7 +205,7 @@ class TestDelete:
 
         return driver.run(lambda answer: driver.machine.delete_offsets(request, exists, answer))
 
-    def test_a_group_with_its_offsets(self, driver):
+    def test_a_group_is_deleted_with_its_offsets(self, driver):
         (member,) = driver.stable()
         driver.commit({("t", 0): 1, ("t", 1): 1}, member_id=member.member_id, generation=1)
         assert self.delete_group(driver).code is ErrorCode.NON_EMPTY_GROUP
@@ -215,12 +215,12 @@ class TestDelete:
         assert list(driver.replayed().known()) == []
         assert self.delete_group(driver).code is ErrorCode.GROUP_ID_NOT_FOUND
 
-    def test_a_group_of_offsets_alone(self, driver):
+    def test_a_group_that_has_only_offsets_is_deleted(self, driver):
         driver.commit({("t", 0): 1})
         assert self.delete_group(driver).error is None
         assert list(driver.machine.known()) == []
 
-    def test_offsets(self, driver):
+    def test_single_offsets_are_deleted(self, driver):
         driver.commit({("t", 0): 1, ("u", 0): 1})
         answer = self.delete_offsets(driver, ("t", 0), ("t", 1), ("t", 9), ("gone", 0))
         assert codes(answer) == {
@@ -232,7 +232,7 @@ class TestDelete:
         assert committed(driver) is None
         assert committed(driver, "u") == 1
 
-    def test_not_of_topics_that_the_group_reads(self, driver):
+    def test_offsets_of_subscribed_topics_are_not_deleted(self, driver):
         _, joined = driver.join_new(protocols=[("range", RANGE_OF_T)])
         driver.sync(joined.response, {})
         driver.commit({("t", 0): 1, ("u", 0): 1}, member_id=joined.response.member_id, generation=1)
@@ -240,12 +240,12 @@ class TestDelete:
         assert codes(answer) == {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): ErrorCode.NONE}
         assert committed(driver) == 1
 
-    def test_not_of_groups_that_are_no_consumer_groups(self, driver):
+    def test_offsets_of_other_protocol_types_are_not_deleted(self, driver):
         _, joined = driver.join_new(protocol_type="connect")
         driver.sync(joined.response, {})
         assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.NON_EMPTY_GROUP
 
-    def test_of_no_group(self, driver):
+    def test_deleting_offsets_of_a_missing_group_is_refused(self, driver):
         assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -254,7 +254,7 @@ def forget(driver, group_id, before):
 
 
 class TestDeletedTopics:
-    def test_their_offsets_go_but_not_those_of_a_new_topic_of_that_name(self, driver):
+    def test_offsets_of_a_deleted_topic_are_removed_and_those_of_its_successor_kept(self, driver):
         driver.commit({("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
         driver.commit({("t", 0): 2}, group_id="h")
         deleted_at = len(driver.log)
@@ -267,8 +267,8 @@ class TestDeletedTopics:
         assert committed(driver, group_id="h") is None
         assert [forget(driver, group_id, deleted_at).records for group_id in ("g", "h")] == [[], []]
 
-    def test_those_of_one_group_go_in_several_steps_too(self, driver):
-        """All in one batch could be more than a segment takes: then none of them would go."""
+    def test_many_offsets_of_one_group_are_removed_in_several_steps(self, driver):
+        """A single batch could exceed a segment: then no offset would be removed."""
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):
@@ -278,13 +278,13 @@ class TestDeletedTopics:
 
 
 class TestTransactions:
-    """Offsets that a transaction commits, as the log brings them (S37)."""
+    """Offsets committed in a transaction, as the log replays them (S37)."""
 
     def replay(self, offsets: CommittedOffsets, offset: int, record_offset: int, producer_id: int = -1):
         value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)
         offsets.replay(offset_record("g", "t", 0, value).key, value, record_offset, producer_id)
 
-    def test_are_pending_until_the_marker(self):
+    def test_transactional_offsets_are_pending_until_the_marker(self):
         offsets = CommittedOffsets()
         self.replay(offsets, 5, 10, producer_id=7)
         assert offsets.get("g", "t", 0) is None
@@ -294,7 +294,7 @@ class TestTransactions:
         assert offsets.get("g", "t", 0).offset == 5
         assert not offsets.is_pending("g", "t", 0)
 
-    def test_are_dropped_by_an_abort(self):
+    def test_transactional_offsets_are_dropped_by_an_abort(self):
         offsets = CommittedOffsets()
         self.replay(offsets, 4, 9)
         self.replay(offsets, 5, 10, producer_id=7)
@@ -308,14 +308,14 @@ class TestTransactions:
         offsets.replay_end_transaction(9, committed=True)
         assert offsets.get("g", "t", 0).offset == 4
 
-    def test_do_not_replace_what_was_logged_later(self):
+    def test_transactional_offsets_do_not_replace_later_commits(self):
         offsets = CommittedOffsets()
         self.replay(offsets, 5, 10, producer_id=7)
         self.replay(offsets, 9, 11)
         offsets.replay_end_transaction(7, committed=True)
         assert offsets.get("g", "t", 0).offset == 9
 
-    def test_keep_an_offset_from_expiring(self):
+    def test_pending_transactional_offsets_keep_an_offset_from_expiring(self):
         offsets = CommittedOffsets()
         self.replay(offsets, 4, 9)
         self.replay(offsets, 5, 10, producer_id=7)
@@ -340,7 +340,7 @@ def test_the_config_is_kafkas():
 
 @pytest.mark.parametrize("operation", ["expire", "forget_topics"])
 async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(internal_topic, operation):
-    """In one they would be refused, again and again, and no offset would ever go."""
+    """A single batch would be refused repeatedly, and no offset would ever expire."""
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=50_000)
     runtime = CoordinatorRuntime(
         "__consumer_offsets",

@@ -20,7 +20,7 @@ ILLEGAL = {
 
 @pytest.mark.parametrize("before", GroupState)
 @pytest.mark.parametrize("after", GroupState)
-def test_every_edge(before, after):
+def test_every_edge_of_the_group_states_is_allowed_or_refused(before, after):
     if (before, after) in ILLEGAL:
         with pytest.raises(IllegalTransition, match=f"{after.value} must not follow {before.value}"):
             check_transition("g", before, after)

@@ -9,7 +9,7 @@ from oncelog_broker.coordinator.group.subscription import subscribed_topics
 TWO_TOPICS = b"\x00\x01\x00\x00\x00\x02\x00\x01a\x00\x02bc\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def test_topics_of_any_version():
+def test_topics_are_read_from_subscriptions_of_any_version():
     assert subscribed_topics(TWO_TOPICS) == {"a", "bc"}
     assert subscribed_topics(b"\x00\x09" + TWO_TOPICS[2:]) == {"a", "bc"}
     assert subscribed_topics(b"\x00\x00\x00\x00\x00\x00") == frozenset()
@@ -28,7 +28,7 @@ def test_topics_of_any_version():
         b"\x00\x00\x00\x00\x00\x01\xff\xff",
     ],
 )
-def test_what_is_no_subscription(broken):
+def test_bytes_that_are_no_subscription_are_refused(broken):
     assert subscribed_topics(broken) is None
 
 

@@ -1,4 +1,4 @@
-"""The topics as groups see them: a new view only where something has changed that assignments depend on."""
+"""The topics as groups see them: a new view is made only after a change that affects assignments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_topics_partitions_and_racks_make_a_new_view() -> None:
         assert view.hash_of(["t", "u"]) == TopicView(IMAGE).hash_of(["t", "u"])
 
 
-def test_with_racks_replicas_count() -> None:
+def test_replicas_count_for_the_hash_only_with_racks() -> None:
     image = with_racks(IMAGE, "a", "b")
     view = TopicView(image)
     moved = image.with_topic(Topic("u", image.topics["u"].topic_id, {0: PartitionState((2,))}))
@@ -55,7 +55,7 @@ def test_with_racks_replicas_count() -> None:
     assert after.hash_of(["t"]) == view.hash_of(["t"])
 
 
-def test_the_hash_is_of_the_topics_that_are_there() -> None:
+def test_the_hash_covers_existing_topics_only() -> None:
     view = TopicView(IMAGE)
     assert view.hash_of([]) == view.hash_of(["gone"]) == 0
     assert view.hash_of(["t", "gone"]) == view.hash_of(["t"]) != view.hash_of(["u"])

@@ -46,7 +46,7 @@ def machine() -> GroupMachine:
 
 
 def with_member(machine: GroupMachine, generation: int = 4) -> None:
-    """A group in `generation` with a member "m" and a static member "s" of instance "i"."""
+    """A group in `generation` with a member "m", and a static member "s" with instance id "i"."""
     member = GroupMetadataValue.MemberMetadata
     group = ClassicGroup("g")
     group.replay(
@@ -69,7 +69,7 @@ def with_member(machine: GroupMachine, generation: int = 4) -> None:
 
 
 def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) -> int:
-    """The error code of the partition, after the records are replayed."""
+    """The error code of the partition, after its records are replayed."""
     answers: list[Any] = []
     effects = machine.commit_in_transaction(asked, exists, answers)
     assert effects.producer == PRODUCER
@@ -80,7 +80,7 @@ def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) ->
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_s37_pending_until_the_marker(machine: GroupMachine, commits: bool) -> None:
+def test_s37_offsets_are_pending_in_the_group_until_the_marker(machine: GroupMachine, commits: bool) -> None:
     assert commit(machine, request()) == 0
     assert machine.offsets.get("g", "t", 0) is None
     assert machine.offsets.is_pending("g", "t", 0)
@@ -90,7 +90,7 @@ def test_s37_pending_until_the_marker(machine: GroupMachine, commits: bool) -> N
     assert not machine.offsets.is_pending("g", "t", 0)
 
 
-def test_s37_what_cannot_be_committed_is_refused_by_itself(machine: GroupMachine) -> None:
+def test_s37_each_bad_offset_is_refused_by_itself(machine: GroupMachine) -> None:
     assert commit(machine, request(topic="unknown")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for index in (2, 2**31 - 1, -1):
         assert commit(machine, request(index=index)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -138,7 +138,7 @@ def test_s46_a_generation_of_a_group_that_only_keeps_offsets_is_refused(machine:
 
 
 def step(machine: GroupMachine, effects: Effects, at: int = 10) -> list[Any]:
-    """Replay the records, which are in no transaction."""
+    """Replay the records, which belong to no transaction."""
     for offset, record in enumerate(effects.records, at):
         machine.replay(record, offset, -1)
     return effects.records
@@ -180,7 +180,7 @@ def test_s37_offsets_of_a_deleted_topic_are_not_brought_back(machine: GroupMachi
     assert machine.offsets.get("g", "t", 1) is not None  # of the topic that was made anew
 
 
-def test_s37_what_is_committed_after_the_deletion_stands(machine: GroupMachine) -> None:
+def test_s37_offsets_committed_after_the_deletion_stand(machine: GroupMachine) -> None:
     commit(machine, request())
     step(machine, machine.delete("g"))
     commit(machine, request(offset=7), at=11)

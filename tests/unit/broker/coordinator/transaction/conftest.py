@@ -1,4 +1,4 @@
-"""A transaction machine to ask."""
+"""A transaction machine for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which client works with a transactional id: the newest is shown, and what is remembered stays small."""
+"""The client that uses a transactional id: the newest is shown, and the memory for it stays small."""
 
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.transaction.clients import MAX_CLIENT_ID_CHARS, MAX_CLIENTS, LastClients

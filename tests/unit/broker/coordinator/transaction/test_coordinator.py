@@ -1,4 +1,4 @@
-"""The rim of transactions: the end of one before the next, and the sweep of those that are open for too long."""
+"""The I/O part of transactions: one end before the next, and the abort of transactions open for too long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = ["a", "b", "c"]
 
 
 class ProducerIds:
-    """Generates them, unless it `fails`."""
+    """Generates producer ids, unless it `fails`."""
 
     def __init__(self) -> None:
         self.ids = count(1)
@@ -44,7 +44,7 @@ class ProducerIds:
         return next(self.ids)
 
     def note_known(self, producer_id: int) -> None:
-        """What the loaded transactional ids have."""
+        """Note the producer ids of the loaded transactional ids."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def producer_ids() -> ProducerIds:
 
 
 def all_written(decision: Decision) -> None:
-    """The markers of a decision, in the place of MarkerSender."""
+    """Writes the markers of a decision at once; replaces MarkerSender."""
     decision.on_answer(decision, Outcome.COMPLETE)
 
 
@@ -75,7 +75,7 @@ def transactions(
 
 
 def open_all(transactions: TransactionCoordinator, epochs: dict[str, int]) -> None:
-    """Each id has a transaction open."""
+    """Open a transaction for each id."""
     for number, name in enumerate(NAMES):
         epoch = epochs.get(name, 0)
         shard = transactions.runtime.shard(name)
@@ -116,8 +116,11 @@ async def test_s40_a_marker_that_a_log_fences_between_two_terms_goes_on_in_the_l
 async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_nothing(
     transactions: TransactionCoordinator, internal_topic: Any, commits: bool
 ) -> None:
-    """It has ended one like it. The next one, before V2 of the same epoch, was begun at its successor, whom neither it
-    nor the producer's way back to it has heard of; who is told that it is done goes on without it."""
+    """It has ended a transaction like this one.
+
+    The next one, with the same epoch before V2, began at its successor, which neither this coordinator nor the producer
+    knows. A producer that gets a confirmation continues without the end.
+    """
     open_all(transactions, {})
     producer = ProducerIdAndEpoch(100, 0)
     assert transactions.end_txn("a", producer, commits, TRANSACTIONS_V1) == producer
@@ -135,7 +138,7 @@ async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_n
     await internal_topic.tasks.close()
 
 
-async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(
+async def test_s42_a_transaction_that_cannot_be_aborted_delays_no_other(
     transactions: TransactionCoordinator,
     internal_topic: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +160,7 @@ async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(
     monkeypatch.undo()
 
 
-async def test_s35_s42_one_that_needs_a_producer_id_waits_alone(
+async def test_s35_s42_a_timeout_that_needs_a_producer_id_waits_alone(
     transactions: TransactionCoordinator, internal_topic: Any, producer_ids: ProducerIds
 ) -> None:
     open_all(transactions, {"a": EXHAUSTED_EPOCH})

@@ -96,7 +96,7 @@ LEGAL = {
     S.DEAD: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
-"""Written again from S33, and KIP-890's empty abort."""
+"""The legal transitions, written again from S33, with KIP-890's empty abort."""
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(S, S)), ids=lambda state: state.shown)
@@ -125,7 +125,7 @@ def test_s33_a_fence_is_never_logged_as_such(driver: TransactionDriver) -> None:
 # --- S34: InitProducerId
 
 
-def test_s34_the_first_gets_epoch_0(driver: TransactionDriver) -> None:
+def test_s34_the_first_producer_gets_epoch_0(driver: TransactionDriver) -> None:
     assert driver.init() == ProducerIdAndEpoch(1000, 0)
     assert driver.states == [S.EMPTY]
 
@@ -171,7 +171,7 @@ def test_s34_e17_kip_360_current_previous_other(driver: TransactionDriver) -> No
     assert driver.init(ProducerIdAndEpoch(999, 2)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_s34_e17_who_was_taken_over_cannot_go_on(driver: TransactionDriver) -> None:
+def test_s34_e17_a_fenced_producer_cannot_continue(driver: TransactionDriver) -> None:
     old = driver.init()
     driver.init()
     assert driver.init(old) is ErrorCode.PRODUCER_FENCED
@@ -205,7 +205,7 @@ def test_s35_used_up_epochs_give_a_new_producer_id(driver: TransactionDriver) ->
     assert driver.init(old) is ErrorCode.PRODUCER_FENCED  # another one took over
 
 
-def test_s35_one_epoch_before_they_are_not_used_up(driver: TransactionDriver) -> None:
+def test_s35_the_last_but_one_epoch_is_not_yet_exhausted(driver: TransactionDriver) -> None:
     exhausted(driver, epoch=EXHAUSTED_EPOCH - 1)
     assert driver.init() == ProducerIdAndEpoch(7, EXHAUSTED_EPOCH)
 
@@ -225,7 +225,7 @@ def test_s35_the_last_epoch_can_be_fenced(driver: TransactionDriver) -> None:
     assert driver.init() == ProducerIdAndEpoch(1000, 1)
 
 
-def test_s35_nobody_writes_with_the_fencing_epoch(driver: TransactionDriver) -> None:
+def test_s35_no_producer_writes_with_the_fencing_epoch(driver: TransactionDriver) -> None:
     old = exhausted(driver, S.ONGOING)
     driver.init(old)
     driver.complete()
@@ -274,8 +274,8 @@ def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_pro
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
-def test_s35_the_fencing_epoch_belongs_to_nobody(driver: TransactionDriver, state: TransactionState) -> None:
-    """Kafka logs it for a transactional id after a fence at the last epoch, and hands it out."""
+def test_s35_no_producer_owns_the_fencing_epoch(driver: TransactionDriver, state: TransactionState) -> None:
+    """Kafka logs that epoch for a transactional id after a fence at the last epoch, and hands it out."""
     claimed = exhausted(driver, state, FENCING_EPOCH)
     driver.put(driver.metadata._replace(client_transaction_version=V2))
     for version in (V1, V2):
@@ -286,7 +286,7 @@ def test_s35_the_fencing_epoch_belongs_to_nobody(driver: TransactionDriver, stat
     assert driver.verify(claimed) is ErrorCode.PRODUCER_FENCED
 
 
-def test_s35_what_is_open_at_the_fencing_epoch_can_be_aborted(driver: TransactionDriver) -> None:
+def test_s35_a_transaction_open_at_the_fencing_epoch_can_be_aborted(driver: TransactionDriver) -> None:
     exhausted(driver, S.ONGOING, FENCING_EPOCH)
     driver.put(driver.metadata._replace(client_transaction_version=V2))
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -318,7 +318,7 @@ def test_s36_partitions_that_are_in_it_are_not_logged_again(driver: TransactionD
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_s36_refusals(driver: TransactionDriver, version: int) -> None:
+def test_s36_bad_requests_to_add_partitions_are_refused(driver: TransactionDriver, version: int) -> None:
     assert driver.add(ProducerIdAndEpoch(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = driver.init()
     assert driver.add(ProducerIdAndEpoch(1, 0), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -330,7 +330,7 @@ def test_s36_refusals(driver: TransactionDriver, version: int) -> None:
     assert driver.add(after, version=version) is ErrorCode.NONE
 
 
-def test_s36_verify_only_adds_nothing(driver: TransactionDriver) -> None:
+def test_s36_a_verify_only_request_adds_nothing(driver: TransactionDriver) -> None:
     producer = driver.init()
     driver.add(producer, P0)
     logged = len(driver.log)
@@ -370,7 +370,7 @@ def test_s38_e20_e21_retries_of_v1(driver: TransactionDriver, commits: bool) -> 
     assert driver.end(producer, not commits) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_s38_nothing_to_end_in_v1(driver: TransactionDriver) -> None:
+def test_s38_ending_without_a_transaction_is_refused_in_v1(driver: TransactionDriver) -> None:
     assert driver.end(ProducerIdAndEpoch(1, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = driver.init()
     assert driver.end(producer, True) is ErrorCode.INVALID_TXN_STATE
@@ -482,7 +482,7 @@ def test_s41_the_last_to_init_wins(driver: TransactionDriver) -> None:
     assert driver.run(new) == new
 
 
-def test_metadata_does_not_change(driver: TransactionDriver) -> None:
+def test_the_metadata_value_of_a_transaction_is_immutable(driver: TransactionDriver) -> None:
     driver.init()
     before = driver.metadata
     copy = before._replace()

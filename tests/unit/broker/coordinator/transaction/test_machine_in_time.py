@@ -1,4 +1,4 @@
-"""The transaction machine as time goes by: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
+"""The transaction machine over time: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-def test_s42_its_producer_goes_on_where_nobody_took_over(driver: TransactionDriver, version: int) -> None:
+def test_s42_a_timed_out_producer_continues_if_no_other_took_over(driver: TransactionDriver, version: int) -> None:
     producer = begun(driver, version)
     driver.advance(TIMEOUT_MS)
     driver.abort_timed_out()
@@ -63,7 +63,7 @@ def test_s42_its_producer_goes_on_where_nobody_took_over(driver: TransactionDriv
     assert driver.run(after) == after
 
 
-def test_s42_its_producer_is_fenced_where_somebody_did(driver: TransactionDriver) -> None:
+def test_s42_a_timed_out_producer_is_fenced_if_another_took_over(driver: TransactionDriver) -> None:
     producer = begun(driver)
     driver.advance(TIMEOUT_MS)
     driver.abort_timed_out()
@@ -73,7 +73,7 @@ def test_s42_its_producer_is_fenced_where_somebody_did(driver: TransactionDriver
     assert driver.run(new) == new
 
 
-def test_s42_ended_in_time_is_not_aborted(driver: TransactionDriver) -> None:
+def test_s42_a_transaction_ended_in_time_is_not_aborted(driver: TransactionDriver) -> None:
     driver.end(begun(driver))
     driver.advance(TIMEOUT_MS)
     assert driver.abort_timed_out() == []
@@ -110,7 +110,7 @@ def test_s43_idle_ids_are_forgotten(driver: TransactionDriver) -> None:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_s43_not_while_a_transaction_is_open_or_being_completed(driver: TransactionDriver, ends: bool) -> None:
+def test_s43_an_id_with_an_unfinished_transaction_does_not_expire(driver: TransactionDriver, ends: bool) -> None:
     producer = begun(driver)
     if ends:
         driver.end(producer)
@@ -118,7 +118,7 @@ def test_s43_not_while_a_transaction_is_open_or_being_completed(driver: Transact
     assert driver.expire() == 0
 
 
-def test_s43_e13_many_go_in_batches() -> None:
+def test_s43_e13_many_ids_expire_in_batches() -> None:
     driver = TransactionDriver(TransactionConfig(id_expiration_ms=1000))
     for number in range(MAX_EXPIRED_PER_STEP + 10):
         driver.init(name=f"id-{number}")
@@ -127,7 +127,7 @@ def test_s43_e13_many_go_in_batches() -> None:
 
 
 def test_s43_e13_an_epoch_of_minus_one_expires() -> None:
-    """KAFKA-14880: such an id, as a failed first init once left it in Kafka's log, is forgotten like any other."""
+    """KAFKA-14880: an id that a failed first init left in Kafka's log with that epoch is forgotten like any other."""
     driver = TransactionDriver()
     driver.put(TransactionMetadata(TXN, 7, -1, TIMEOUT_MS, last_update_timestamp=driver.now_ms()))
     driver.advance(8 * DAY_SECONDS)
@@ -139,7 +139,9 @@ def test_s43_e13_an_epoch_of_minus_one_expires() -> None:
 
 @pytest.mark.parametrize("version", [V1, V2])
 @pytest.mark.parametrize("commits", [True, False])
-def test_s44_e20_what_was_decided_is_finished(driver: TransactionDriver, version: int, commits: bool) -> None:
+def test_s44_e20_a_decided_transaction_is_finished_after_a_reload(
+    driver: TransactionDriver, version: int, commits: bool
+) -> None:
     producer = begun(driver, version)
     after = driver.end(producer, commits, version)
     before = driver.ends.copy()

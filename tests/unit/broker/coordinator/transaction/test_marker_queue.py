@@ -1,4 +1,4 @@
-"""Which marker goes where, and when again: leaders that move, answers that fail, decisions that are given up."""
+"""The destination and retry time of each marker: leaders move, answers fail, decisions are given up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = -1
 
 
 class Cluster:
-    """Brokers 1 to 3; partition i of "t" is led as the test says."""
+    """Brokers 1 to 3; the test chooses the leader of each partition of "t"."""
 
     def __init__(self, *leaders: int) -> None:
         self.image = ClusterImage("")
@@ -54,7 +54,7 @@ def indexes(markers: list[WaitingMarker]) -> list[int]:
     return [marker.where.partition for marker in markers]
 
 
-def test_what_the_caller_leads_does_not_wait_here() -> None:
+def test_markers_for_own_partitions_are_not_queued() -> None:
     cluster = Cluster(2, 1, 2)
     end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, frozenset(TopicPartition("t", n) for n in range(4)), 2)
     decision = Decision(end, 5, lambda: True, lambda ended, outcome: None)
@@ -64,7 +64,7 @@ def test_what_the_caller_leads_does_not_wait_here() -> None:
     assert cluster.take(2) == []
 
 
-def test_who_is_not_registered_is_left_nothing() -> None:
+def test_an_unregistered_leader_gets_no_markers() -> None:
     cluster = Cluster(2)
     cluster.image = cluster.image.without_broker(2)
     end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, frozenset([TopicPartition("t", 0)]), 2)
@@ -109,7 +109,7 @@ def test_s39_a_decision_is_complete_with_its_last_partition_and_once(last: Error
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_e7_what_fails_comes_again_after_pauses_that_grow(code: ErrorCode) -> None:
+def test_e7_a_failed_marker_is_retried_with_growing_pauses(code: ErrorCode) -> None:
     cluster = Cluster(1)
     cluster.decide(0)
     now, pauses = 0.0, []
@@ -143,7 +143,7 @@ def test_a_partition_without_a_leader_waits_for_the_image_that_has_one() -> None
     assert marker.decision is decision
 
 
-def test_a_leader_that_is_not_there_any_more_is_none() -> None:
+def test_a_leader_that_is_gone_counts_as_no_leader() -> None:
     cluster = Cluster(3)
     cluster.decide(0)
     cluster.image = cluster.image.without_broker(3)
@@ -153,7 +153,7 @@ def test_a_leader_that_is_not_there_any_more_is_none() -> None:
 
 
 def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None:
-    """A leader may answer so because its image is late, as may be the image here."""
+    """A leader may answer that it is unknown because its image is late; the image here may be late, too."""
     cluster = Cluster(1)
     cluster.decide(0, 7)
     (told,) = cluster.take(1)
@@ -169,7 +169,7 @@ def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None
 
 
 def test_s40_a_later_coordinator_takes_over() -> None:
-    """The other partitions are its business, as soon as this broker hears of it."""
+    """The later coordinator handles the other partitions, as soon as this broker learns of it."""
     cluster = Cluster(1, 1, 2)
     cluster.decide(0, 1, 2)
     first, second = cluster.take(1)
@@ -181,7 +181,7 @@ def test_s40_a_later_coordinator_takes_over() -> None:
 
 
 def test_s40_a_log_that_was_told_a_wrong_epoch_holds_up_no_other() -> None:
-    """There is no other coordinator. The partition itself is tried again, the rest of the transaction ends."""
+    """No other coordinator exists: that partition is retried, and the rest of the transaction ends."""
     cluster = Cluster(1, 2)
     cluster.decide(0, 1)
     (fenced,) = cluster.take(1)
@@ -193,7 +193,7 @@ def test_s40_a_log_that_was_told_a_wrong_epoch_holds_up_no_other() -> None:
     assert cluster.queue.answered(fenced, ErrorCode.NONE, 1.0) is Outcome.COMPLETE
 
 
-def test_s40_who_coordinates_no_more_writes_no_more() -> None:
+def test_s40_a_former_coordinator_writes_no_more_markers() -> None:
     cluster = Cluster(1, 2)
     cluster.decide(0, 1)
     (marker,) = cluster.take(1)
@@ -202,7 +202,7 @@ def test_s40_who_coordinates_no_more_writes_no_more() -> None:
     assert (cluster.queue.next_due(), cluster.take(2), len(cluster.queue)) == (None, [], 0)
 
 
-def test_who_coordinates_no_more_completes_nothing() -> None:
+def test_a_former_coordinator_completes_nothing() -> None:
     cluster = Cluster(1)
     cluster.decide(0)
     (marker,) = cluster.take(1)

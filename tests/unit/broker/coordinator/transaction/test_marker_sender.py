@@ -1,4 +1,4 @@
-"""Having markers written here and on other brokers, whatever happens to requests, until all are (S39, E7)."""
+"""Writing markers here and on other brokers until all are written, whatever happens to requests (S39, E7)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 
 
 class Leader:
-    """Writes markers as a broker does: `codes` are its next answers about a partition, NONE is that of all others."""
+    """Writes markers like a broker: `codes` are its next answers about a partition; all others are NONE."""
 
     def __init__(self) -> None:
         self.codes: dict[int, list[Any]] = {}
@@ -47,7 +47,7 @@ class Leader:
         return code
 
     def __call__(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Over the wire."""
+        """Answer a request over the wire."""
         results = []
         for asked in request.markers:
             marker = Marker(
@@ -108,7 +108,7 @@ class Cluster:
         self.sender.on_image()
 
     def write(self, *indexes: int, producer_id: int = 7, topic: str = "t") -> asyncio.Future[Outcome]:
-        """How the writing of the markers of one transaction ends; `outcomes` are all that is said of it."""
+        """The result of writing the markers of one transaction; `outcomes` are all reports about it."""
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def on_answer(_: Decision, outcome: Outcome) -> None:
@@ -143,7 +143,7 @@ async def test_s39_every_leader_writes_the_markers_of_its_partitions(cluster: Cl
 
 @pytest.mark.parametrize("partitions", [1, 120])
 async def test_s38_own_markers_are_written_in_the_next_turn_of_the_loop(cluster: Cluster, partitions: int) -> None:
-    """As long as the clock says that no slice is over: what comes by a socket is read after that."""
+    """They are written before bytes from sockets are read, as long as no slice is over."""
     cluster.lead(*[ME] * partitions)
     ended = cluster.write(*range(partitions))
     assert not ended.done()
@@ -190,10 +190,10 @@ async def test_a_broker_that_dies_leaves_its_markers_to_the_next_leader(cluster:
 
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
-async def test_whatever_is_raised_what_was_taken_is_written_in_the_end(
+async def test_markers_taken_from_the_queue_are_written_despite_any_exception(
     cluster: Cluster, leader: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What nobody thought of, on the second of three markers: the others are not forgotten with it."""
+    """The second of three markers raises an unexpected exception: the others are still written."""
     marker_of, failures = module._marker, [True]
 
     def failing(decision: Decision) -> Marker:
@@ -217,7 +217,7 @@ async def test_whatever_is_raised_what_was_taken_is_written_in_the_end(
     assert "for this test" in caplog.text
 
 
-async def test_whatever_is_raised_by_the_store_a_partition_that_is_gone_is_done_with(cluster: Cluster) -> None:
+async def test_a_deleted_partition_is_done_with_whatever_the_store_raises(cluster: Cluster) -> None:
     image_now, failures = cluster.current_image, [True]
 
     async def failing() -> ClusterImage:
@@ -247,7 +247,7 @@ async def test_s40_another_coordinator_has_taken_over(cluster: Cluster) -> None:
 
 
 async def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
-    """Neither where the image knows it no more, nor where its leader was quicker."""
+    """This holds if the image no longer has the topic, and if its leader learned of the deletion first."""
     cluster.lead(OTHER)
     cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -260,7 +260,7 @@ async def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
 
 
 async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: Cluster) -> None:
-    """The leader has not heard of it, nor has this broker; and the store cannot be asked at first."""
+    """Neither the leader nor this broker knows the topic yet, and the store cannot be asked at first."""
     cluster.lead(OTHER)
     cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     now, asked = cluster.image, []
@@ -282,7 +282,7 @@ async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: C
 async def test_late_answers_of_own_partitions_hold_up_no_other(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that never comes counts as lost."""
+    """An answer that never comes counts as lost."""
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
     cluster.lead(ME, ME, ME)
     never, late = (asyncio.get_running_loop().create_future() for _ in range(2))
@@ -295,7 +295,7 @@ async def test_late_answers_of_own_partitions_hold_up_no_other(
     assert sorted(cluster.leaders[ME].partitions) == [0, 2, 2]
 
 
-async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writing_many_markers_lets_other_work_run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):
         monkeypatch.setattr(module, slices, 0.0)
     cluster.lead(*[ME] * 50)
@@ -306,7 +306,7 @@ async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pyt
     assert turns >= 50
 
 
-async def test_of_the_own_partitions_of_a_decision_the_one_that_fails_is_tried_again_alone(cluster: Cluster) -> None:
+async def test_a_failing_own_partition_is_retried_alone(cluster: Cluster) -> None:
     cluster.lead(ME, ME, ME, OTHER)
     cluster.leaders[ME].codes[1] = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
     assert await cluster.write(0, 1, 2, 3) is Outcome.COMPLETE
@@ -333,7 +333,7 @@ async def test_own_partitions_get_the_epoch_that_the_coordinator_has_by_then(clu
     assert written == dict.fromkeys(range(3), COORDINATOR_EPOCH + 1)
 
 
-async def test_who_coordinates_no_more_writes_no_more_of_its_own_partitions(
+async def test_a_former_coordinator_writes_no_markers_to_its_own_partitions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):

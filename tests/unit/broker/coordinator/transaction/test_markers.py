@@ -1,4 +1,4 @@
-"""Writing one marker where its partition is led; no answer by which the coordinator is done comes too early (S39)."""
+"""Writing one marker at the leader of its partition; no answer that completes the transaction comes too early (S39)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def marker(epoch: int = 1, *, coordinator_epoch: int = 3) -> Marker:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """A partition with an open transaction, which a follower has as far."""
+    """A partition with an open transaction, which a follower has replicated."""
     made = Served(tmp_path)
     partition = made.partitions[0]
     partition.lead(0, BOTH, BOTH)
@@ -61,11 +61,13 @@ async def test_s39_a_marker_is_answered_when_it_is_replicated(served: Served, ap
     assert await answer is ErrorCode.NONE
 
 
-async def test_s39_one_that_comes_again_is_not_answered_before_the_first_is_replicated(
+async def test_s39_a_repeated_marker_is_not_answered_before_the_first_is_replicated(
     served: Served, appender: MarkerAppender
 ) -> None:
-    """INVALID_PRODUCER_EPOCH says that the log needs no marker. If that is known on the leader alone, and the leader
-    dies, the transaction would hang, and its coordinator has forgotten it."""
+    """INVALID_PRODUCER_EPOCH means that the log needs no marker.
+
+    If only the leader has that state and dies, the transaction would hang, and its coordinator has forgotten it.
+    """
     appender.append(marker(), WHERE)
     again = appender.append(marker(), WHERE)
     assert isinstance(again, asyncio.Future)
@@ -99,7 +101,7 @@ async def test_s40_an_earlier_coordinator_is_fenced(served: Served, appender: Ma
 
 
 async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Served) -> None:
-    """It would fence all that come after it, and nobody has an epoch to end the transaction with."""
+    """It would fence all later coordinators, and none of them has an epoch to end the transaction with."""
     now = Shown(image(0, NEWEST_EPOCH, 2))
     appender = MarkerAppender(served, None, now)  # type: ignore[arg-type]
     log = served.partitions[0].log
@@ -112,8 +114,8 @@ async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Serv
     assert log.log_end_offset == 2
 
 
-async def test_s40_what_the_log_knows_already_may_be_said_again(served: Served) -> None:
-    """A tool ends what hangs in a log with the coordinator epoch that the log has, wherever that came from."""
+async def test_s40_a_known_marker_may_be_repeated(served: Served) -> None:
+    """A tool ends a hanging transaction with the coordinator epoch of the log, whatever its origin."""
     before = MarkerAppender(served, None, Shown(image(1000)))  # type: ignore[arg-type]
     before.append(marker(1, coordinator_epoch=1000), WHERE)
     appender = MarkerAppender(served, None, Shown(image(0)))  # type: ignore[arg-type]
@@ -121,12 +123,12 @@ async def test_s40_what_the_log_knows_already_may_be_said_again(served: Served) 
     assert appender.append(marker(3, coordinator_epoch=1001), WHERE) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-async def test_without_a_log_of_transactions_a_tool_ends_what_hangs(served: Served) -> None:
+async def test_a_tool_ends_a_hanging_transaction_without_a_transaction_log(served: Served) -> None:
     appender = MarkerAppender(served, None, Shown(ClusterImage("")))  # type: ignore[arg-type]
     assert isinstance(appender.append(marker(coordinator_epoch=0), WHERE), asyncio.Future)
 
 
-async def test_behind_a_shut_gate_no_marker_is_written(served: Served, appender: MarkerAppender) -> None:
+async def test_no_marker_is_written_while_the_gate_is_shut(served: Served, appender: MarkerAppender) -> None:
     served.may_lead = False
     assert appender.append(marker(), WHERE) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert served.partitions[0].log.log_end_offset == 1
@@ -134,12 +136,12 @@ async def test_behind_a_shut_gate_no_marker_is_written(served: Served, appender:
     assert isinstance(appender.append(marker(), WHERE), asyncio.Future)
 
 
-def test_nobody_ends_a_transaction_in_the_log_of_transactions(appender: MarkerAppender) -> None:
+def test_no_marker_is_written_to_the_transaction_log(appender: MarkerAppender) -> None:
     where = TopicPartition(TRANSACTION_STATE, 0)
     assert appender.append(marker(), where) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_log_that_raises_what_nobody_thought_of_keeps_no_marker_from_others(
+async def test_a_log_with_an_unexpected_exception_keeps_no_marker_from_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken:

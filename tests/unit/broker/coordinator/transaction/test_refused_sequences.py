@@ -1,4 +1,4 @@
-"""What verification refused has to come first (KAFKA-14561)."""
+"""A batch that verification refused must be appended before later ones (KAFKA-14561)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER = ProducerIdAndEpoch(7, 3)
 
 
-def test_what_comes_after_it_waits() -> None:
+def test_batches_after_a_refused_sequence_wait() -> None:
     refused = RefusedSequences()
     refused.note(P0, PRODUCER, 4)
     refused.note(P0, PRODUCER, 2)
@@ -26,17 +26,17 @@ def test_what_comes_after_it_waits() -> None:
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     refused.forget(P0, PRODUCER.producer_id)
     refused.check(P0, PRODUCER, 4)
-    assert len(refused) == 0
+    assert len(refused.lowest) == 0
 
 
-def test_others_are_not_concerned() -> None:
+def test_other_producers_are_not_affected_by_a_refused_sequence() -> None:
     refused = RefusedSequences()
     refused.note(P0, PRODUCER, 0)
     refused.check(P1, PRODUCER, 1)
     refused.check(P0, ProducerIdAndEpoch(8, 3), 1)
     refused.check(P0, ProducerIdAndEpoch(7, 4), 1)
     refused.forget(P1, 7)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1
 
 
 def test_a_later_epoch_begins_anew() -> None:
@@ -49,7 +49,7 @@ def test_a_later_epoch_begins_anew() -> None:
         refused.check(P0, ProducerIdAndEpoch(7, 4), 6)
 
 
-def test_only_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_refused_sequences_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_REFUSED", 2)
     refused = RefusedSequences()
     for producer_id in (1, 2, 1, 3):

@@ -1,4 +1,6 @@
-"""Questions to coordinators on other brokers: together, each answered for itself, and none shared that is under way."""
+"""Verification requests to coordinators on other brokers are batched and answered separately; none joins a request
+already sent.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 
 class Coordinator:
-    """Answers NONE for each partition, unless `codes` says otherwise."""
+    """Answers NONE for each partition, unless `codes` has another code."""
 
     def __init__(self) -> None:
         self.codes: dict[TopicPartition, ErrorCode] = {}
@@ -85,28 +87,28 @@ async def asking() -> AsyncIterator[Asking]:
     await made.tasks.close()
 
 
-async def test_what_is_asked_in_one_turn_goes_in_one_request(asking: Asking) -> None:
+async def test_questions_of_one_loop_turn_share_a_request(asking: Asking) -> None:
     answers = [asking.ask(P[0]), asking.ask(P[1]), asking.ask(P[2], name="other"), asking.ask(P[0])]
     assert await asyncio.gather(*answers) == [NONE] * 4
     assert asking.shapes() == [[("txn", True, [0, 1]), ("other", True, [2])]]
 
 
-async def test_each_hears_of_its_own_partitions(asking: Asking) -> None:
+async def test_each_question_gets_the_answer_of_its_own_partitions(asking: Asking) -> None:
     asking.coordinator.codes[P[1]] = ErrorCode.TRANSACTION_ABORTABLE
     first, second, both = asking.ask(P[0]), asking.ask(P[1]), asking.ask(P[0], P[1])
     assert (await first, await second) == (NONE, ErrorCode.TRANSACTION_ABORTABLE)
     assert await both is ErrorCode.TRANSACTION_ABORTABLE
 
 
-async def test_who_is_refused_for_the_partition_of_another_comes_again(asking: Asking) -> None:
-    """All partitions of a registration are added or none."""
+async def test_a_question_refused_because_of_another_partition_is_repeated(asking: Asking) -> None:
+    """A registration adds all of its partitions or none."""
     asking.coordinator.codes = {P[0]: NOT_ATTEMPTED, P[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     first, second = asking.ask(P[0], registers=True), asking.ask(P[1], registers=True)
     assert (await first, await second) == (LOST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert LOST.retriable
 
 
-async def test_e3_nobody_joins_a_question_that_is_under_way(asking: Asking) -> None:
+async def test_e3_no_request_joins_a_question_already_sent(asking: Asking) -> None:
     asking.peers.fates = [Fate.HELD]
     first = asking.ask(P[0])
     await asking.peers.sent_to(BROKER, 1)
@@ -119,13 +121,13 @@ async def test_e3_nobody_joins_a_question_that_is_under_way(asking: Asking) -> N
 
 
 async def test_a_transactional_id_is_in_a_request_once(asking: Asking) -> None:
-    """Its answer is found by it: other epochs, and registrations, wait for the next request."""
+    """Answers are matched by id: other epochs and registrations wait for the next request."""
     answers = [asking.ask(P[0]), asking.ask(P[1], epoch=1), asking.ask(P[2], registers=True)]
     assert await asyncio.gather(*answers) == [NONE] * 3
     assert asking.shapes() == [[("txn", True, [0])], [("txn", True, [1])], [("txn", False, [2])]]
 
 
-async def test_a_request_is_not_too_long(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_has_a_bounded_size(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PARTITIONS", 2)
     answers = [asking.ask(P[0], P[1], P[2]), asking.ask(P[3], name="b"), asking.ask(P[4], name="c")]
     assert await asyncio.gather(*answers) == [NONE] * 3
@@ -133,19 +135,21 @@ async def test_a_request_is_not_too_long(asking: Asking, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST])
-async def test_an_answer_that_is_lost_is_not_known(asking: Asking, fate: Fate) -> None:
+async def test_a_lost_answer_is_an_unknown_result(asking: Asking, fate: Fate) -> None:
     asking.peers.fates = [fate]
     assert await asking.ask(P[0]) is LOST
     assert await asking.ask(P[0]) is NONE, "asked again, by the producer who comes again"
 
 
-async def test_a_broker_that_does_not_take_us_for_one(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_coordinator_that_refuses_this_broker_is_reported(
+    asking: Asking, caplog: pytest.LogCaptureFixture
+) -> None:
     asking.coordinator.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert await asking.ask(P[0]) is LOST
     assert "coordinator refuses to answer" in caplog.text
 
 
-async def test_nothing_is_asked_for_those_who_are_gone(asking: Asking) -> None:
+async def test_no_question_is_sent_for_a_disconnected_client(asking: Asking) -> None:
     asking.peers.fates = [Fate.HELD]
     first = asking.ask(P[0])
     await asking.peers.sent_to(BROKER, 1)
@@ -156,10 +160,10 @@ async def test_nothing_is_asked_for_those_who_are_gone(asking: Asking) -> None:
     assert asking.shapes() == [[("txn", True, [0])], [("last", True, [2])]]
 
 
-async def test_s85_an_answer_that_nobody_can_read_leaves_nobody_without_one(
+async def test_s85_an_undecodable_answer_leaves_no_question_open(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither those who asked it, nor those whose questions wait for the next request."""
+    """Both the questions of this request and those waiting for the next one are answered."""
 
     def unreadable(response: AddPartitionsToTxnResponse) -> Any:
         monkeypatch.undo()
@@ -174,7 +178,7 @@ async def test_s85_an_answer_that_nobody_can_read_leaves_nobody_without_one(
         assert await second is NONE
 
 
-async def test_s93_an_answer_that_nobody_thought_of_leaves_no_question_without_one(
+async def test_s93_an_unexpected_answer_leaves_no_question_open(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = asking.peers.send

@@ -32,7 +32,7 @@ def producer(epoch: int, producer_id: int = 1000) -> ProducerIdAndEpoch:
 
 
 def kept(driver: TransactionDriver, version: int = V2) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """An open transaction, the pair of its records and that of the owner that has taken it over."""
+    """A kept open transaction: the producer id and epoch of its records, and those of the new owner."""
     wrote = begun(driver, version)
     granted = driver.init_two_phase()
     assert granted.kept_open == wrote
@@ -67,7 +67,7 @@ def test_s120_a_two_phase_transaction_never_times_out(driver: TransactionDriver)
     assert driver.end(granted.producer, version=V2) == producer(1)
 
 
-def test_s120_its_log_says_kafkas_2_to_the_31_minus_1(driver: TransactionDriver) -> None:
+def test_s120_the_log_of_a_two_phase_transaction_has_kafkas_largest_timeout(driver: TransactionDriver) -> None:
     driver.init_two_phase()
     value = driver.log[-1][1]
     assert value is not None
@@ -95,8 +95,8 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
     assert driver.abort_timed_out() == []
 
 
-def test_s120_a_plain_owner_of_what_has_no_timeout_begins_none_without(driver: TransactionDriver) -> None:
-    """Else Write on a transactional id would do what needs TwoPhaseCommit: hold readers back for ever."""
+def test_s120_a_plain_owner_begins_no_transaction_without_timeout(driver: TransactionDriver) -> None:
+    """Otherwise the right to Write would be enough to block readers for ever, which needs TwoPhaseCommit."""
     old = driver.init_two_phase().producer
     driver.add(old, P0, version=V2)
     owner = driver.init_two_phase(two_phase=False).producer
@@ -111,7 +111,7 @@ def test_s120_a_plain_owner_of_what_has_no_timeout_begins_none_without(driver: T
     assert driver.abort_timed_out() == [TXN]
 
 
-def test_s120_what_was_kept_without_two_phase_commit_times_out(driver: TransactionDriver) -> None:
+def test_s120_a_kept_transaction_without_two_phase_commit_times_out(driver: TransactionDriver) -> None:
     wrote = begun(driver, V2)
     granted = driver.init_two_phase(two_phase=False)
     driver.advance(TIMEOUT_MS / 1000 + 1)
@@ -127,7 +127,7 @@ def test_s120_what_was_kept_without_two_phase_commit_times_out(driver: Transacti
 
 
 @pytest.mark.parametrize("state", [None, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_s120_where_nothing_is_open_keeping_is_a_plain_init(
+def test_s120_keeping_without_an_open_transaction_is_a_plain_init(
     driver: TransactionDriver, state: TransactionState | None
 ) -> None:
     if state is not None:
@@ -152,7 +152,7 @@ def test_s120_an_open_transaction_is_kept_as_it_is(driver: TransactionDriver) ->
     assert driver.ends == []
 
 
-def test_s120_each_owner_fences_the_one_before(driver: TransactionDriver) -> None:
+def test_s120_each_owner_fences_its_predecessor(driver: TransactionDriver) -> None:
     wrote = begun(driver, V2)
     owners = [driver.init_two_phase() for _ in range(3)]
     assert owners == [Granted(producer(epoch), kept_open=wrote) for epoch in (1, 2, 3)]
@@ -167,8 +167,8 @@ def test_s120_each_owner_fences_the_one_before(driver: TransactionDriver) -> Non
     assert driver.end(producer(3), version=V2) == producer(4)
 
 
-def test_s120_the_new_owner_can_only_end_it(driver: TransactionDriver) -> None:
-    """The partitions know the pair of the records alone, so nothing can be added under another one."""
+def test_s120_the_new_owner_can_only_end_the_kept_transaction(driver: TransactionDriver) -> None:
+    """The partitions know only the producer id and epoch of the records, so no partition can be added under others."""
     _, owner = kept(driver)
     assert driver.add(owner, TopicPartition("other", 0), version=V2) is ErrorCode.INVALID_TXN_STATE
     assert driver.verify(owner, P0) is ErrorCode.INVALID_TXN_STATE
@@ -177,7 +177,9 @@ def test_s120_the_new_owner_can_only_end_it(driver: TransactionDriver) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("reloads", [False, True])
-def test_s120_it_is_ended_once_from_the_records_pair(driver: TransactionDriver, commits: bool, reloads: bool) -> None:
+def test_s120_a_kept_transaction_is_ended_once_by_the_recorded_pair(
+    driver: TransactionDriver, commits: bool, reloads: bool
+) -> None:
     wrote, owner = kept(driver)
     if reloads:
         driver.reload()
@@ -200,7 +202,7 @@ def test_s120_it_is_ended_once_from_the_records_pair(driver: TransactionDriver, 
 
 
 def test_s120_a_late_end_does_not_end_the_owners_next_transaction(driver: TransactionDriver) -> None:
-    """Without a second epoch the owner would go on with the pair by which it has ended the kept transaction."""
+    """Without a second epoch the owner would continue with the pair that ended the kept transaction."""
     _, owner = kept(driver)
     after = driver.end(owner, commits=True, version=V2)
     driver.complete()
@@ -209,7 +211,7 @@ def test_s120_a_late_end_does_not_end_the_owners_next_transaction(driver: Transa
     assert driver.state is S.ONGOING
 
 
-def test_s120_a_plain_init_aborts_what_was_kept(driver: TransactionDriver) -> None:
+def test_s120_a_plain_init_aborts_the_kept_transaction(driver: TransactionDriver) -> None:
     _, owner = kept(driver)
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     assert driver.end(owner, commits=True, version=V2) is not ErrorCode.NONE
@@ -218,7 +220,7 @@ def test_s120_a_plain_init_aborts_what_was_kept(driver: TransactionDriver) -> No
     assert driver.init() == producer(3)
 
 
-def test_s120_its_owner_may_go_on_by_kip_360(driver: TransactionDriver) -> None:
+def test_s120_the_owner_of_a_kept_transaction_may_continue_by_kip_360(driver: TransactionDriver) -> None:
     _, owner = kept(driver)
     assert driver.init(owner) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.complete()
@@ -236,7 +238,7 @@ def test_s120_transactions_of_before_v2_are_kept_too(driver: TransactionDriver) 
 
 
 def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: TransactionDriver) -> None:
-    """What `admin.transactions.keep` and `commit` do, whichever client has begun it."""
+    """`admin.transactions.keep` and `commit` do this, whichever client began the transaction."""
     _, owner = kept(driver, V1)
     assert driver.end(owner, version=V2) == producer(2)
     (end,) = driver.complete()
@@ -305,7 +307,7 @@ def test_s120_s35_an_owner_exhausted_by_take_overs_ends_with_a_third_producer_id
     assert driver.run(after, version=V2) == producer(1, 1001)
 
 
-def test_s120_nothing_of_it_stays_when_it_is_over(driver: TransactionDriver) -> None:
+def test_s120_no_two_phase_state_stays_after_the_end(driver: TransactionDriver) -> None:
     _, owner = kept(driver)
     driver.end(owner, version=V2)
     driver.complete()

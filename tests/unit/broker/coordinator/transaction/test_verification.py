@@ -1,4 +1,4 @@
-"""Who is let into a transaction by a coordinator that may not be it any more (E2, KIP-890)."""
+"""The verification by a coordinator that may have been replaced (E2, KIP-890)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class ProducerIds:
         return PRODUCER.producer_id
 
     def note_known(self, producer_id: int) -> None:
-        """What the loaded transactional ids have."""
+        """Note the producer ids of the loaded transactional ids."""
 
 
 @pytest.fixture
 async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:
-    """The coordinator of one term, in which `PRODUCER` has a transaction open that writes to `WHERE`."""
+    """The coordinator of one term, in which `PRODUCER` has an open transaction that writes to `WHERE`."""
     monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
     made = TransactionCoordinator(
         BrokerConfig.of({}),
@@ -67,7 +67,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 
 def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines: Any, sequence: int) -> Any:
-    """What is said of a batch of `PRODUCER`; it is appended where that is nothing."""
+    """The error of a batch of `PRODUCER`, which is appended if there is none."""
     refused = check_in_transaction(coordinator, "a", PRODUCER, [partition], deadlines, registers=False)
     assert not isinstance(refused, asyncio.Future)
     if refused is None:
@@ -76,11 +76,13 @@ def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines
     return refused
 
 
-async def test_e2_a_coordinator_of_the_past_lets_no_late_batch_into_what_a_later_one_has_ended(
+async def test_e2_a_former_coordinator_lets_no_late_batch_into_an_ended_transaction(
     coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
 ) -> None:
-    """Another broker coordinates, which neither this one nor the partition's leader has heard of yet; the transaction
-    has ended there, and its marker is written. Before V2 the epoch is the same as before."""
+    """Neither this broker nor the partition's leader knows the new coordinator yet.
+
+    The transaction ended there, and its marker is written. Before V2 the epoch is the same as before.
+    """
     assert produce(coordinator, partition, internal_topic, 0) is None
     later = internal_topic.epoch + 1
     partition.append_marker(EndTransactionMarker(ABORT, later), producer_id=PRODUCER.producer_id, producer_epoch=0)
@@ -90,7 +92,7 @@ async def test_e2_a_coordinator_of_the_past_lets_no_late_batch_into_what_a_later
     assert refused.code is ErrorCode.NOT_ENOUGH_REPLICAS, "it comes again, and the image will be newer then"
 
 
-async def test_e2_what_a_coordinator_has_ended_itself_does_not_keep_the_next_transaction_out(
+async def test_e2_an_end_by_the_coordinator_itself_does_not_block_the_next_transaction(
     coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
 ) -> None:
     assert produce(coordinator, partition, internal_topic, 0) is None

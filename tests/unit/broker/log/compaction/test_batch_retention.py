@@ -44,7 +44,7 @@ class TestProducers:
             producers.note(batch)
         return [batch.base_offset for batch in batches if producers.is_last(batch)]
 
-    def test_the_last_batch_of_each(self):
+    def test_the_last_batch_of_each_producer_is_kept(self):
         assert self.last_of(data(0, 1), data(1, 2), data(2, 1), data(3, -1)) == [1, 2]
 
     def test_a_marker_of_the_same_epoch_leaves_the_sequence_where_it_was(self):
@@ -66,7 +66,7 @@ class TestTransactions:
         assert not scan.ends_empty_transaction(marker(1), ControlType.COMMIT)
         assert scan.ends_empty_transaction(marker(2), ControlType.COMMIT), "of the next transaction, without data"
 
-    def test_aborted_data_and_its_marker(self):
+    def test_aborted_data_is_recognised_and_its_marker_kept(self):
         scan = TransactionScan([EndedTransaction(1, 10, 12, 13)])
         assert not scan.is_aborted(data(5))
         assert not scan.ends_empty_transaction(marker(6), ControlType.COMMIT)
@@ -76,7 +76,7 @@ class TestTransactions:
         assert not scan.ends_empty_transaction(marker(12, kind=ControlType.ABORT), ControlType.ABORT)
         assert not scan.is_aborted(data(13))
 
-    def test_the_marker_of_aborted_data_that_is_gone(self):
+    def test_an_abort_marker_without_remaining_data_ends_an_empty_transaction(self):
         scan = TransactionScan([EndedTransaction(1, 10, 12, 13)])
         assert scan.ends_empty_transaction(marker(12, kind=ControlType.ABORT), ControlType.ABORT)
 
@@ -92,14 +92,14 @@ class TestTransactions:
         assert not again.is_aborted(data(5))
         assert again.is_aborted(data(7))
 
-    def test_an_emptied_control_batch_is_of_no_use_and_an_unknown_one_is(self):
+    def test_an_emptied_control_batch_is_removed_and_an_unknown_one_kept(self):
         scan = TransactionScan()
         assert scan.ends_empty_transaction(RecordBatch(empty_batch(marker(1))), None)
         assert not scan.ends_empty_transaction(marker(2), None)
 
 
 class TestLiveBatches:
-    def test_dead_is_tracked_and_without_a_last_record(self):
+    def test_a_tracked_batch_without_a_last_record_is_dead(self):
         live = LiveBatches()
         batches = [data(0, count=3), data(3, count=2), data(9, count=1)]
         for batch in batches:
@@ -108,7 +108,7 @@ class TestLiveBatches:
         assert [live.is_dead(batch) for batch in batches] == [True, False, True]
         assert not live.is_dead(data(5)), "never tracked"
 
-    def test_what_is_not_tracked_any_more_is_not_dead(self, monkeypatch):
+    def test_an_untracked_batch_is_not_dead(self, monkeypatch):
         assert MAX_TRACKED_BATCHES > 1000
         monkeypatch.setattr("oncelog_broker.log.compaction.live_batches.MAX_TRACKED_BATCHES", 2)
         live = LiveBatches()

@@ -1,4 +1,4 @@
-"""Single promises of a compaction; `tests/property/test_compaction.py` has the whole against a model."""
+"""Single guarantees of a compaction; `tests/property/test_compaction.py` checks the whole against a model."""
 
 import dataclasses
 import shutil
@@ -55,8 +55,8 @@ def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
     assert (tmp_path / f"{file_prefix(0)}.log").stat().st_ino == inode
 
 
-def test_what_was_written_for_nothing_is_removed_in_a_job(log):
-    """A worker thread runs the jobs; on the event loop, a large file would keep everybody."""
+def test_discarded_output_files_are_removed_in_a_job(log):
+    """A worker thread runs the jobs; removing a large file on the event loop would block all clients."""
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=1_000_000))
     for number in range(20):
         put(log, (b"%d" % number, bytes(10_000)))
@@ -76,7 +76,7 @@ def test_what_was_written_for_nothing_is_removed_in_a_job(log):
 
 
 class JobsOnlyDisk(RealDisk):
-    """Lets files be removed in jobs only."""
+    """Permits the removal of files in jobs only."""
 
     __slots__ = ("is_in_job", "removed")
 
@@ -152,8 +152,8 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
     assert markers() == []
 
 
-def test_s56_what_takes_records_back_stays_while_a_replica_is_away(log):
-    """It may have those records, and lack what takes them back: a marker, or a deletion."""
+def test_s56_tombstones_and_abort_markers_stay_while_a_replica_is_away(log):
+    """The absent replica may have the records and lack their tombstones or abort markers."""
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
     put(log, (b"b", b"1"), producer=(7, 0, 1))
@@ -232,7 +232,7 @@ def test_batches_larger_than_a_read(log, codec):
     assert found(log) == [(n, *large[n]) for n in range(1, 200)] + [(200, b"k0", b"new")]
 
 
-def test_what_is_all_superseded_is_not_written_and_the_dirty_part_is_read_twice(log):
+def test_a_fully_superseded_segment_is_not_written_and_the_dirty_part_is_read_twice(log):
     for number in range(300):
         put(log, (b"a", b"%080d" % number))
     log.trimmer.roll()
@@ -253,7 +253,7 @@ def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
 
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
-    """Transactions over segments, compacted piece by piece; then a start that has only the logs to go by."""
+    """Transactions span segments that are compacted piece by piece; then a start has only the logs."""
     wanted = []
     for number in range(12):
         put(log, (b"%d" % number, b"committed"), producer=(7, 0, number), transactional=True)
@@ -279,7 +279,7 @@ def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
 @pytest.mark.parametrize("room", [3, 5, 7, 100])
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(log, tmp_path, lost, room):
-    """Behind the place where the offset map was full, aborted records stay; so must what says that they are."""
+    """Aborted records stay behind the offset where the map was full; so must their entries in the index."""
     put(log, (b"twice", b"old"))
     put(log, (b"twice", b"new"), (b"1", b"committed"), (b"2", b"committed"))
     put(log, (b"1", b"aborted"), (b"9", b"aborted"), producer=(8, 0, 0), transactional=True)
@@ -302,7 +302,7 @@ def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(l
 
 
 def reopened(log, tmp_path, lost):
-    """Another log on a copy of the files, as after a crash."""
+    """Open a copy of the files as another log, as after a crash."""
     copy = tempfile.mkdtemp(dir=tmp_path)
     for path in tmp_path.iterdir():
         kinds = {".snapshot", ".window"} if lost == "snapshots" else {".txnindex", ".snapshot", ".window"}
@@ -377,8 +377,10 @@ def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path)
     assert log.segment_base_offsets == [0, first_group + 1], "and join a group that goes on later"
 
 
-def test_a_log_in_which_all_is_written_anew_does_not_gather_empty_segments(log):
-    """As that of a group that goes on committing: with each cleaning, all that the one before left is superseded."""
+def test_a_fully_rewritten_log_does_not_gather_empty_segments(log):
+    """The log is like that of a group that keeps committing: each cleaning supersedes all records left by the previous
+    one.
+    """
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=2000))
     first_dirty = 0
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""A broker that is killed while it compacts: at every single change of the disk, then started again."""
+"""A broker killed during a compaction, at every single change of the disk, and then started again."""
 
 import dataclasses
 import errno
@@ -22,7 +22,7 @@ TWO_GROUPS = dataclasses.replace(COMPACTED, segment_bytes=1300)
 
 
 def make(directory, config, *, disk=None) -> PartitionLog:
-    """Four closed segments of 8 batches, the last of which is all superseded, and an active one."""
+    """Four closed segments of 8 batches, the last of which is fully superseded, and an active segment."""
     log = open_log(directory, config, disk=disk or StoppingDisk())
     for segment in range(4):
         for number in range(8):
@@ -36,7 +36,7 @@ def make(directory, config, *, disk=None) -> PartitionLog:
 
 
 def run_until_stopped(log: PartitionLog, disk: StoppingDisk) -> bool:
-    """Compact on a disk that may stop; whether it got to the end."""
+    """Compact on a disk that may stop. Returns whether the compaction reached its end."""
     try:
         return clean(log, disk=disk) is not None
     except (OSError, KafkaError):
@@ -51,7 +51,7 @@ def content(directory, config) -> list[Entry]:
 
 
 @pytest.mark.parametrize("config", [ONE_GROUP, TWO_GROUPS], ids=["one group", "two groups"])
-def test_killed_at_every_change_of_the_disk(tmp_path, config):
+def test_a_compaction_killed_at_any_change_of_the_disk_loses_nothing(tmp_path, config):
     make(tmp_path / "made", config).abandon()
     before = content(tmp_path / "made", config)
     shutil.copytree(tmp_path / "made", tmp_path / "whole")
@@ -106,7 +106,7 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
 
 
 class FailsOnce(StoppingDisk):
-    """A disk that refuses one change, and none after it."""
+    """A disk that refuses one change and accepts all later ones."""
 
     __slots__ = ()
 
@@ -117,7 +117,7 @@ class FailsOnce(StoppingDisk):
 
 
 def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
-    """Where that comes while segments are replaced, what was compacted may be all that is left of them."""
+    """If the failure comes while segments are replaced, the compacted files may be all that is left of them."""
     make(tmp_path / "made", ONE_GROUP).abandon()
     before = last_values(content(tmp_path / "made", ONE_GROUP))
     went_offline = 0
@@ -141,7 +141,7 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
 
 
 def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp_path):
-    """Its directory has the same name: what is written there too late must not count, also after a kill."""
+    """Its directory has the same name: files written there too late must not count, even after a kill."""
     for stop_at in range(25):
         here = tmp_path / f"at-{stop_at}"
         log = open_log(here, ONE_GROUP)
@@ -186,7 +186,7 @@ def steps_of(log: PartitionLog):
 
 @pytest.mark.parametrize("change", ["retention", "truncation", "truncation and growth", "deletion"])
 def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path, change):
-    """Whatever happens between two steps, the compaction notices, and takes its files away."""
+    """The compaction notices any change between two steps and removes its files."""
     made = make(tmp_path / "made", ONE_GROUP)
     end = made.log_end_offset
     made.abandon()

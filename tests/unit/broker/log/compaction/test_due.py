@@ -18,7 +18,7 @@ CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}))
 
 
 def segments(*sizes: int, **facts) -> list[SegmentSummary]:
-    """Ten offsets each; as old as their number."""
+    """Segments of ten offsets each; the age of each is its number."""
     return [SegmentSummary(n * 10, n * 10 + 10, size, n, n, **facts) for n, size in enumerate(sizes)]
 
 
@@ -39,30 +39,30 @@ def test_clean_and_dirty_bytes_are_those_of_whole_segments():
 
 
 @pytest.mark.parametrize(("upper_bound", "end"), [(30, 30), (29, 20), (20, 20), (19, 10), (5, 0), (0, 0)])
-def test_nothing_that_reaches_the_last_stable_offset(upper_bound, end):
+def test_no_segment_that_reaches_the_last_stable_offset_is_cleaned(upper_bound, end):
     found = range_of(segments(1, 1, 1), upper_bound=upper_bound)
     assert (found.end, found.dirty_bytes) == (end, end // 10)
 
 
-def test_min_compaction_lag_holds_back_the_young_and_all_behind():
+def test_min_compaction_lag_holds_back_young_records_and_all_later_ones():
     closed = [s._replace(largest_timestamp_ms=at) for s, at in zip(segments(1, 1, 1), (5, NOW - 99, 5), strict=True)]
     assert range_of(closed, dataclasses.replace(CONFIG, min_compaction_lag_ms=100)).end == 10
     assert range_of(closed, dataclasses.replace(CONFIG, min_compaction_lag_ms=99)).end == 30
 
 
 @pytest.mark.parametrize(("dirty", "due"), [(49, False), (50, False), (51, True)])
-def test_due_above_the_dirty_ratio(dirty, due):
+def test_a_log_above_the_dirty_ratio_is_due(dirty, due):
     assert range_of(segments(100 - dirty, dirty), first_dirty=10).is_due(CONFIG) is due
 
 
-def test_nothing_dirty_is_never_due():
+def test_a_log_without_dirty_bytes_is_never_due():
     eager = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=0.0, max_compaction_lag_ms=1)
     assert not range_of(segments(5), eager, first_dirty=10).is_due(eager)
     assert not range_of([], eager).is_due(eager)
 
 
 @pytest.mark.parametrize(("lag", "due"), [(NOW - 1, False), (NOW - 2, True)])
-def test_max_compaction_lag_makes_due_whatever_the_ratio(lag, due):
+def test_max_compaction_lag_makes_a_log_due_whatever_its_ratio(lag, due):
     config = dataclasses.replace(CONFIG, max_compaction_lag_ms=lag, min_cleanable_dirty_ratio=1.0)
     assert range_of(segments(100, 1, 1), config, first_dirty=10).is_due(config) is due
 
@@ -73,7 +73,7 @@ def test_records_without_timestamps_are_never_overdue():
     assert not range_of(closed, config).is_overdue
 
 
-def test_the_dirtiest_of_those_that_are_due():
+def test_the_dirtiest_due_log_is_chosen():
     def log(name, clean, dirty, *, overdue=False):
         return name, CleanableRange(0, 10, clean, dirty, overdue), CONFIG
 

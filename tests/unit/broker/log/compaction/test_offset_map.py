@@ -6,7 +6,7 @@ from oncelog_broker.log.compaction.offset_map import DIGEST_SIZE, ENTRY_BYTES, N
 
 
 @pytest.mark.parametrize("size", [0, 1, DIGEST_SIZE - 1, DIGEST_SIZE, DIGEST_SIZE + 1, 5000])
-def test_the_last_offset_of_a_key(size):
+def test_the_map_has_the_last_offset_of_a_key(size):
     known = OffsetMap(1 << 20)
     assert known.put_all([b"k" * size, b"other", b"k" * size], [3, 4, 9]) == 3
     assert (known.get(b"k" * size), known.get(b"other"), known.get(b"unknown")) == (9, 4, NO_OFFSET)
@@ -26,7 +26,7 @@ def test_no_key_is_passed_over():
     assert len(known) == 1
 
 
-def test_full_is_full_of_keys_not_of_records():
+def test_the_map_is_full_by_keys_and_not_by_records():
     known = OffsetMap(3 * ENTRY_BYTES)
     keys = [b"a", b"b", b"a", None, b"c", b"a", b"b", b"d", b"a"]
     assert known.put_all(keys, range(9)) == 7
@@ -39,7 +39,7 @@ def test_there_is_room_for_one_key_at_least():
     assert OffsetMap(0).put_all([b"a", b"b"], [0, 1]) == 1
 
 
-def test_all_offsets():
+def test_the_map_lists_the_last_offset_of_each_key():
     known = OffsetMap(1 << 20)
     known.put_all([b"%d" % (n % 500) for n in range(1000)], range(1000))
     assert sorted(offset for some in known.offsets() for offset in some) == list(range(500, 1000))

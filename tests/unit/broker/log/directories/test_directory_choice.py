@@ -1,4 +1,4 @@
-"""Where new logs are made: a directory that is full, or fails, is not the first choice."""
+"""The choice of directory for new logs: a full or failing directory is not the first choice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC_ID = bytes([1]) * 16
 
 
 class TwoDisks(RealDisk):
-    """What lies in the directory `b` is on a disk of its own, which may be full."""
+    """A disk on which the directory `b` has a device of its own that may be full."""
 
     def __init__(self) -> None:
         self.free = {"a": 2 * LITTLE_ROOM_BYTES, "b": 2 * LITTLE_ROOM_BYTES}
@@ -74,7 +74,7 @@ def make(logs: LogManager, partition: int) -> str:
     return made_in(make_log(logs, "orders", partition, TOPIC_ID, SMALL))
 
 
-def test_new_logs_go_where_the_fewest_are(logs: LogManager) -> None:
+def test_new_logs_go_to_the_directory_with_the_fewest_logs(logs: LogManager) -> None:
     assert [make(logs, number) for number in range(4)] == ["a", "b", "a", "b"]
 
 
@@ -100,7 +100,7 @@ def test_e47_a_directory_with_little_room_is_not_the_first_choice(logs: LogManag
     assert make(logs, 3) == "b", "where all are full, the one with the fewest"
 
 
-def test_e47_nothing_is_left_of_a_log_that_could_not_be_made(logs: LogManager, disk: TwoDisks, tmp_path: Path) -> None:
+def test_e47_a_failed_creation_leaves_no_directory(logs: LogManager, disk: TwoDisks, tmp_path: Path) -> None:
     make(logs, 0)
     disk.refuses_files = True
     with pytest.raises(KafkaError, match="No space left"):
@@ -110,7 +110,9 @@ def test_e47_nothing_is_left_of_a_log_that_could_not_be_made(logs: LogManager, d
     disk.refuses_files = False
 
 
-def test_e47_what_is_left_of_a_log_is_tried_again_where_it_is(logs: LogManager, disk: TwoDisks, tmp_path: Path) -> None:
+def test_e47_the_remains_of_a_log_are_retried_in_their_directory(
+    logs: LogManager, disk: TwoDisks, tmp_path: Path
+) -> None:
     make(logs, 0)
     disk.refuses_files = disk.refuses_removal = True
     with pytest.raises(KafkaError, match="No space left"):

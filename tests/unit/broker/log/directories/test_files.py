@@ -19,17 +19,17 @@ DISK = RealDisk()
 
 
 class TestOffsetCheckpoints:
-    def test_kafkas_bytes(self, tmp_path):
+    def test_the_file_has_kafkas_bytes(self, tmp_path):
         path = tmp_path / "recovery-point-offset-checkpoint"
         offsets = {("orders", 1): 988, ("orders", 0): 1201, ("a.b_c-d", 10): 0}
         write_offset_checkpoint(DISK, str(path), offsets)
         assert path.read_bytes() == b"0\n3\na.b_c-d 10 0\norders 0 1201\norders 1 988\n"
         assert read_offset_checkpoint(DISK, str(path)) == offsets
 
-    def test_absent_is_empty(self, tmp_path):
+    def test_an_absent_checkpoint_is_empty(self, tmp_path):
         assert read_offset_checkpoint(DISK, str(tmp_path / "absent")) == {}
 
-    def test_empty(self, tmp_path):
+    def test_an_empty_checkpoint_is_written_and_read(self, tmp_path):
         write_offset_checkpoint(DISK, str(tmp_path / "file"), {})
         assert read_offset_checkpoint(DISK, str(tmp_path / "file")) == {}
 
@@ -53,7 +53,7 @@ class TestOffsetCheckpoints:
             (b"0\n1\n" + bytes(12), "line 3"),
         ],
     )
-    def test_corrupt(self, tmp_path, data, message):
+    def test_a_corrupt_file_is_refused(self, tmp_path, data, message):
         path = tmp_path / "file"
         path.write_bytes(data)
         with pytest.raises(CheckpointCorrupt, match=message) as caught:
@@ -69,7 +69,7 @@ class TestLeaderEpochs:
             made.assign(epoch, start)
         return made
 
-    def test_the_file(self, epochs, tmp_path):
+    def test_the_epoch_file_has_kafkas_format(self, epochs, tmp_path):
         path = tmp_path / "leader-epoch-checkpoint"
         assert path.read_bytes() == b"0\n3\n2 0\n4 10\n7 30\n"
         assert LeaderEpochs.load(DISK, str(path)).entries == epochs.entries
@@ -90,19 +90,19 @@ class TestLeaderEpochs:
             (8, (-1, -1)),
         ],
     )
-    def test_end_offset(self, epochs, epoch, answer):
+    def test_the_end_offset_of_an_epoch_is_found(self, epochs, epoch, answer):
         assert epochs.end_offset_for_epoch(epoch, 55) == answer
 
     @pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 2**31 - 1])
-    def test_end_offset_when_nothing_is_known(self, epoch):
+    def test_the_end_offset_of_an_unknown_epoch_is_undefined(self, epoch):
         assert LeaderEpochs(DISK, "unused", []).end_offset_for_epoch(epoch, 5) == (-1, -1)
 
-    def test_epoch_for_offset(self, epochs):
+    def test_the_epoch_of_an_offset_is_found(self, epochs):
         assert [epochs.epoch_for_offset(offset) for offset in (0, 9, 10, 29, 30, 99)] == [2, 2, 4, 4, 7, 7]
         epochs.truncate_from_start(20)
         assert epochs.epoch_for_offset(19) is None
 
-    def test_assigning_again_changes_nothing(self, epochs):
+    def test_assigning_an_epoch_again_changes_nothing(self, epochs):
         before = epochs.entries
         epochs.assign(7, 31)
         assert epochs.entries == before
@@ -116,7 +116,7 @@ class TestLeaderEpochs:
             ((7, 20), [(2, 0), (4, 10), (7, 20)]),
         ],
     )
-    def test_contradicting_entries_go(self, epochs, new, left):
+    def test_contradicting_epoch_entries_are_removed(self, epochs, new, left):
         epochs.assign(*new)
         assert list(epochs.entries) == left
         assert epochs.latest_epoch == left[-1][0]
@@ -125,7 +125,7 @@ class TestLeaderEpochs:
         ("offset", "left"),
         [(30, [(2, 0), (4, 10)]), (31, [(2, 0), (4, 10), (7, 30)]), (10, [(2, 0)]), (0, [])],
     )
-    def test_truncate_from_end(self, epochs, offset, left):
+    def test_epochs_are_truncated_from_the_end(self, epochs, offset, left):
         epochs.truncate_from_end(offset)
         assert list(epochs.entries) == left
 
@@ -133,12 +133,12 @@ class TestLeaderEpochs:
         ("offset", "left"),
         [(0, [(2, 0), (4, 10), (7, 30)]), (10, [(4, 10), (7, 30)]), (15, [(4, 15), (7, 30)]), (99, [(7, 99)])],
     )
-    def test_truncate_from_start(self, epochs, offset, left):
+    def test_epochs_are_truncated_from_the_start(self, epochs, offset, left):
         epochs.truncate_from_start(offset)
         assert list(epochs.entries) == left
 
     @pytest.mark.parametrize("data", [b"0\n1\n-1 0\n", b"0\n1\n1 -1\n", b"0\n1\n1\n", b"0\n2\n1 1\n"])
-    def test_corrupt(self, tmp_path, data):
+    def test_a_corrupt_file_is_refused(self, tmp_path, data):
         (tmp_path / "file").write_bytes(data)
         with pytest.raises(CheckpointCorrupt):
             LeaderEpochs.load(DISK, str(tmp_path / "file"))
@@ -147,7 +147,7 @@ class TestLeaderEpochs:
 class TestPartitionMetadata:
     TOPIC_ID = uuid_from_string("WsbkLmZVRwqkK4gQkDLWNg")
 
-    def test_kafkas_bytes(self, tmp_path):
+    def test_the_file_has_kafkas_bytes(self, tmp_path):
         write_topic_ids(DISK, {str(tmp_path): self.TOPIC_ID})
         path = tmp_path / "partition.metadata"
         assert path.read_bytes() == b"version: 0\ntopic_id: WsbkLmZVRwqkK4gQkDLWNg"
@@ -155,7 +155,7 @@ class TestPartitionMetadata:
         path.write_bytes(path.read_bytes() + b"\n")
         assert read_topic_id(DISK, str(tmp_path)) == self.TOPIC_ID
 
-    def test_absent(self, tmp_path):
+    def test_an_absent_file_is_none(self, tmp_path):
         assert read_topic_id(DISK, str(tmp_path)) is None
 
     @pytest.mark.parametrize(
@@ -169,31 +169,31 @@ class TestPartitionMetadata:
             b"\xff\xfe",
         ],
     )
-    def test_corrupt(self, tmp_path, data):
+    def test_a_corrupt_file_is_refused(self, tmp_path, data):
         (tmp_path / "partition.metadata").write_bytes(data)
         with pytest.raises(PartitionMetadataCorrupt, match=r"partition\.metadata"):
             read_topic_id(DISK, str(tmp_path))
 
 
 class TestMetaProperties:
-    def test_round_trip(self, tmp_path):
+    def test_meta_properties_are_read_back(self, tmp_path):
         write_meta_properties(DISK, str(tmp_path), node_id=3, cluster_id="abc=", directory_id="dir")
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(3, "abc=", "dir")
         assert b"version=1\n" in (tmp_path / "meta.properties").read_bytes()
 
-    def test_of_kraft(self, tmp_path):
+    def test_meta_properties_of_kraft_are_read(self, tmp_path):
         text = "#\n#Tue Nov 12 2024\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=xyz\nnode.id=1\nversion=1\n"
         (tmp_path / "meta.properties").write_text(text)
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(1, "MkU3OEVBNTcwNTJENDM2Qg", "xyz")
 
-    def test_of_zookeeper_times(self, tmp_path):
+    def test_meta_properties_of_zookeeper_brokers_are_read(self, tmp_path):
         (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(7, "abc", None)
         (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\n")
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(7, None, None)
 
     @pytest.mark.parametrize("cluster_id", ["abc=", "a b", "#a", "a\\b", "é", "abc-_1"])
-    def test_it_is_what_the_library_reads_and_writes(self, tmp_path, cluster_id):
+    def test_meta_properties_are_what_the_properties_library_reads_and_writes(self, tmp_path, cluster_id):
         write_meta_properties(DISK, str(tmp_path), node_id=3, cluster_id=cluster_id, directory_id="dir")
         text = (tmp_path / "meta.properties").read_text()
         assert javaproperties.loads(text)["cluster.id"] == cluster_id
@@ -208,20 +208,20 @@ class TestMetaProperties:
             "! a\n# b\\\nversion=1\nnode.id=1\ncluster.id=b\ncluster.id=\\u0061",
         ],
     )
-    def test_what_people_have_written(self, tmp_path, text):
+    def test_hand_written_meta_properties_are_read(self, tmp_path, text):
         (tmp_path / "meta.properties").write_text(text, newline="")
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(1, "a", None)
 
-    def test_absent(self, tmp_path):
+    def test_an_absent_file_is_none(self, tmp_path):
         assert read_meta_properties(DISK, str(tmp_path)) is None
 
     @pytest.mark.parametrize("data", [b"version=2\n", b"version=x\n", b"version=1\nnode.id=x\n", b"\xff"])
-    def test_corrupt(self, tmp_path, data):
+    def test_a_corrupt_file_is_refused(self, tmp_path, data):
         (tmp_path / "meta.properties").write_bytes(data)
         with pytest.raises(MetaPropertiesError, match=r"meta\.properties"):
             read_meta_properties(DISK, str(tmp_path))
 
-    def test_the_owner(self):
+    def test_a_directory_of_another_broker_or_cluster_is_refused(self):
         mine = MetaProperties(1, "abc", None)
         mine.check_owner("/data", node_id=1, cluster_id="abc")
         mine.check_owner("/data", node_id=1, cluster_id=None)

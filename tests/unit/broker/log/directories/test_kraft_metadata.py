@@ -1,4 +1,4 @@
-"""Topic settings from a KRaft metadata log: the log, a snapshot with what follows it, and what cannot be read."""
+"""Topic settings from a KRaft metadata log: the log, a snapshot with the log after it, and unreadable records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(directory: Path) -> dict[str, dict[str, str]]:
     return read_topic_configs(RealDisk(), str(directory.parent))
 
 
-def test_no_metadata_log(tmp_path: Path) -> None:
+def test_a_directory_without_metadata_log_has_no_settings(tmp_path: Path) -> None:
     assert read_topic_configs(RealDisk(), str(tmp_path)) == {}
 
 
@@ -84,7 +84,9 @@ def test_the_log_goes_on_where_the_snapshot_ends(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [b"torn", b"\x00" * 100, batch(1, b"\x02\x04\x00"), batch(1, b"\x01\x04\x00\x02\xff")])
-def test_what_cannot_be_read_ends_it(directory: Path, end: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_the_metadata_log_ends_at_an_unreadable_record(
+    directory: Path, end: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     (directory / LOG).write_bytes(batch(0, config("a", "retention.ms", "1")) + end)
     assert read(directory) == {"a": {"retention.ms": "1"}}
     assert "cannot be read" in caplog.text

@@ -64,14 +64,14 @@ def start(tmp_path, clock):
 
 
 def crash(manager):
-    """What is left of a broker when its process dies: nothing is written, the locks are gone."""
+    """End the broker like a dying process: no file is written, and the locks are released."""
     for log in manager.logs():
         log.abandon()
     for directory in manager._directories:
         directory.close(clean=False)
 
 
-def test_make_close_and_open_again(start, tmp_path):
+def test_a_log_is_made_closed_and_reopened(start, tmp_path):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
     fill(make_log(manager, "orders", 1, TOPIC_ID, SMALL), 5)
@@ -95,7 +95,7 @@ def test_make_close_and_open_again(start, tmp_path):
     assert make_log(manager, "orders", 0, TOPIC_ID, SMALL) is log
 
 
-def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
+def test_the_cleaner_checkpoint_is_remembered(start, tmp_path):
     manager = start()
     for partition in (0, 1):
         log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
@@ -129,7 +129,7 @@ def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
     assert contents(log) == [(n, b"%070d" % n) for n in range(29)]
 
 
-def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
+def test_a_damaged_log_leaves_the_other_logs_online(start, tmp_path):
     manager = start()
     for partition in (0, 1):
         log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
@@ -185,7 +185,7 @@ def test_a_limit_of_open_files_that_is_too_low_is_no_failure_of_a_log(start, tmp
         manager.close()
 
 
-def test_topic_ids(start, tmp_path):
+def test_a_log_with_another_topic_id_is_refused(start, tmp_path):
     manager = start()
     make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     with pytest.raises(KafkaError) as caught:
@@ -209,7 +209,7 @@ class TestManyAtOnce:
     def checkpoint(self, manager):
         manager.checkpoint_high_watermarks({("orders", partition): 1 for partition in range(20)})
 
-    def test_none_waits_for_the_disk_until_something_there_speaks_of_it(self, start):
+    def test_new_logs_are_synced_only_when_a_checkpoint_names_them(self, start):
         disk = SyncingDisk()
         manager = start(disk=disk)
         disk.synced.clear()
@@ -230,8 +230,8 @@ class TestManyAtOnce:
         assert [log.log_end_offset for log in self.make(manager)] == [0] * 20
         assert disk.listed == []
 
-    def test_what_is_killed_on_the_way_is_taken_up_again(self, start, tmp_path):
-        """Whatever was made is opened, and what lacks its topic id gets it."""
+    def test_an_interrupted_creation_of_logs_is_continued_by_the_next_process(self, start, tmp_path):
+        """All created logs are opened, and those without a topic id get one."""
         total = self.changes_of_all(start, tmp_path / "all")
         assert total > 60
         failed = set()
@@ -260,7 +260,7 @@ class TestManyAtOnce:
 
 
 class SyncingDisk(RealDisk):
-    """Tells which directories were synced."""
+    """Records which directories were synced."""
 
     def __init__(self):
         self.synced = []
@@ -280,7 +280,7 @@ class WatchedDisk(RealDisk):
 
 
 class TestDelete:
-    def test_it_is_gone_at_once_and_freed_later(self, start, tmp_path, clock):
+    def test_a_deleted_log_disappears_at_once_and_is_freed_later(self, start, tmp_path, clock):
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 5)
@@ -296,7 +296,7 @@ class TestDelete:
         assert not left.exists()
         manager.close()
 
-    def test_one_made_again_under_the_name_is_empty_whatever_the_checkpoints_say(self, start):
+    def test_a_re_created_log_is_empty_whatever_the_checkpoints_say(self, start):
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.get("orders", 0).trimmer.delete_records_before(3)
@@ -321,7 +321,7 @@ class TestDelete:
         manager.close()
         assert start().partitions() == []
 
-    def test_what_an_earlier_process_deleted_is_freed_too(self, start, tmp_path):
+    def test_logs_deleted_by_an_earlier_process_are_freed(self, start, tmp_path):
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 5)
         manager.delete("orders", 0)
@@ -347,7 +347,7 @@ class TestDirectories:
         with pytest.raises(LockHeld, match="already open"):
             start()
 
-    def test_several_share_the_logs(self, start, tmp_path):
+    def test_several_directories_share_the_logs(self, start, tmp_path):
         directories = [tmp_path / "a", tmp_path / "b"]
         manager = start(*directories)
         for partition in range(4):
@@ -363,7 +363,7 @@ class TestDirectories:
             start(tmp_path / "a", tmp_path / "b")
         start(tmp_path / "a")
 
-    def test_of_another_broker_or_cluster(self, start, tmp_path):
+    def test_a_directory_of_another_broker_or_cluster_is_refused(self, start, tmp_path):
         start().close()
         with pytest.raises(MetaPropertiesError, match="belongs to broker 1"):
             start(node_id=2)
@@ -406,7 +406,7 @@ class TestDirectories:
             ("..-1", None),
         ],
     )
-    def test_names(self, name, parsed):
+    def test_directory_names_are_parsed(self, name, parsed):
         assert parse_directory_name(name) == parsed
 
     def test_the_name_of_a_deleted_log_fits_the_file_system(self):
@@ -416,7 +416,7 @@ class TestDirectories:
 
 
 class TestPeriodic:
-    def test_retention(self, start, clock):
+    def test_retention_deletes_old_segments(self, start, clock):
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
         fill(log, 30)
@@ -427,7 +427,7 @@ class TestPeriodic:
 
     @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
     def test_s86_deleted_files_are_freed_whatever_the_wall_clock_does(self, start, clock, tmp_path, ms):
-        """It is wrong while segments and a topic are deleted, and put right afterwards."""
+        """The wall clock is wrong while segments and a topic are deleted, and is corrected afterwards."""
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 30)
@@ -460,7 +460,7 @@ class TestPeriodic:
         assert manager.logs_due_for_flush() == [log]
         manager.close()
 
-    def test_flush_due(self, start, clock):
+    def test_due_logs_are_flushed(self, start, clock):
         manager = start()
         by_count = make_log(manager, "a", 0, None, dataclasses.replace(SMALL, flush_messages=3))
         by_time = make_log(manager, "b", 0, None, dataclasses.replace(SMALL, flush_ms=100))
@@ -535,7 +535,7 @@ def kafka_directory(data):
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
+def test_a_directory_written_by_kafka_is_opened(start, tmp_path, caplog, clean):
     data = tmp_path / "data"
     path = kafka_directory(data)
     if clean:
@@ -565,7 +565,7 @@ def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
 
 
 class TestMissing:
-    """Logs that the metadata knows and no data directory has."""
+    """Logs that the metadata lists and no data directory has."""
 
     @pytest.fixture
     def without_orders(self, start, tmp_path):
@@ -598,7 +598,7 @@ class TestMissing:
         manager.note_missing([("orders", 0)])
         assert "up to offset 30" in manager.failures["orders", 0]
 
-    def test_s73_what_may_lie_in_a_directory_that_is_lost_is_not_replaced_by_nothing(self, start, without_orders):
+    def test_s73_logs_of_a_lost_directory_are_not_replaced_by_empty_ones(self, start, without_orders):
         manager = start()
         manager.note_missing([("orders", 1)], ["/elsewhere"])
         with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is missing"):
@@ -633,7 +633,7 @@ class TestMissing:
         assert start().get("orders", 0).log_end_offset == 0
 
     def test_checkpoints_still_speak_of_a_log_that_was_deleted(self, start, tmp_path):
-        """The broker was killed after a topic was deleted and made again, before the new one had its directory."""
+        """The broker was killed after a topic was deleted and re-created, before the new topic had its directory."""
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.checkpoint_high_watermarks({("orders", 0): 30})

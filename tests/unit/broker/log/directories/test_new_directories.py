@@ -1,4 +1,4 @@
-"""Logs whose directories were not on the disk when the power went, or that cannot be brought there."""
+"""Logs whose directories were not synced at a power cut, or cannot be synced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUT = [b"", WHOLE[:5], WHOLE[:-1], bytes(len(WHOLE)), WHOLE[:12] + bytes(len(WHO
 
 
 class FailingSync(RealDisk):
-    """The identity of a log cannot be synced."""
+    """A disk on which the identity file of a log cannot be synced."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return FailingFile(path, create=create)
@@ -69,7 +69,7 @@ def tear(tmp_path, left):
 
 
 @pytest.mark.parametrize("left", CUT)
-def test_records_of_which_nobody_knows_whose_they_are_are_set_aside(start, tmp_path, left):
+def test_records_of_an_unknown_topic_id_are_set_aside(start, tmp_path, left):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     kill(manager)
@@ -96,7 +96,7 @@ def test_an_empty_log_is_identified_again(start, tmp_path, left):
 
 
 @pytest.mark.parametrize("left", [*CUT, b"version: 0\ntopic_id: not-one", b"junk"])
-def test_what_was_synced_and_is_damaged_is_for_an_operator(start, tmp_path, left):
+def test_damage_to_synced_files_is_left_to_an_operator(start, tmp_path, left):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -108,7 +108,7 @@ def test_what_was_synced_and_is_damaged_is_for_an_operator(start, tmp_path, left
     assert PARTITION_METADATA_FILE in manager.failures["orders", 0]
 
 
-def test_no_checkpoint_speaks_of_what_cannot_be_synced(start, tmp_path):
+def test_no_checkpoint_names_a_log_that_cannot_be_synced(start, tmp_path):
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -121,7 +121,7 @@ def test_no_checkpoint_speaks_of_what_cannot_be_synced(start, tmp_path):
     assert log.recovery_point == 0
 
 
-def test_what_was_deleted_meanwhile_holds_nobody_up(start):
+def test_a_log_deleted_before_its_sync_delays_no_other(start):
     manager = start()
     directory = make_log(manager, "orders", 0, TOPIC_ID, SMALL).flusher.new_directory
     manager.delete("orders", 0)
@@ -129,7 +129,7 @@ def test_what_was_deleted_meanwhile_holds_nobody_up(start):
     assert directory.failure is None
 
 
-def test_what_a_kill_left_is_synced_by_the_next_process(start, tmp_path, monkeypatch):
+def test_the_next_process_syncs_logs_that_a_killed_one_made(start, tmp_path, monkeypatch):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     kill(manager)
@@ -140,8 +140,8 @@ def test_what_a_kill_left_is_synced_by_the_next_process(start, tmp_path, monkeyp
     assert synced.index("orders-0") < synced.index("data")
 
 
-def test_what_cannot_be_synced_goes_offline_soon(start):
-    """Not with the first flush only, which may come after days."""
+def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
+    """It does not wait for the first flush, which may come days later."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -158,7 +158,7 @@ def test_an_empty_log_that_cannot_be_synced_goes_offline_too(start):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_that_no_descriptor_was_left_is_tried_again(start, tmp_path, number):
+def test_a_sync_without_a_free_descriptor_is_retried(start, tmp_path, number):
     disk = NoDescriptors()
     manager = start(disk)
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
@@ -175,7 +175,7 @@ def test_that_no_descriptor_was_left_is_tried_again(start, tmp_path, number):
 
 
 class NoDescriptors(RealDisk):
-    """For the identity of a log."""
+    """A disk that has no descriptor for the identity file of a log."""
 
     __slots__ = ("number",)
 
@@ -188,8 +188,8 @@ class NoDescriptors(RealDisk):
         return super().open_briefly(path, create=create)
 
 
-def test_no_log_start_counts_as_noted_that_is_not_on_the_disk(start, tmp_path):
-    """Who deletes records is told that they do not come back, and followers tell it their leader."""
+def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
+    """A client that deletes records learns that they are gone for good, and followers report that to their leader."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -199,9 +199,10 @@ def test_no_log_start_counts_as_noted_that_is_not_on_the_disk(start, tmp_path):
     assert log.state.durable_start_offset == 0
 
 
-def test_nothing_of_a_log_is_noted_of_the_next_one_of_its_name(start, tmp_path):
-    """The high watermarks are looked up first, and written when new logs are on the disk: in between, a topic may have
-    been deleted and made again."""
+def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
+    """High watermarks are looked up first and written after new logs are synced: meanwhile a topic may have been
+    deleted and re-created.
+    """
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     fill(make_log(manager, "others", 0, TOPIC_ID, SMALL), 3)
@@ -212,8 +213,8 @@ def test_nothing_of_a_log_is_noted_of_the_next_one_of_its_name(start, tmp_path):
     assert "orders 0 0\nothers 0 2\n" in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
 
 
-def test_two_that_sync_at_a_time_both_hear_of_a_failure(tmp_path):
-    """The kernel tells of it once."""
+def test_two_concurrent_syncs_both_learn_of_a_failure(tmp_path):
+    """The kernel reports the failure once."""
     disk = FailingOnce()
     directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
     os.mkdir(directory.path)
@@ -230,7 +231,7 @@ def test_two_that_sync_at_a_time_both_hear_of_a_failure(tmp_path):
 
 
 class FailingOnce(RealDisk):
-    """The first fsync of a file waits, and fails."""
+    """A disk on which the first fsync of a file waits and then fails."""
 
     __slots__ = ("is_syncing", "may_go_on")
 
@@ -252,7 +253,7 @@ class FailingOnce(RealDisk):
 
 @pytest.mark.parametrize("left", [WHOLE, *CUT])
 def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, left):
-    """It could not be opened after a kill, so nobody knew whether it had been synced."""
+    """The log could not be opened after a kill, so it is unknown whether it had been synced."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -272,7 +273,7 @@ def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, le
 
 
 class Watched(RealDisk):
-    """Tells which directories were synced, and cannot open a file."""
+    """Records which directories were synced; it has no descriptor to open a file."""
 
     __slots__ = ("before", "refuses", "synced")
 
@@ -322,15 +323,15 @@ def test_closing_syncs_the_data_directory_once_for_all_that_are_new(start):
     assert syncs[0] == syncs[1]
 
 
-def test_what_a_data_directory_lies_in_is_synced_when_it_is_made(start, tmp_path):
+def test_the_parent_of_a_new_data_directory_is_synced(start, tmp_path):
     disk = Watched()
     start(disk, tmp_path / "one" / "two" / "data")
     first = [disk.synced.index(name) for name in (tmp_path.name, "one", "two", "data")]
     assert first == sorted(first)
 
 
-def test_what_a_new_data_directory_lies_in_is_synced_if_nobody_has_used_it_yet(start, tmp_path):
-    """Who made it may have been killed before that."""
+def test_the_parent_of_an_unused_data_directory_is_synced(start, tmp_path):
+    """The process that created the directory may have been killed before the sync."""
     (tmp_path / "data").mkdir()
     disk = Watched()
     manager = start(disk)
@@ -342,7 +343,7 @@ def test_what_a_new_data_directory_lies_in_is_synced_if_nobody_has_used_it_yet(s
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EROFS])
-def test_a_data_directory_in_one_that_cannot_be_synced_is_used(start, tmp_path, number):
+def test_a_data_directory_whose_parent_cannot_be_synced_is_used(start, tmp_path, number):
     (tmp_path / "data").mkdir()
     disk = Watched()
 
@@ -354,7 +355,7 @@ def test_a_data_directory_in_one_that_cannot_be_synced_is_used(start, tmp_path, 
     assert start(disk).failures == {}
 
 
-def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
+def test_a_failed_fsync_is_not_retried(tmp_path):
     disk = FailingOnce()
     disk.may_go_on.set()
     directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
@@ -366,7 +367,7 @@ def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
 
 
 class ForgettingNames(RealDisk):
-    """The next fsync of the directory `failing` fails; those after it succeed."""
+    """A disk on which the next fsync of the directory `failing` fails and later ones succeed."""
 
     __slots__ = ("failing",)
 
@@ -404,7 +405,7 @@ def test_e46_a_failed_fsync_of_a_data_directory_counts_for_all_new_names_in_it(s
 
 def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
     log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
-    log._local.directory_dirty = False
+    log.local.directory_dirty = False
     pending = log.flusher.prepare_flush()
     assert pending is not None
     pending.sync()

@@ -1,4 +1,4 @@
-"""What a start goes by after a power cut, or a kill and then a power cut: nothing that was not on the disk."""
+"""A start after a power cut, or a kill and then a power cut, relies only on synced data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER_ID = bytes(range(1, 17))
 
 
 class Watched(RealDisk):
-    """Tells which directories were synced, and what was in them."""
+    """Records which directories were synced, and their content then."""
 
     __slots__ = ("fails_to_replace", "synced")
 
@@ -45,7 +45,7 @@ class Watched(RealDisk):
         super().replace_file(path, data, is_durable=is_durable, private=private)
 
     def names_in(self, directory):
-        """When it was last synced."""
+        """The names in the directory at its last sync."""
         return [names for name, names in self.synced if name == directory][-1]
 
 
@@ -77,7 +77,7 @@ def checkpoint_of(tmp_path, name, directory="data"):
     return (tmp_path / directory / name).read_text().splitlines()[2:]
 
 
-def test_what_a_killed_process_renamed_is_synced_first(start):
+def test_renames_of_a_killed_process_are_synced_first(start):
     kill(start())
     disk = Watched()
     start(disk)
@@ -99,7 +99,7 @@ def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(s
 
 
 def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_good(start):
-    """Followers tell it their leader, who answers that the records are gone."""
+    """Followers report it to their leader, which answers that the records are gone."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -118,7 +118,9 @@ def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_go
 
 
 def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start):
-    """As a follower of a leader that was not in sync: a log that ends before its start would be emptied."""
+    """This happens to a follower of a leader that was out of sync: a log that ends before its start would be
+    emptied.
+    """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -135,10 +137,10 @@ def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start)
 
 
 def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(start, tmp_path):
-    """The log is cut in one thread while another one has looked up where it begins."""
+    """The log is truncated in one thread while another thread has looked up its start."""
 
     class CutsMeanwhile(RealDisk):
-        """Writes the log starts when the cut is done, or waits for them."""
+        """Writes the log starts after the truncation, or waits for them."""
 
         def replace_file(self, path, data, **options):
             if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
@@ -172,7 +174,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
 
 
 def test_a_log_that_returns_does_not_begin_before_its_start(start):
-    """Some unsynced records were deleted. The next records are not mistaken for records before its start."""
+    """Some unsynced records were deleted. New records are not mistaken for records before the log start."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -195,7 +197,7 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
 
 
 def synced_log_that_failed(manager):
-    """A compacted log, all of which is synced and said to be, whose disk has failed since."""
+    """A compacted log that was fully synced and checkpointed, and whose disk has failed since."""
     log = make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
     fill(log, 30)
     log.flusher.flush()
@@ -204,7 +206,7 @@ def synced_log_that_failed(manager):
 
 
 def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start, tmp_path):
-    """Found by seed 5000 of the simulation: all of the log was cut, and the next attempt missed it for ever."""
+    """Found by seed 5000 of the simulation: the whole log was truncated, and the next attempt missed it for ever."""
     disk = Watched()
     manager = start(disk)
     synced_log_that_failed(manager)
@@ -220,7 +222,7 @@ def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start,
 
 
 def test_a_compacted_log_that_returned_just_before_a_kill_is_opened(start):
-    """No checkpoint was written since all of it was cut."""
+    """No checkpoint was written after the log was truncated to its start."""
     manager = start()
     synced_log_that_failed(manager)
     assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, COMPACTED), 0)
@@ -248,7 +250,7 @@ def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path)
     assert log.state.durable_start_offset == log.log_start_offset == log.segment_base_offsets[0] > 0
 
 
-def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path):
+def test_a_segment_that_returns_below_the_first_one_counts_as_unsynced(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 30)
     first, second, *_ = log.segment_base_offsets
@@ -262,7 +264,7 @@ def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path
 
 
 def test_records_that_were_deleted_are_no_loss_below_the_recovery_point(tmp_path):
-    """Emptying the log above its end was interrupted: the newest segments have gone, older ones are back."""
+    """Emptying the log was interrupted: the newest segments are gone, and older ones are back."""
     directory = tmp_path / "orders-0"
     log = open_log(directory)
     fill(log, 30)
@@ -301,7 +303,7 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
     assert 10 < interrupted < 60
 
 
-def test_a_topic_made_anew_in_another_data_directory_is_not_missed(start, tmp_path):
+def test_a_topic_re_created_in_another_data_directory_is_not_missed(start, tmp_path):
     manager = start(directories=("one", "two"))
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -333,7 +335,7 @@ def test_a_disk_that_failed_does_not_keep_a_topic_from_another(start, tmp_path):
     assert make_log(manager, "orders", 0, OTHER_ID, SMALL).directory == str(tmp_path / "two" / "orders-0")
 
 
-def test_what_was_set_aside_is_not_missed(start, tmp_path):
+def test_a_log_that_was_set_aside_is_not_missed(start, tmp_path):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -347,7 +349,7 @@ def test_what_was_set_aside_is_not_missed(start, tmp_path):
     assert manager.failures == {}
 
 
-def test_what_was_moved_out_of_the_way_is_synced(start):
+def test_renames_of_deleted_and_stray_logs_are_synced(start):
     disk = Watched()
     manager = start(disk)
     for partition in range(2):
@@ -358,7 +360,7 @@ def test_what_was_moved_out_of_the_way_is_synced(start):
     assert [name.rpartition("-")[2] for name in names] == ["delete", "stray"]
 
 
-def test_what_is_set_aside_at_a_start_is_synced(start, tmp_path):
+def test_renames_of_stray_logs_at_a_start_are_synced(start, tmp_path):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
     kill(manager)
@@ -371,7 +373,7 @@ def test_what_is_set_aside_at_a_start_is_synced(start, tmp_path):
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
 def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path, topic_id):
-    """The log was being made when that failed."""
+    """An earlier creation of the log failed halfway."""
     disk = Watched()
     manager = start(disk)
     (tmp_path / "data" / "orders-0").mkdir()
@@ -382,8 +384,8 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
         assert PARTITION_METADATA_FILE in disk.names_in("orders-0")
 
 
-def test_what_a_follower_gave_up_does_not_come_back():
-    """Its leader gives out those offsets to other records."""
+def test_records_given_up_by_a_follower_do_not_come_back():
+    """The leader gives those offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))
         log = open_log("/logs/orders-0", disk=disk)

@@ -1,4 +1,4 @@
-"""Producer snapshots and windows: Kafka's bytes, and what is done about damaged ones."""
+"""Producer snapshots and windows: Kafka's bytes, and the handling of damaged ones."""
 
 import os
 import struct
@@ -61,7 +61,7 @@ def test_s55_the_bytes_are_kafkas():
     assert parse_snapshot(data) == [ProducerStateEntry(3, 3, 13, 41, 1, 1_700_000_000_000, -1, -1)]
 
 
-def test_s55_with_its_window_nothing_is_lost_and_without_it_one_batch_is_left():
+def test_s55_a_snapshot_keeps_five_batches_with_its_window_and_one_without():
     image = entries()
     snapshot = format_snapshot(image)
     assert parse_entries(snapshot, format_window(image, snapshot)) == image
@@ -87,7 +87,7 @@ def test_s55_every_cut_snapshot_is_found():
             parse_snapshot(data[:size])
 
 
-def test_a_damaged_cut_or_foreign_window_is_done_without():
+def test_a_snapshot_with_a_damaged_window_is_used_without_it():
     image = entries(2)
     snapshot, other = format_snapshot(image), format_snapshot(entries(2, batches=6))
     window, short = format_window(image, snapshot), parse_entries(snapshot, None)
@@ -100,7 +100,7 @@ def test_a_damaged_cut_or_foreign_window_is_done_without():
     assert parse_entries(snapshot, format_window(image, other)) == short
 
 
-def test_s55_the_newest_valid_one_is_loaded_and_damaged_ones_are_deleted(snapshots, tmp_path):
+def test_s55_the_newest_valid_snapshot_is_loaded_and_damaged_ones_are_deleted(snapshots, tmp_path):
     for offset, batches in ((10, 1), (20, 2), (30, 3), (40, 4)):
         write(tmp_path, offset, entries(2, batches))
     path = tmp_path / f"{30:020d}.snapshot"
@@ -111,7 +111,7 @@ def test_s55_the_newest_valid_one_is_loaded_and_damaged_ones_are_deleted(snapsho
     assert snapshots.load_newest(names(tmp_path), 9) is None
 
 
-def test_s55_one_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
+def test_s55_one_snapshot_per_segment_and_the_newest_are_kept(snapshots, tmp_path):
     for offset in (0, 10, 15, 20, 25, 30):
         write(tmp_path, offset, entries(1, 1))
     (tmp_path / f"{7:020d}.window").write_bytes(b"x")
@@ -145,7 +145,7 @@ class TestInALog:
     def directory(self, tmp_path):
         return tmp_path / "orders-0"
 
-    def test_s55_taken_at_each_roll_and_at_the_close(self, directory):
+    def test_s55_a_snapshot_is_taken_at_each_roll_and_at_the_close(self, directory):
         log = open_log(directory)
         for n in range(80):
             produce(log, n % 3, n // 3)
@@ -156,7 +156,7 @@ class TestInALog:
         log.close()
         assert offsets(directory) == [*bases[1:], 80]
 
-    def test_a_close_without_news_writes_nothing(self, directory):
+    def test_a_close_without_changes_writes_no_snapshot(self, directory):
         log = open_log(directory)
         produce(log, 1, 0)
         log.close()
@@ -176,7 +176,7 @@ class TestInALog:
         log.close()
 
     def test_s55_kafkas_own_snapshot_is_enough(self, directory):
-        """As where Kafka had the directory in between: no window, or one that does not fit."""
+        """Kafka used the directory meanwhile: the window file is missing or does not match."""
         log = open_log(directory)
         offsets = [produce(log, 1, n) for n in range(6)]
         log.close()
@@ -201,7 +201,7 @@ class TestInALog:
         assert producer_state(log) == state
         log.close()
 
-    def test_snapshots_go_with_their_segments(self, directory):
+    def test_snapshots_are_deleted_with_their_segments(self, directory):
         log = open_log(directory)
         for n in range(60):
             produce(log, 1, n)
@@ -234,7 +234,7 @@ class TestInALog:
         assert produce(log, 1, 5) == 5
         log.close()
 
-    def test_a_snapshot_beyond_the_end_of_the_log_is_not_believed(self, directory):
+    def test_a_snapshot_beyond_the_end_of_the_log_is_ignored(self, directory):
         log = open_log(directory, SMALL)
         for n in range(5):
             produce(log, 1, n)

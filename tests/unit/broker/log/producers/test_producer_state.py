@@ -1,4 +1,4 @@
-"""What a log knows of its producers: the rules, one by one."""
+"""The producer state of a log: its rules, one by one."""
 
 import sys
 
@@ -24,14 +24,14 @@ PID = 7
 
 
 class Log:
-    """Offsets and a state, as a PartitionLog would move them on."""
+    """Offsets and a producer state, updated as a PartitionLog would."""
 
     def __init__(self, **config):
         self.state = ProducerState(LogConfig(**config))
         self.end = 0
 
     def append(self, sequence, count=1, *, epoch=0, pid=PID, transactional=False, timestamp=0, version=0):
-        """The base offset of the batch, or the DuplicateBatch that it is."""
+        """Append a batch. Returns its base offset, or DuplicateBatch if it is one."""
         base = self.end
         attributes = TRANSACTIONAL_BIT if transactional else 0
         header = (base, 100, 0, 2, 0, attributes, count - 1, timestamp, timestamp, pid, epoch, sequence, count)
@@ -42,11 +42,11 @@ class Log:
         self.end += count
         return base
 
-    def mark(self, kind=ControlType.COMMIT, *, epoch=0, coordinator_epoch=0, pid=PID, timestamp=0, version=0):
+    def mark(self, kind=ControlType.ABORT, *, epoch=0, coordinator_epoch=0, pid=PID, timestamp=0, version=0):
         marker = EndTransactionMarker(kind, coordinator_epoch)
         entry = self.state.prepare_marker(pid, epoch, marker, timestamp, version)
         self.end += 1
-        return self.state.complete(pid, entry, self.end - 1)
+        return self.state.complete(pid, entry, marker, self.end - 1)
 
     def expire(self, now_ms, expiration_ms):
         return list(self.state.expire(now_ms, expiration_ms))
@@ -93,7 +93,7 @@ def test_s8_only_the_exact_range_is_a_duplicate(log):
             log.append(sequence, count)
 
 
-def test_s8_not_of_another_epoch(log):
+def test_s8_a_batch_of_another_epoch_is_no_duplicate(log):
     log.append(0, 2, epoch=1)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.append(0, 2, epoch=0)
@@ -147,7 +147,7 @@ def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_
     assert log.append(0, epoch=1, transactional=True) == 6
 
 
-def test_e33_nor_are_they_surely_in_the_log_when_they_are_forgotten(log):
+def test_e33_forgotten_sequences_of_an_ended_transaction_are_not_surely_in_the_log(log):
     log.append(0, 3, transactional=True)
     log.mark()
     for sequence in range(3, 9):
@@ -194,7 +194,7 @@ def test_s12_a_batch_that_straddles_the_end_is_never_called_a_duplicate(log):
             log.append(sequence, count)
 
 
-def test_s12_over_the_wrap(log):
+def test_s12_the_duplicate_window_works_across_the_wrap(log):
     log.append(MAX - 9, 10)
     for sequence in range(0, 12, 2):
         log.append(sequence, 2)
@@ -206,8 +206,11 @@ def test_s12_over_the_wrap(log):
         log.append(MAX - 10, 1)  # was never here
 
 
-def test_s12_what_was_perhaps_never_written_is_no_duplicate(log):
-    """Two in flight after the state has expired: the second arrived first, and was accepted. The first is not there."""
+def test_s12_a_batch_that_was_perhaps_never_written_is_no_duplicate(log):
+    """Two batches were in flight after the state had expired: the second arrived first and was accepted.
+
+    The first was not written.
+    """
     log.append(10, 5)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(5, 5)
@@ -235,7 +238,7 @@ def test_s12_after_two_billion_records_a_gap_is_still_a_gap(log):
         log.append(MAX - 100)
 
 
-def test_s12_can_be_switched_off():
+def test_s12_the_answer_for_old_duplicates_can_be_switched_off():
     log = Log(idempotence_duplicate_classification=KAFKA)
     for sequence in range(7):
         log.append(sequence)
@@ -261,6 +264,16 @@ def test_s39_a_marker_ends_the_transaction_and_sets_the_coordinator_epoch(log):
     assert (entry.coordinator_epoch, entry.transaction_first_offset, entry.timestamp) == (5, -1, 99)
 
 
+def test_s39_a_commit_ends_the_transaction_and_has_nothing_for_the_index_of_aborted_ones(log):
+    log.append(0, 2, transactional=True)
+    assert log.state.first_unstable_offset == 0
+    assert log.mark(ControlType.COMMIT) is None
+    assert log.state.get(PID).transaction_first_offset == -1
+    assert log.state.first_unstable_offset == 0, "until the marker is replicated"
+    log.state.on_high_watermark(log.end)
+    assert log.state.first_unstable_offset == NOTHING_UNSTABLE
+
+
 def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
     assert log.mark(epoch=3) is None
     assert log.state.get(PID) == (PID, 3, -1, -1, 0, 0, 0, -1)
@@ -270,8 +283,8 @@ def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
 
 
 @pytest.mark.parametrize("first", [0, 5])
-def test_e16_of_a_producer_that_only_a_marker_speaks_of_any_sequence_is_next(log, first):
-    """Its batches expired, or were deleted with their segments, and under transactions V1 it goes on in its epoch."""
+def test_e16_any_sequence_follows_a_producer_known_only_by_a_marker(log, first):
+    """Its batches expired or were deleted with their segments, and under transactions V1 it continues in its epoch."""
     log.mark(epoch=3)
     assert log.append(first, 2, epoch=3, transactional=True) == 1
     assert log.append(first, 2, epoch=3, transactional=True).base_offset == 1
@@ -281,7 +294,7 @@ def test_e16_of_a_producer_that_only_a_marker_speaks_of_any_sequence_is_next(log
         log.append(first - 1 if first else MAX, epoch=3, transactional=True)  # nobody knows that it is in the log
 
 
-def test_e16_but_not_under_transactions_v2_nor_after_the_marker_of_a_new_epoch(log):
+def test_e16_only_sequence_zero_follows_a_marker_of_v2_or_of_a_new_epoch(log):
     log.mark(epoch=3)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(5, epoch=3, transactional=True, version=TRANSACTIONS_V2)
@@ -350,7 +363,7 @@ def test_s50_a_completed_transaction_is_unstable_until_its_marker_is_replicated(
         assert state.first_unstable_offset == unstable
 
 
-def test_s50_e19_whether_a_transaction_of_this_epoch_is_open(log):
+def test_s50_e19_an_open_transaction_is_found_by_producer_and_epoch(log):
     log.append(0, transactional=True, epoch=3)
     assert log.state.has_open_transaction(PID, 3)
     assert not log.state.has_open_transaction(PID, 2)
@@ -367,8 +380,8 @@ def test_s56_silent_producers_expire_by_their_timestamps(log):
     assert log.append(55, pid=1) == 2
 
 
-def test_s56_e6_never_while_a_transaction_is_open_and_the_marker_counts(log):
-    """KAFKA-9144: aborted by timeout when all data was older than the expiration."""
+def test_s56_e6_a_producer_with_an_open_transaction_never_expires(log):
+    """KAFKA-9144: its transaction was aborted by timeout when all data was older than the expiration."""
     log.append(0, transactional=True, timestamp=1000)
     assert log.expire(10_000, 1000) == [0]
     log.mark(ControlType.ABORT, coordinator_epoch=9, timestamp=10_000)
@@ -390,7 +403,7 @@ def test_s56_batches_may_come_while_producers_expire(log):
     assert [entry.producer_id for entry in log.state.producers()] == [EXPIRY_SLICE + 5, 10**6]
 
 
-def test_s9_e16_any_sequence_is_accepted_of_a_producer_that_is_not_known(log):
+def test_s9_e16_any_sequence_is_accepted_from_an_unknown_producer(log):
     assert log.append(77, 3) == 0
     assert log.append(80) == 3
 
@@ -402,7 +415,7 @@ def test_s9_t7_under_transactions_v2_an_unknown_producer_begins_at_zero(log):
     assert log.append(0, transactional=True, version=TRANSACTIONS_V2) == 1
 
 
-def test_s9_e16_legacy_answer_to_an_unknown_producer():
+def test_s9_e16_the_legacy_error_code_is_given_to_an_unknown_producer():
     log = Log(idempotence_unknown_producer=LEGACY_2_0)
     with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
         log.append(77)
@@ -429,7 +442,7 @@ def test_e26_preparing_changes_nothing_for_a_producer_that_keeps_writing(log):
     assert log.append(4, transactional=True) == 4
 
 
-def test_e27_a_follower_takes_what_its_leader_took(log):
+def test_e27_a_follower_accepts_every_batch_of_its_leader(log):
     def follow(base_offset, sequence, epoch=0, attributes=0):
         log.state.follow((base_offset, 100, 0, 2, 0, attributes, 0, 5, 5, PID, epoch, sequence, 1))
 
@@ -460,7 +473,7 @@ def test_e27_a_follower_knows_duplicates_when_it_becomes_the_leader(log):
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
 @pytest.mark.parametrize("start", [0, MAX - 9])
 def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, start):
-    """However the state is looked at meanwhile."""
+    """The result does not depend on how the state was read meanwhile."""
     looks = {
         "never": lambda state: None,
         "image": lambda state: state.image(),
@@ -484,7 +497,7 @@ def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, sta
     assert all(image == images["never"] for image in images.values())
 
 
-def test_s9_another_epoch_is_no_continuation_whatever_its_sequence(log):
+def test_s9_a_batch_of_another_epoch_continues_no_sequence(log):
     for n in range(3):
         log.append(n, epoch=1)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
@@ -513,7 +526,7 @@ def test_s56_a_batch_that_comes_during_an_expiry_counts(log):
     assert log.state.get(PID).last_sequence == 3
 
 
-def test_producers_beyond_those_that_are_followed_closely(log):
+def test_producers_beyond_the_fast_path_limit_are_checked_too(log):
     producers = range(MAX_STREAKS + 20)
     for n in range(4):
         for pid in producers:
@@ -529,7 +542,7 @@ def test_batches_of_a_coordinator_have_no_sequence(log):
     assert log.mark() is not None
 
 
-def test_an_image_restores_all(log):
+def test_an_image_restores_the_whole_producer_state(log):
     for pid in range(5):
         for n in range(pid + 2):
             log.append(n, pid=pid, transactional=pid % 2 == 1)

@@ -1,4 +1,4 @@
-"""What a log knows of its producers survives what the log survives: segments that go, a kill, damaged files (E16, S55).
+"""The producer state of a log survives whatever the log survives: deleted segments, a kill, damaged files (E16, S55).
 
 A kill is a log that is let go of without a word, and opened again from what the checkpoints said before.
 """
@@ -32,7 +32,7 @@ def killed(log, **options):
 
 
 def write_history(log) -> int:
-    """An idempotent batch and an open transaction in the first segment; returns where the second begins."""
+    """Write an idempotent batch and an open transaction into the first segment. Returns the start of the second."""
     produce(log, 1, 0, 3)
     produce(log, 1, 3, 2)
     produce(log, 2, 0, 5, transactional=True)
@@ -49,7 +49,7 @@ def assert_known(log):
 
 
 class TestSegmentsThatGo:
-    def test_e16_delete_records_then_a_kill(self, directory):
+    def test_e16_producer_state_survives_delete_records_and_a_kill(self, directory):
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -60,7 +60,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_e16_what_waited_for_the_snapshot_goes_with_the_next_flush(self, directory):
+    def test_e16_segments_waiting_for_a_snapshot_are_deleted_by_the_next_flush(self, directory):
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -78,7 +78,7 @@ class TestSegmentsThatGo:
         log.close()
 
     @pytest.mark.parametrize("flushed", [False, True])
-    def test_e16_retention_of_all_at_once_then_a_kill(self, directory, flushed):
+    def test_e16_producer_state_survives_retention_of_all_segments_and_a_kill(self, directory, flushed):
         log = open_log(directory, AGED)
         write_history(log)
         mark(log, 2, ABORT)
@@ -90,7 +90,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_a_log_without_producers_lets_go_at_once(self, directory):
+    def test_a_log_without_producers_deletes_segments_at_once(self, directory):
         log = open_log(directory)
         fill(log, 30)
         log.trimmer.delete_records_before(30)
@@ -98,7 +98,7 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_a_snapshot_that_a_kill_took_is_taken_again(self, directory):
-        """Or nothing would ever go from a log that nobody writes to."""
+        """Otherwise an idle log would never delete a segment."""
         log = open_log(directory)
         start = write_history(log)
         log = killed(log)
@@ -110,7 +110,7 @@ class TestSegmentsThatGo:
         assert_known(log)
         log.close()
 
-    def test_more_rolls_than_images_are_kept(self, directory):
+    def test_producer_state_survives_more_rolls_than_images_are_kept(self, directory):
         log = open_log(directory)
         write_history(log)
         for _ in range(MAX_PENDING_SNAPSHOTS + 3):
@@ -121,9 +121,11 @@ class TestSegmentsThatGo:
 
     @pytest.mark.parametrize("rolls", [0, MAX_PENDING_SNAPSHOTS + 1])
     @pytest.mark.parametrize("cuts", [(1,), (2, 1)])
-    def test_a_flush_writes_no_snapshot_of_what_is_cut_meanwhile(self, directory, rolls, cuts):
-        """However long it waits for the disk: the log would get other records there, and after the next start believe
-        what it knew of those that are gone."""
+    def test_a_flush_writes_no_snapshot_of_records_truncated_during_it(self, directory, rolls, cuts):
+        """The flush may wait for the disk for any time.
+
+        Other records would follow, and the next start would use the state of the truncated ones.
+        """
         log = open_log(directory)
         produce(log, 1, 0)
         produce(log, 1, 1)
@@ -145,8 +147,9 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_a_flush_writes_no_snapshot_into_the_log_that_comes_after(self, directory):
-        """A topic is deleted and made again while the disk is waited for, or a log whose disk failed is opened again:
-        it lies in the same directory."""
+        """During the wait for the disk a topic is deleted and re-created, or a failed log is reopened, in the same
+        directory.
+        """
         log = open_log(directory)
         produce(log, 1, 0, transactional=True)
         log.trimmer.roll()
@@ -162,7 +165,7 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_goes_on(self, directory):
-        """Its batches were deleted and its snapshots lost: what is left is the marker of its transaction."""
+        """Its batches were deleted and its snapshots lost: only the marker of its transaction is left."""
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -179,7 +182,9 @@ class TestSegmentsThatGo:
 
 class TestDamage:
     def test_a_damaged_transaction_index_does_not_cost_the_producers(self, directory):
-        """Their newest snapshot may be all that speaks of them, and no older one is there to read the index from."""
+        """The newest snapshot may be the only record of the producers, and no older one exists to rebuild the index
+        from.
+        """
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, ABORT)
@@ -228,7 +233,7 @@ class TestDamage:
     def test_s56_a_transaction_is_open_whose_producer_had_one_before_with_a_marker_that_was_compacted_away(
         self, directory
     ):
-        """An old snapshot, taken for a damaged one, says that the one before is open."""
+        """An old snapshot, used in place of a damaged one, says that the previous transaction is open."""
         config = dataclasses.replace(COMPACTED, delete_retention_ms=0)
         log = open_log(directory, config)
         put(log, (b"a", b"1"))
@@ -258,8 +263,8 @@ class TestDamage:
         assert log.reader.last_stable_offset(log.log_end_offset) == begin + 2
         log.close()
 
-    def test_what_is_removed_since_the_log_ends_before_it_stays_removed(self, directory):
-        """After a power cut it would be taken for the state of what was appended since."""
+    def test_a_snapshot_removed_because_the_log_ends_before_it_stays_removed(self, directory):
+        """After a power cut it would be mistaken for the state after later appends."""
         log = open_log(directory)
         write_history(log)
         log.close()
@@ -272,7 +277,7 @@ class TestDamage:
 
 
 class TestPowerCuts:
-    """What was not synced is gone; that it was in the file when the process before this one ended says nothing."""
+    """Unsynced data is gone; the content of a file at the end of the previous process proves nothing."""
 
     def test_a_transaction_index_that_a_killed_process_wrote_is_synced_before_a_snapshot_says_so(self):
         disk = CrashingDisk(Random(1))
@@ -286,8 +291,8 @@ class TestPowerCuts:
         lose_unsynced(disk)
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
-    def test_a_flush_that_was_never_done_is_done_by_the_next(self):
-        """As when the task is cancelled that waits for it, or another flush of the log comes first."""
+    def test_an_abandoned_flush_is_done_by_the_next_one(self):
+        """The waiting task is cancelled, or another flush of the log comes first."""
         disk = CrashingDisk(Random(1))
         log = open_log("/orders-0", disk=disk)
         produce(log, 1, 0, transactional=True)
@@ -314,7 +319,7 @@ class TestPowerCuts:
             lose_unsynced(disk)
 
     def test_e16_producers_outlive_a_kill_while_the_log_is_emptied_that_ends_below_its_start(self):
-        """Where the newest segments are gone by then, the older ones say less."""
+        """If the newest segments are already gone, the older ones have less state."""
         for changes in itertools.count():
             disk = CrashingDisk(Random(1))
             log = open_log("/orders-0", disk=disk)
@@ -338,7 +343,7 @@ class TestPowerCuts:
 
 
 class LosingAll(Random):
-    """Always the worst."""
+    """A random source that always chooses the greatest loss."""
 
     def choice(self, seq):
         return seq[0]
@@ -365,7 +370,7 @@ class SyncCountingDisk(CountingDisk):
 
 
 def clean_each_alone(log, *, now_ms):
-    """Compact with segments that are too large to be joined."""
+    """Compact with segments too large to be merged."""
     log.update_config(dataclasses.replace(log.config, segment_bytes=100))
     result = clean(log, now_ms=now_ms)
     log.update_config(dataclasses.replace(log.config, segment_bytes=COMPACTED.segment_bytes))
@@ -373,7 +378,7 @@ def clean_each_alone(log, *, now_ms):
 
 
 def test_a_log_is_compacted_where_the_producers_are_saved(directory):
-    """What compaction takes of a producer's last five batches is known to its snapshot alone."""
+    """Only the snapshot has the last five batches of a producer that compaction removes."""
     log = open_log(directory, COMPACTED, clock=ManualClock(NOW))
     put(log, (b"a", b"1"), producer=(1, 0, 0))
     log.trimmer.roll()

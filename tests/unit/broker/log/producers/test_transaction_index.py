@@ -46,7 +46,7 @@ def test_s51_the_bytes_are_kafkas(indexes, tmp_path):
     assert parse_aborted(data) == [A, B]
 
 
-def test_s51_there_is_no_file_where_nothing_was_aborted(indexes, tmp_path):
+def test_s51_a_segment_without_aborts_has_no_index_file(indexes, tmp_path):
     assert not indexes
     assert indexes.collect(0, 100) == []
     indexes.replace_from(0, {})
@@ -69,12 +69,12 @@ def test_s51_there_is_no_file_where_nothing_was_aborted(indexes, tmp_path):
         (41, 100, []),
     ],
 )
-def test_s52_those_that_touch_what_was_read(filled, fetch_offset, upper_bound, found):
+def test_s52_aborted_transactions_that_overlap_the_read_are_found(filled, fetch_offset, upper_bound, found):
     assert filled.collect(fetch_offset, upper_bound) == found
 
 
-def test_s52_the_search_ends_where_all_before_was_decided(filled):
-    """An entry of a later segment is not even looked at: its file may be gone bad without harm here."""
+def test_s52_the_search_ends_before_later_segments(filled):
+    """An index of a later segment is not read: it may be damaged without harm here."""
     filled._indexes[40]._entries = None
     assert filled.collect(0, 16) == [A, B]
     assert filled.collect(16, 22) == [C]
@@ -107,21 +107,21 @@ def test_a_damaged_index_is_found_until_it_is_mended(tmp_path, data):
     assert again.collect(0, 100) == [A, C]
 
 
-def test_what_was_written_is_loaded(filled, tmp_path):
+def test_written_index_entries_are_loaded(filled, tmp_path):
     loaded = TransactionIndexes(RealDisk(), str(tmp_path))
     assert loaded.load(names(tmp_path)) is None
     assert loaded
     assert loaded.collect(0, 100) == [A, B, C, D]
 
 
-def test_what_comes_behind_an_offset_is_replaced(filled, tmp_path):
+def test_index_entries_behind_an_offset_are_replaced(filled, tmp_path):
     filled.replace_from(13, {10: [B], 20: []})
     assert filled.collect(0, 100) == [A, B]
     assert TransactionIndexes(RealDisk(), str(tmp_path)).load(names(tmp_path)) is None
     assert (tmp_path / f"{20:020d}.txnindex").read_bytes() == b""
 
 
-def test_a_file_is_not_written_where_it_says_so_already(filled, tmp_path):
+def test_an_unchanged_index_file_is_not_written(filled, tmp_path):
     path = tmp_path / f"{10:020d}.txnindex"
     before = path.stat().st_mtime_ns
     filled.replace_from(0, {10: [A, B], 20: [C], 40: [D]})
@@ -137,7 +137,7 @@ def test_segments_that_are_gone_are_forgotten(filled):
     assert filled.collect(0, 100) == []
 
 
-def test_files_with_news_are_synced_once(filled):
+def test_changed_index_files_are_synced_once(filled):
     files = filled.files_to_sync(40)
     assert [file.path[-29:-9] for file in files] == [f"{10:020d}", f"{20:020d}"]
     for file in files:

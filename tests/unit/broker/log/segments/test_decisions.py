@@ -1,4 +1,4 @@
-"""The pure decisions: when to roll, what to let go; and the indexes on their own."""
+"""The pure decisions on rolling and retention, and the indexes alone."""
 
 import pytest
 
@@ -29,7 +29,7 @@ PARAMS = RollParams(max_size=1000, max_age_ms=60, max_offset_entries=10, max_tim
         (900, 0, 0, 0, 1, 501, RollReason.OFFSET_RANGE),
     ],
 )
-def test_roll(size, offsets, times, age, batch, last, reason):
+def test_a_segment_is_rolled_at_its_limits(size, offsets, times, age, batch, last, reason):
     found = roll_reason(
         PARAMS,
         segment_size=size,
@@ -42,7 +42,7 @@ def test_roll(size, offsets, times, age, batch, last, reason):
     assert found is reason
 
 
-def test_roll_params():
+def test_the_roll_parameters_follow_the_settings():
     params = RollParams.of(LogConfig(segment_index_bytes=120), 100, "orders-0")
     assert (params.max_offset_entries, params.max_time_entries) == (15, 9)
     assert params.max_offset == 100 + 2**31 - 1
@@ -77,7 +77,7 @@ SEGMENTS = [SegmentFacts(0, 10, 100, 1000), SegmentFacts(10, 20, 100, 3000), Seg
         ({"retention_ms": 1, "cleanup_policy": frozenset({"compact"})}, 9999, 20, 30, 2),
     ],
 )
-def test_retention(config, now_ms, log_start, upper_bound, count):
+def test_retention_selects_old_segments(config, now_ms, log_start, upper_bound, count):
     found = deletable_segments(
         SEGMENTS, LogConfig(**config), now_ms=now_ms, log_start_offset=log_start, upper_bound=upper_bound
     )
@@ -100,7 +100,7 @@ class TestOffsetIndex:
         return made
 
     @pytest.mark.parametrize("sealed", [False, True])
-    def test_lookup(self, index, sealed):
+    def test_an_index_is_looked_up(self, index, sealed):
         if sealed:
             index.seal()
         assert [index.lookup(o).position for o in (1000, 1003, 1004, 1009, 1010, 1011, 9999)] == [
@@ -117,13 +117,13 @@ class TestOffsetIndex:
         assert len(index) == 3
 
     @pytest.mark.parametrize(("offset", "left"), [(1004, 0), (1005, 1), (1010, 1), (1011, 2), (1012, 3)])
-    def test_truncate(self, index, offset, left):
+    def test_an_offset_index_is_truncated(self, index, offset, left):
         index.persist()
         index.truncate_to(offset)
         index.seal()
         assert len(index) == left
 
-    def test_only_what_is_new_is_written(self, index, tmp_path):
+    def test_only_new_index_entries_are_written(self, index, tmp_path):
         path = tmp_path / "x.index"
         index.persist()
         first = path.read_bytes()
@@ -132,7 +132,7 @@ class TestOffsetIndex:
         assert path.read_bytes()[: len(first)] == first
         assert len(path.read_bytes()) == len(first) + 8
 
-    def test_check(self, index):
+    def test_an_index_is_checked_for_sane_entries(self, index):
         index.check(1101)
         with pytest.raises(IndexCorrupt):
             index.check(1100)
@@ -140,7 +140,7 @@ class TestOffsetIndex:
         with pytest.raises(IndexCorrupt):
             index.check(9999)
 
-    def test_missing_and_cut_files_are_corrupt(self, tmp_path):
+    def test_missing_and_cut_index_files_are_corrupt(self, tmp_path):
         index = OffsetIndex(RealDisk(), str(tmp_path / "y.index"), 0)
         with pytest.raises(IndexCorrupt, match="missing"):
             index.lookup(5)
@@ -158,12 +158,12 @@ class TestTimeIndex:
             made.append(timestamp, offset)
         return made
 
-    def test_only_larger_timestamps_are_entries(self, index):
+    def test_only_larger_timestamps_become_entries(self, index):
         assert len(index) == 3
         assert index.last() == (70, 1013)
         index.check(0)
 
-    def test_lookup(self, index):
+    def test_an_index_is_looked_up(self, index):
         index.seal()
         assert [index.lookup(t).offset for t in (0, 49, 50, 59, 60, 69, 70, 99)] == [
             1000,
@@ -187,7 +187,7 @@ class TestTimeIndex:
         index.append(70, 1020)
         assert len(index) == 3
 
-    def test_check(self, index, tmp_path):
+    def test_an_index_is_checked_for_sane_entries(self, index, tmp_path):
         index.seal()
         data = (tmp_path / "x.timeindex").read_bytes()
         (tmp_path / "x.timeindex").write_bytes(data[12:] + data[:12])

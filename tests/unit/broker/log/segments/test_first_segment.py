@@ -1,4 +1,6 @@
-"""The file of a log's first segment is made with the first record: until then a directory and an identity are all."""
+"""The file of a log's first segment is created with the first record; before that, the log has a directory and an
+identity.
+"""
 
 import errno
 import os
@@ -12,7 +14,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class SyncedNames(RealDisk):
-    """Says which names a directory had when it was synced last."""
+    """Records the names of a directory at its last sync."""
 
     def __init__(self):
         self.names = {}
@@ -27,7 +29,7 @@ def directory(tmp_path):
     return tmp_path / "orders-0"
 
 
-def test_it_is_made_with_the_first_record(directory):
+def test_the_first_segment_is_made_with_the_first_record(directory):
     log = open_log(directory)
     assert contents(log) == []
     assert run_steps(log.reader.offset_for_timestamp(0, upper_bound=0)) is None
@@ -56,7 +58,7 @@ def test_a_log_that_got_no_record_is_opened_again_without_one(directory, clean):
 
 
 @pytest.mark.parametrize("flushes_before", [0, 1, 2])
-def test_its_name_is_synced_before_its_records_count_as_flushed(directory, flushes_before):
+def test_the_name_of_the_first_segment_is_synced_before_its_records_count_as_flushed(directory, flushes_before):
     disk = SyncedNames()
     log = open_log(directory, disk=disk)
     for _ in range(flushes_before):
@@ -68,7 +70,7 @@ def test_its_name_is_synced_before_its_records_count_as_flushed(directory, flush
     log.close()
 
 
-def test_where_it_cannot_be_made_nothing_is_appended_and_the_log_stays(directory):
+def test_a_failure_to_make_the_first_segment_refuses_the_append_and_keeps_the_log(directory):
     errors = [errno.ENOSPC, errno.EMFILE]
 
     class RefusingDisk(RealDisk):
@@ -87,15 +89,15 @@ def test_where_it_cannot_be_made_nothing_is_appended_and_the_log_stays(directory
     log.close()
 
 
-def test_the_log_start_is_never_forgotten_with_it(directory):
-    """The name of an empty file may be all that says where a log begins."""
+def test_the_log_start_survives_a_log_without_first_segment(directory):
+    """The name of an empty file may be the only record of the log start."""
     log = open_log(directory, recovery_point=5, log_start_offset=5)
     assert log_files(directory) == ["00000000000000000005.log"]
     log.close()
     assert open_log(directory, clean_shutdown=True).log_start_offset == 5
 
 
-def test_it_is_cut_rolled_and_emptied_before_it_is_made(directory):
+def test_a_log_without_first_segment_can_be_truncated_and_rolled(directory):
     log = open_log(directory)
     log.trimmer.roll()
     log.trimmer.truncate_to(0)
@@ -106,7 +108,7 @@ def test_it_is_cut_rolled_and_emptied_before_it_is_made(directory):
     log.close()
 
 
-def test_what_is_in_its_place_is_not_written_over(directory):
+def test_a_file_in_place_of_the_first_segment_is_not_overwritten(directory):
     log = open_log(directory)
     (directory / "00000000000000000000.log").write_bytes(b"another's")
     with pytest.raises(KafkaError, match="has data already"):

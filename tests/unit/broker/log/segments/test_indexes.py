@@ -1,4 +1,4 @@
-"""The two indexes of a segment: sorted entries in memory or in a file, looked up and cut."""
+"""The two indexes of a segment: sorted entries in memory or in a file, looked up and truncated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def filled(tmp_path: Path) -> tuple[OffsetIndex, TimeIndex]:
     ("offset", "entry"),
     [(1000, (BASE, 0)), (1009, (BASE, 0)), (1010, (1010, 500)), (1049, (1020, 900)), (9999, (1050, 2000))],
 )
-def test_the_greatest_entry_not_above_an_offset(
+def test_a_lookup_finds_the_greatest_entry_not_above_an_offset(
     tmp_path: Path, offset: int, entry: tuple[int, int], is_closed: bool
 ) -> None:
     index, _ = filled(tmp_path)
@@ -54,7 +54,7 @@ def test_the_greatest_entry_not_above_an_offset(
     assert index.lookup(offset) == entry
 
 
-def test_by_position_and_the_last_one(tmp_path: Path) -> None:
+def test_a_lookup_by_position_and_the_last_entry_are_right(tmp_path: Path) -> None:
     index, _ = filled(tmp_path)
     assert [index.lookup_position(at) for at in (499, 500, 1999)] == [(BASE, 0), (1010, 500), (1020, 900)]
     index.seal()
@@ -66,7 +66,9 @@ def test_by_position_and_the_last_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "entry"), [(49, (-1, BASE)), (50, (50, 1010)), (89, (70, 1010)), (95, (90, 1050))]
 )
-def test_the_greatest_timestamp_not_above(tmp_path: Path, timestamp: int, entry: tuple[int, int]) -> None:
+def test_a_lookup_finds_the_greatest_timestamp_not_above(
+    tmp_path: Path, timestamp: int, entry: tuple[int, int]
+) -> None:
     _, index = filled(tmp_path)
     assert index.lookup(timestamp) == entry
 
@@ -79,7 +81,7 @@ def test_a_timestamp_that_is_not_larger_is_passed_over(tmp_path: Path) -> None:
     assert [index.last_before(offset) for offset in (1010, 1011, 1051)] == [(-1, BASE), (70, 1010), (90, 1050)]
 
 
-def test_what_is_cut_in_memory_is_cut_in_the_file(tmp_path: Path) -> None:
+def test_entries_truncated_in_memory_are_truncated_in_the_file(tmp_path: Path) -> None:
     offsets, times = filled(tmp_path)
     offsets.persist()
     times.persist()
@@ -110,7 +112,7 @@ def test_zeros_at_the_end_are_no_entries(tmp_path: Path) -> None:
     ("entries", "log_size"),
     [([(1010, 500), (1010, 600)], 9999), ([(1010, 500), (1020, 500)], 9999), ([(1010, 500)], 500)],
 )
-def test_entries_out_of_order_or_outside_of_the_log(
+def test_entries_out_of_order_or_outside_the_log_are_found(
     tmp_path: Path, entries: list[tuple[int, int]], log_size: int
 ) -> None:
     index = offset_index(tmp_path)
@@ -120,7 +122,7 @@ def test_entries_out_of_order_or_outside_of_the_log(
         index.check(log_size)
 
 
-def test_a_file_that_is_missing_or_cut(tmp_path: Path) -> None:
+def test_a_missing_or_cut_index_file_is_found(tmp_path: Path) -> None:
     with pytest.raises(IndexCorrupt, match="is missing"):
         offset_index(tmp_path, is_active=False).lookup(BASE)
     (tmp_path / "x.index").write_bytes(b"123")

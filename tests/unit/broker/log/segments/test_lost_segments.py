@@ -1,4 +1,4 @@
-"""Closed segments that lost records: the log stays offline, and as it is, instead of serving a hole."""
+"""Closed segments that lost records: the log stays offline and unchanged instead of serving a hole."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def bases(directory):
-    """Four segments of which all but the last batch are synced; the base offsets."""
+    """The base offsets of four segments, of which all but the last batch are synced."""
     log = open_log(directory)
     for number in range(COUNT - 1):
         append(log, b"%070d" % number, timestamp=NOW + number)
@@ -57,7 +57,7 @@ either_start = pytest.mark.parametrize("clean_shutdown", [True, False])
 
 @either_start
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_an_emptied_segment(directory, bases, number, clean_shutdown):
+def test_an_emptied_segment_is_reported_as_lost(directory, bases, number, clean_shutdown):
     (directory / name(bases[number])).write_bytes(b"")
     assert_offline(directory, rf"{name(bases[number])} is empty.*remove it", clean_shutdown=clean_shutdown)
 
@@ -69,7 +69,7 @@ def test_an_emptied_segment_is_told_from_one_that_compaction_emptied_by_its_inde
 
 
 @either_start
-def test_a_segment_emptied_with_its_indexes_in_a_log_that_was_never_compacted(directory, bases, clean_shutdown):
+def test_a_segment_emptied_with_its_indexes_is_lost_in_an_uncompacted_log(directory, bases, clean_shutdown):
     for suffix in ("log", "index", "timeindex"):
         (directory / name(bases[1], suffix)).write_bytes(b"")
     assert_offline(directory, "is empty", clean_shutdown=clean_shutdown)
@@ -110,22 +110,22 @@ def test_segments_that_compaction_emptied_are_legal(tmp_path, clean_shutdown):
 
 @either_start
 @pytest.mark.parametrize("left", [1, 700])
-def test_a_segment_cut_short(directory, bases, left, clean_shutdown):
+def test_a_segment_cut_short_is_reported(directory, bases, left, clean_shutdown):
     path = directory / name(bases[1])
     path.write_bytes(path.read_bytes()[:left])
     assert_offline(directory, rf"{name(bases[1])} ends before offset", clean_shutdown=clean_shutdown)
 
 
 @either_start
-def test_a_segment_cut_short_between_two_batches(directory, bases, clean_shutdown):
+def test_a_segment_cut_short_between_two_batches_is_reported(directory, bases, clean_shutdown):
     path = directory / name(bases[1])
     batch = len(path.read_bytes()) // (bases[2] - bases[1])
     path.write_bytes(path.read_bytes()[: 5 * batch])
     assert_offline(directory, rf"{name(bases[1])} ends before offset", clean_shutdown=clean_shutdown)
 
 
-def test_the_segment_of_the_recovery_point_cut_short_below_it(directory, bases):
-    """It is verified from there on, and would look like one that ends in a gap."""
+def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, bases):
+    """Recovery verifies from the recovery point on, where the segment would seem to end in a gap."""
     path = directory / name(bases[1])
     batch = len(path.read_bytes()) // (bases[2] - bases[1])
     path.write_bytes(path.read_bytes()[: 3 * batch])
@@ -134,7 +134,7 @@ def test_the_segment_of_the_recovery_point_cut_short_below_it(directory, bases):
 
 @either_start
 def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shutdown):
-    """Its last entry says that the file is longer: the file holds what the entry is about, so it is the index."""
+    """Its last entry says that the file is longer, but the file contains the entry's batch: so the index is wrong."""
     path = directory / name(bases[1], "index")
     entries = bytearray(path.read_bytes())
     entries[-4] ^= 0x40
@@ -147,7 +147,7 @@ def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shu
 @either_start
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("left", ["index", "timeindex"])
-def test_a_removed_log_file(directory, bases, number, left, clean_shutdown):
+def test_a_removed_log_file_is_reported(directory, bases, number, left, clean_shutdown):
     base = bases[number]
     (directory / name(base)).unlink()
     if left == "index":
@@ -176,7 +176,7 @@ def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
 
 
 def test_an_unsynced_segment_that_is_empty_ends_the_log(directory, bases):
-    """What follows it would come after a hole."""
+    """Later segments would follow a hole."""
     (directory / name(bases[2])).write_bytes(b"")
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[1])
     assert [offset for offset, _ in contents(log)] == [*range(bases[2])]

@@ -1,4 +1,4 @@
-"""Opening a log after a crash, damage, failed writes, and directories that Kafka left."""
+"""Opening a log after a crash, damage or failed writes, and directories that Kafka left."""
 
 import dataclasses
 import errno
@@ -45,7 +45,7 @@ def directory(tmp_path):
 
 
 def crashed(directory, count, *, flushed=0, config=SMALL):
-    """A log of `count` batches whose process was killed; the first `flushed` were flushed. Files as they are then."""
+    """The files of a log of `count` batches whose process was killed; the first `flushed` batches were flushed."""
     log = open_log(directory, config)
     for number in range(count):
         if number == flushed and flushed:
@@ -59,7 +59,7 @@ def expected(count):
 
 
 class TestTornTail:
-    def test_cut_at_every_byte_of_the_last_three_batches(self, directory, tmp_path):
+    def test_a_cut_at_any_byte_of_the_last_three_batches_is_recovered(self, directory, tmp_path):
         crashed(directory, 6, flushed=3, config=LONG)
         path = directory / name(0)
         whole = path.read_bytes()
@@ -88,7 +88,7 @@ class TestTornTail:
         assert log.size_bytes == 10 * len(make_batch(b"0" * 70))
         log.close()
 
-    def test_the_end_of_the_last_batches_zeroed(self, directory):
+    def test_zeros_at_the_end_of_the_last_batches_are_cut(self, directory):
         crashed(directory, 10, flushed=5, config=LONG)
         path = directory / name(0)
         data = path.read_bytes()
@@ -114,10 +114,10 @@ class TestTornTail:
         log.close()
 
     @pytest.mark.parametrize("compacted_up_to", [None, 0, 15, 16])
-    def test_what_comes_behind_a_lost_tail_is_put_aside_unless_compaction_can_have_made_the_hole(
+    def test_segments_behind_a_lost_tail_are_put_aside_unless_compaction_made_the_hole(
         self, directory, compacted_up_to
     ):
-        """A power cut may take the end of a segment, just between two batches, and leave the next segment whole."""
+        """A power cut may remove the end of a segment between two batches and leave the next segment intact."""
         crashed(directory, 50, flushed=15)
         bases = [int(file[:20]) for file in log_files(directory)]
         path = directory / name(bases[1])
@@ -134,7 +134,7 @@ class TestTornTail:
             assert contents(log)[-1] == (lost.base_offset, b"next")
         log.close()
 
-    def test_a_tail_lost_at_a_batch_boundary(self, directory):
+    def test_a_tail_lost_at_a_batch_boundary_is_recovered(self, directory):
         crashed(directory, 8, flushed=4, config=LONG)
         path = directory / name(0)
         path.write_bytes(path.read_bytes()[: 6 * len(make_batch(b"0" * 70))])
@@ -142,7 +142,7 @@ class TestTornTail:
         assert contents(log) == expected(6)
         log.close()
 
-    def test_leader_epochs_of_what_is_gone_are_forgotten(self, directory):
+    def test_leader_epochs_of_lost_records_are_forgotten(self, directory):
         crashed(directory, 25, flushed=5, config=LONG)
         path = directory / name(0)
         path.write_bytes(path.read_bytes()[: 15 * len(make_batch(b"0" * 70)) + 3])
@@ -152,7 +152,7 @@ class TestTornTail:
 
 
 class TestBitFlips:
-    def test_anywhere_above_the_recovery_point_cuts_there(self, directory, tmp_path):
+    def test_a_bit_flip_above_the_recovery_point_truncates_the_log_there(self, directory, tmp_path):
         crashed(directory, 6, flushed=3, config=LONG)
         path = directory / name(0)
         whole = path.read_bytes()
@@ -175,7 +175,7 @@ class TestBitFlips:
             log.close()
             shutil.rmtree(copy)
 
-    def test_below_the_recovery_point_the_log_stays_offline_and_as_it_is(self, directory):
+    def test_a_bit_flip_below_the_recovery_point_leaves_the_log_offline_and_untouched(self, directory):
         crashed(directory, 8, flushed=8, config=dataclasses.replace(LONG, index_interval_bytes=10**6)).flusher.flush()
         path = directory / name(0)
         data = bytearray(path.read_bytes())
@@ -189,7 +189,7 @@ class TestBitFlips:
         assert sorted(p.name for p in directory.iterdir()) == before
 
     @pytest.mark.parametrize("cut", [1, 150, 400])
-    def test_records_missing_below_the_recovery_point(self, directory, cut):
+    def test_records_missing_below_the_recovery_point_take_the_log_offline(self, directory, cut):
         crashed(directory, 8, flushed=4, config=LONG).flusher.flush()
         path = directory / name(0)
         path.write_bytes(path.read_bytes()[:-cut])
@@ -197,7 +197,7 @@ class TestBitFlips:
             open_log(directory, LONG, recovery_point=8)
 
     @pytest.mark.parametrize("clean", [True, False])
-    def test_all_segments_missing_below_the_recovery_point(self, directory, clean):
+    def test_a_log_without_any_segment_below_the_recovery_point_stays_offline(self, directory, clean):
         crashed(directory, 8, config=LONG).close()
         (directory / name(0)).unlink()
         with pytest.raises(KafkaError, match=r"ends at offset 0.*recovery point 8"):
@@ -218,7 +218,7 @@ class TestBitFlips:
 
 
 class TestIndexes:
-    def test_lost_after_a_crash(self, directory):
+    def test_indexes_lost_in_a_crash_are_rebuilt(self, directory):
         crashed(directory, 40, flushed=30)
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.unlink()
@@ -228,7 +228,7 @@ class TestIndexes:
         log.close()
         assert len(list(directory.glob("*.index"))) == len(log_files(directory))
 
-    def test_lost_after_a_clean_shutdown(self, directory):
+    def test_indexes_lost_after_a_clean_shutdown_are_rebuilt(self, directory):
         crashed(directory, 40).close()
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.unlink()
@@ -239,7 +239,7 @@ class TestIndexes:
 
     @pytest.mark.parametrize("suffix", ["index", "timeindex"])
     @pytest.mark.parametrize("clean", [True, False])
-    def test_garbage_is_rebuilt_or_found_out_when_used(self, directory, suffix, clean):
+    def test_a_garbage_index_is_rebuilt_or_detected_when_used(self, directory, suffix, clean):
         crashed(directory, 40).close()
         originals = {path: path.read_bytes() for path in directory.glob(f"*.{suffix}")}
         for junk in (b"\x00\x00\x00\x05\x7f\xff\xff\xff\x00\x00\x00\x00" * 2, b"x", b"\xff" * 24, b""):
@@ -251,7 +251,7 @@ class TestIndexes:
                 assert log.reader.read(offset, 1, upper_bound=40, min_one_batch=True)
             log.close()
 
-    def test_every_bit_of_an_offset_index(self, directory):
+    def test_a_flipped_bit_of_an_offset_index_is_harmless(self, directory):
         crashed(directory, 14).close()
         path = directory / name(0, "index")
         good = path.read_bytes()
@@ -265,7 +265,7 @@ class TestIndexes:
             log.close()
 
     def test_preallocated_zeros_are_no_entries(self, directory):
-        """As in a directory that Kafka had open when it was killed."""
+        """Kafka leaves them in an open directory when it is killed."""
         crashed(directory, 40, flushed=39).flusher.flush()
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.write_bytes(path.read_bytes() + bytes(10200 if path.suffix == ".timeindex" else 10240))
@@ -281,7 +281,7 @@ class TestIndexes:
 
 
 class TestHowMuchIsRead:
-    def test_only_the_tail_behind_the_recovery_point(self, directory):
+    def test_recovery_reads_only_the_tail_behind_the_recovery_point(self, directory):
         log = open_log(directory, LONG)
         for number in range(30):
             if number == 28:
@@ -294,7 +294,7 @@ class TestHowMuchIsRead:
         assert disk.bytes_read < 30 * HEADER_WINDOW + 5 * 30_000 < log.size_bytes / 2
         log.close()
 
-    def test_only_segments_from_the_recovery_point_on(self, directory):
+    def test_recovery_reads_only_segments_from_the_recovery_point_on(self, directory):
         crashed(directory, 300, flushed=290)
         disk = CountingDisk()
         log = open_log(directory, recovery_point=290, disk=disk)
@@ -302,7 +302,7 @@ class TestHowMuchIsRead:
         assert disk.bytes_read < 5000
         log.close()
 
-    def test_the_whole_segment_where_the_index_is_of_no_use(self, directory):
+    def test_recovery_reads_the_whole_segment_if_its_index_is_useless(self, directory):
         crashed(directory, 100, flushed=90, config=LONG)
         (directory / name(0, "index")).write_bytes(b"\xff" * 8)
         log = open_log(directory, LONG, recovery_point=90)
@@ -353,7 +353,7 @@ class TestFailedWrites:
         assert not log.is_cleanly_closed
         log.close()
 
-    def test_a_failed_fsync_in_a_worker_thread(self, directory):
+    def test_a_failed_fsync_in_a_worker_thread_takes_the_log_offline(self, directory):
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 5)
@@ -366,7 +366,7 @@ class TestFailedWrites:
         log.close()
 
     @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-    def test_a_failed_index_write(self, directory, suffix):
+    def test_a_failed_index_write_takes_the_log_offline(self, directory, suffix):
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 8)
@@ -380,7 +380,7 @@ class TestFailedWrites:
         assert contents(log) == expected(8)
         log.close()
 
-    def test_an_epoch_that_cannot_be_written_is_not_appended_in(self, directory, monkeypatch):
+    def test_no_record_is_appended_in_an_epoch_that_cannot_be_written(self, directory, monkeypatch):
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 2, epoch=1)
@@ -396,7 +396,7 @@ class TestFailedWrites:
 
 
 class TestLeftovers:
-    def test_of_deletions_and_compactions(self, directory):
+    def test_files_left_by_deletions_and_compactions_are_cleared(self, directory):
         crashed(directory, 50).close()
         bases = [int(file[:20]) for file in log_files(directory)]
         (directory / name(7, "log.deleted")).write_bytes(b"x")
@@ -448,7 +448,7 @@ class TestLeftovers:
         log.close()
 
     @pytest.mark.parametrize("suffix", [".deleted", ".discarded"])
-    def test_what_was_renamed_before_a_kill_does_not_come_back_with_a_power_cut(self, directory, suffix):
+    def test_renames_before_a_kill_are_not_undone_by_a_power_cut(self, directory, suffix):
         crashed(directory, 30)
         last = directory / log_files(directory)[-1]
         last.rename(f"{last}{suffix}")
@@ -466,7 +466,7 @@ class TestLeftovers:
         assert last.name not in synced[0]
         log.close()
 
-    def test_overlapping_segments_are_not_guessed_about(self, directory):
+    def test_overlapping_segments_are_left_to_an_operator(self, directory):
         crashed(directory, 30)
         bases = [int(file[:20]) for file in log_files(directory)]
         (directory / name(bases[1])).rename(directory / name(bases[1] - 1))
@@ -507,7 +507,7 @@ def test_a_killed_process_loses_nothing_that_was_written(directory):
 
 
 class TestNoDescriptorLeft:
-    def test_the_log_stays_online_and_goes_on_when_there_are_some_again(self, directory, monkeypatch):
+    def test_a_log_without_descriptors_stays_online_and_continues_later(self, directory, monkeypatch):
         monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no file can rest
         log = open_log(directory)
         fill(log, 12)

@@ -1,4 +1,4 @@
-"""One segment: batches in its file, entries in its indexes, and what is known of both after each change."""
+"""One segment: batches in its file, entries in its indexes, and its known state after each change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP
 BASE = 100
 SIZE = len(make_batch())
 EVERY_SECOND = SIZE + 1
-"""As index interval: an entry for the third batch, the fifth, ..."""
+"""An index interval that gives entries for the third batch, the fifth, ..."""
 
 
 def create(directory: Path, disk: Disk | None = None) -> Segment:
@@ -23,7 +23,7 @@ def create(directory: Path, disk: Disk | None = None) -> Segment:
 
 
 def reopened(segment: Segment, directory: Path) -> Segment:
-    """As the active segment of a log that is opened again after an orderly stop."""
+    """The active segment of a log that was closed in an orderly way and reopened."""
     segment.seal()
     segment.close()
     opened = Segment.open(
@@ -52,7 +52,7 @@ def indexed(segment: Segment) -> list[tuple[int, int]]:
     return sorted({(entry.offset, entry.position) for entry in entries if entry.position})
 
 
-def test_an_index_entry_for_so_many_bytes(tmp_path: Path) -> None:
+def test_an_index_entry_is_written_per_index_interval(tmp_path: Path) -> None:
     segment = create(tmp_path)
     fill(segment, 6)
     assert (segment.size, segment.next_offset, segment.noted_size) == (6 * SIZE, BASE + 6, 6 * SIZE)
@@ -68,7 +68,7 @@ def test_batches_are_found_with_and_without_an_entry_before_them(tmp_path: Path,
     segment.close()
 
 
-def test_what_is_known_is_the_same_after_it_is_opened_again(tmp_path: Path) -> None:
+def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
     segment = create(tmp_path)
     fill(segment, 5)
     append(segment, BASE + 5, NOW - 10)
@@ -81,7 +81,7 @@ def test_what_is_known_is_the_same_after_it_is_opened_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("end", [BASE, BASE + 1, BASE + 2, BASE + 3, BASE + 5])
-def test_truncation_leaves_what_a_segment_of_fewer_batches_has(tmp_path: Path, end: int) -> None:
+def test_a_truncated_segment_equals_one_of_fewer_batches(tmp_path: Path, end: int) -> None:
     (tmp_path / "shorter").mkdir()
     cut, shorter = create(tmp_path), create(tmp_path / "shorter")
     fill(cut, 6)
@@ -120,7 +120,7 @@ def test_an_append_that_fails_has_changed_nothing(tmp_path: Path) -> None:
     segment.close()
 
 
-def test_the_largest_timestamp_and_where_it_is(tmp_path: Path) -> None:
+def test_a_segment_knows_its_largest_timestamp_and_offset(tmp_path: Path) -> None:
     segment = create(tmp_path)
     assert segment.max_timestamp == NO_TIMESTAMP
     for offset, timestamp in ((BASE, NOW), (BASE + 1, NOW + 50), (BASE + 2, NOW + 20)):
@@ -132,7 +132,7 @@ def test_the_largest_timestamp_and_where_it_is(tmp_path: Path) -> None:
     segment.close()
 
 
-def test_age_counts_from_the_first_batch_and_by_the_clock_without_timestamps(tmp_path: Path) -> None:
+def test_the_age_of_a_segment_counts_from_its_first_batch(tmp_path: Path) -> None:
     segment = create(tmp_path)
     assert segment.age_ms(NOW + 7, now_ms=NOW + 5) == 5
     append(segment, BASE, NOW - 100)
@@ -141,7 +141,7 @@ def test_age_counts_from_the_first_batch_and_by_the_clock_without_timestamps(tmp
     segment.close()
 
 
-def test_end_before_an_offset_is_after_the_last_batch_that_ends_before_it(tmp_path: Path) -> None:
+def test_the_end_before_an_offset_follows_the_last_batch_that_ends_before_it(tmp_path: Path) -> None:
     segment = create(tmp_path)
     for first, last in ((BASE, BASE + 4), (BASE + 5, BASE + 6)):
         values = [b"v"] * (last - first + 1)
@@ -151,7 +151,7 @@ def test_end_before_an_offset_is_after_the_last_batch_that_ends_before_it(tmp_pa
     segment.close()
 
 
-def test_without_its_log_file_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_a_segment_without_its_log_file_is_unreadable(tmp_path: Path) -> None:
     segment = Segment.create(
         RealDisk(), str(tmp_path), BASE, index_interval_bytes=EVERY_SECOND, now_ms=NOW, is_made_later=True
     )
@@ -162,7 +162,7 @@ def test_without_its_log_file_there_is_nothing_to_read(tmp_path: Path) -> None:
     segment.close()
 
 
-def test_it_is_not_made_over_a_file_with_data(tmp_path: Path) -> None:
+def test_a_segment_is_not_made_over_a_file_with_data(tmp_path: Path) -> None:
     segment = create(tmp_path)
     append(segment, BASE)
     segment.close()
@@ -170,7 +170,7 @@ def test_it_is_not_made_over_a_file_with_data(tmp_path: Path) -> None:
         create(tmp_path)
 
 
-def test_a_deleted_segment_is_gone_by_its_names_and_keeps_what_its_successor_takes(tmp_path: Path) -> None:
+def test_a_deleted_segment_loses_its_names_and_keeps_files_of_its_successor(tmp_path: Path) -> None:
     segment = create(tmp_path)
     fill(segment, 4)
     segment.seal()

@@ -13,7 +13,7 @@ def registration(number):
     return BrokerRegistration((Endpoint("PLAINTEXT", f"h{number}", 9092),), timestamp_ms=1)
 
 
-async def test_all_that_start_at_once_have_one_id_and_it_is_that_of_the_cluster_whoever_founds_it():
+async def test_brokers_that_start_together_agree_on_one_cluster_id():
     tree = SharedTree()
     stores = [tree.connect() for _ in range(3)]
     ids = await asyncio.gather(*(agreed_cluster_id(store, None, is_shared=True) for store in stores))
@@ -30,6 +30,6 @@ async def test_the_id_in_a_data_directory_becomes_that_of_a_new_cluster():
     assert await agreed_cluster_id(tree.connect(), None, is_shared=True) == "known"
 
 
-async def test_a_broker_that_no_other_can_join_writes_nothing(embedded_store):
+async def test_a_broker_alone_writes_no_cluster_id(embedded_store):
     assert await agreed_cluster_id(embedded_store, None, is_shared=False)
     assert await embedded_store.children("/") == []

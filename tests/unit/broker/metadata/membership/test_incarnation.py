@@ -1,4 +1,4 @@
-"""What a process leaves for its successor in the same data directory."""
+"""The trace that a process leaves for its successor in the same data directory."""
 
 import stat
 
@@ -78,8 +78,8 @@ async def test_the_session_before_is_ended_or_ends_by_itself(tmp_path, error):
     assert read_trace(RealDisk(), str(tmp_path)) == Trace(store.session_key, predecessor.boot)
 
 
-def test_what_may_be_lost_is_told_by_the_successor_of_a_process_that_could_not_tell_it(tmp_path):
-    """It ends before it has registered, at whatever point, and perhaps cleanly."""
+def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(tmp_path):
+    """The predecessor ended before it registered, at any point, perhaps cleanly."""
     leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "the boot before"))
     for was_closed_cleanly in (False, True, False):
         process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)

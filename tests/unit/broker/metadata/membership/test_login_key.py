@@ -10,7 +10,7 @@ async def test_brokers_that_come_side_by_side_have_the_same_key(store):
     assert len(first) == KEY_BYTES
 
 
-async def test_whatever_stands_there_makes_a_key(store):
+async def test_any_stored_bytes_make_a_login_key(store):
     await store.create(paths.LOGIN_KEY, b"x" * 1000, make_parents=True)
     assert len(await login_key(store)) == KEY_BYTES
 

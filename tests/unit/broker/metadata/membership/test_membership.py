@@ -1,4 +1,4 @@
-"""When a broker may lead: on a store that says what the test wants, without a network."""
+"""When a broker may lead: tested on a store that answers as the test says, without a network."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class Store:
 
 
 class Place:
-    """A member with all that it calls, each of which a test may hold up."""
+    """A member with all functions that it calls; a test may delay each of them."""
 
     def __init__(self, tasks, *, is_strict=True):
         self.store, self.clock = Store(), ManualClock()
@@ -90,7 +90,7 @@ async def test_the_gate_is_shut_until_the_broker_has_seen_the_cluster(tasks):
 
 
 async def test_the_lease_is_compared_when_it_is_asked_for(place):
-    """A process that was stopped goes on before anybody has told it anything."""
+    """A process that was paused continues before it gets any notification."""
     place.clock.advance_ms(8_999)
     assert place.member.may_lead()
     place.clock.advance_ms(1)
@@ -100,7 +100,7 @@ async def test_the_lease_is_compared_when_it_is_asked_for(place):
 
 
 async def test_a_gate_that_is_shut_for_a_moment_is_waited_for(place):
-    """By a broker that is told to stop just then: it may lead the only copy that is in sync."""
+    """The broker is told to stop at that moment, and may lead the only in-sync copy."""
     place.clock.advance_ms(9_000)
     waiting = asyncio.ensure_future(place.member.is_back(2.0))
     await asyncio.sleep(0)
@@ -143,7 +143,7 @@ async def test_a_lost_session_opens_the_gate_when_the_broker_is_registered_anew(
     assert place.member.broker_epoch == 102
 
 
-async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
+async def test_a_failed_step_of_the_re_registration_is_retried(place, monkeypatch):
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     place.failures = [RuntimeError("nobody thought of it"), BadVersion("/a", 1), ConnectionLost("", "gone")]
     place.store.tell(SessionState.LOST)
@@ -152,8 +152,8 @@ async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
     assert place.calls[-1] == "rejoined with 102"
 
 
-async def test_until_it_has_seen_its_new_registration_the_gate_stays_shut(place, monkeypatch):
-    """However often the session is interrupted on the way: what it leads by older states must have ended."""
+async def test_the_gate_stays_shut_until_the_broker_sees_its_new_registration(place, monkeypatch):
+    """The session may be interrupted several times: leadership by older states must have ended."""
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     fails = asyncio.Event()
 
@@ -199,7 +199,7 @@ async def test_a_session_that_ended_before_the_broker_followed_is_noticed(tasks)
     assert place.member.broker_epoch == 102
 
 
-async def test_advisory_the_gate_shuts_only_with_the_session(tasks):
+async def test_an_advisory_gate_shuts_only_with_the_session(tasks):
     place = Place(tasks, is_strict=False)
     await place.member.join()
     place.member.follow(place)

@@ -57,7 +57,7 @@ async def test_s1_s2_brokers_that_race_get_different_blocks(embedded_store):
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
 async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_first):
-    """Its node names our broker id, but so would the write of a process that was here before us."""
+    """The node names our broker id, but so would the write of an earlier process."""
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     lost = 0 if is_first else 1000
@@ -67,7 +67,7 @@ async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_fi
 
 
 async def test_s1_two_processes_of_one_broker_id_get_different_blocks_when_replies_are_lost(unreliable_store):
-    """The one that was paused reads, when it goes on, the very block that it asked for: it is the other's."""
+    """The paused process continues and reads exactly the block that it asked for: it belongs to the other process."""
     paused, successor = ProducerIdManager(unreliable_store, 2), ProducerIdManager(unreliable_store.reliable, 2)
     ids = []
 
@@ -220,7 +220,7 @@ async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says
 
 
 async def test_s75_a_broker_gives_up_its_block_when_another_one_raises_the_last_above_it():
-    """It was the first to start beside an older store, and its own logs know no ids."""
+    """It was the first to start with an older store, and its own logs know no ids."""
     tree = SharedTree()
     early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
     assert await early.generate() == 0

@@ -116,7 +116,7 @@ async def test_the_registration_of_a_session_that_ends_is_waited_for(zookeeper):
     await second.close()
 
 
-async def test_each_registration_says_which_one_was_before_it(open_store):
+async def test_each_registration_names_its_predecessor(open_store):
     store = await open_store()
     first = await register_broker(store, 1, replace(REGISTRATION, boot="b", is_log_tail_kept=False))
     data, stat = await store.get(paths.broker_id(1))
@@ -132,7 +132,7 @@ async def test_each_registration_says_which_one_was_before_it(open_store):
     assert (registered.boot, registered.is_log_tail_kept) == ("b", True)
 
 
-async def test_what_a_broker_may_have_lost_is_remembered_from_registration_to_registration(open_store):
+async def test_a_possible_loss_is_remembered_from_registration_to_registration(open_store):
     said = []
     for is_kept in (True, False, True, True, False, True):
         store = await open_store()
@@ -166,7 +166,7 @@ def many_topics(count):
 
 @pytest.fixture
 def limited(embedded_store, monkeypatch):
-    """The store as ZooKeeper is: no write above its limit."""
+    """A store with ZooKeeper's limit on the size of a write."""
     multi = embedded_store.multi
 
     async def limited_multi(operations):
@@ -220,7 +220,7 @@ async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_m
 
 
 async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
-    """It was paused while it founded the cluster; its successor has finished."""
+    """It was paused while it founded the cluster; its successor has finished the founding."""
     multi = limited.multi
     interfered = False
 
@@ -281,7 +281,7 @@ async def test_adopted_epochs_leap_where_others_may_have_had_higher_ones(embedde
     assert [image.partition("t", each).leader_epoch for each in range(3)] == [1007, 999, 2**31 - 2]
 
 
-async def test_what_an_embedded_store_says_is_taken_over(embedded_store, tmp_path):
+async def test_the_content_of_an_embedded_store_is_taken_over(embedded_store, tmp_path):
     await register_broker(
         embedded_store, 1, REGISTRATION, lambda: FoundLogs("c", (FoundTopic("t", {0: 7}, b"i" * 16),))
     )
@@ -307,7 +307,7 @@ async def test_what_an_embedded_store_says_is_taken_over(embedded_store, tmp_pat
     await other.close()
 
 
-async def test_s73_which_partitions_nobody_else_has(embedded_store):
+async def test_s73_partitions_without_another_replica_are_found(embedded_store):
     assert await alone_in_sync(embedded_store, 1) == ()
     logs = FoundLogs("c", (FoundTopic("t", dict.fromkeys(range(4), 0)), FoundTopic("damaged", {0: 0})))
     await register_broker(embedded_store, 1, REGISTRATION, lambda: logs)
@@ -360,7 +360,7 @@ async def test_s79_a_broker_keeps_its_own_address_from_start_to_start():
 
 
 async def test_s79_the_address_of_a_broker_that_is_dying_is_waited_for():
-    """Its successor may have another id."""
+    """Its successor at that address may have another id."""
     tree = SharedTree()
     first, second = tree.connect(), tree.connect()
     await register_broker(first, 1, REGISTRATION)
@@ -378,8 +378,8 @@ async def test_s79_the_address_of_a_broker_that_is_dying_is_waited_for():
     assert (await waiting).incarnation == 0
 
 
-async def test_s79_of_two_that_register_at_the_same_moment_one_stays(monkeypatch):
-    """Both have looked before either is there."""
+async def test_s79_one_of_two_brokers_that_register_one_address_at_once_stays(monkeypatch):
+    """Both checked the address before either was registered."""
     tree = SharedTree()
     stores = {1: tree.connect(), 2: tree.connect()}
     await register_broker(tree.connect(), 3, ELSEWHERE)
@@ -403,8 +403,8 @@ async def test_s79_of_two_that_register_at_the_same_moment_one_stays(monkeypatch
     assert image.brokers.keys() == {1, 2, 3} - {refused}
 
 
-async def test_s74_a_process_that_runs_takes_no_other_store_and_no_earlier_state_for_its_own():
-    """Nor registers there, whoever is there already."""
+async def test_s74_a_running_process_accepts_no_other_store_and_no_earlier_state():
+    """It does not register there, either, whichever brokers are registered."""
     mine = SharedTree()
     first = mine.connect()
     early = await register_broker(first, 1, REGISTRATION, process="p0")

@@ -56,7 +56,7 @@ def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
 
 @pytest.fixture
 async def cluster(embedded_store):
-    """A store with a founded cluster, and the image of it."""
+    """A store with a founded cluster, and its image."""
     operations = [Create(path) for path in paths.PERSISTENT]
     await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
     return embedded_store
@@ -76,7 +76,7 @@ async def settled(cache):
     return cache.image
 
 
-async def test_a_start_reads_all_there_is(cluster):
+async def test_a_start_reads_the_whole_store(cluster):
     registration = BrokerRegistration((Endpoint("A", "h", 1),), rack="r")
     stat = await cluster.create(paths.broker_id(1), encode_broker(registration), ephemeral=True)
     await cluster.create(paths.CONTROLLER, encode_controller(ControllerRegistration(1, 0)), ephemeral=True)
@@ -96,7 +96,7 @@ async def test_a_start_reads_all_there_is(cluster):
     await cache.close()
 
 
-async def test_a_store_that_nobody_founded_is_no_cluster(embedded_store):
+async def test_an_unfounded_store_is_no_cluster(embedded_store):
     with pytest.raises(NoNode):
         await MetadataCache.start(embedded_store)
 
@@ -113,8 +113,8 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
-async def test_what_has_become_nonsense_stays_as_it_was_also_when_all_is_read_again(cluster, cache, path):
-    """A topic that seemed to be gone would have its logs deleted."""
+async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
+    """The logs of a topic that seemed to be gone would be deleted."""
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
@@ -192,7 +192,7 @@ async def test_brokers_controller_and_settings_come_and_go(cluster, cache):
     assert (dict(image.brokers), image.controller_id, image.topic_configs, image.broker_configs) == ({}, -1, {}, {})
 
 
-async def test_wait_for_returns_once_the_image_shows_it_and_subscribers_have_seen_it(cluster, cache):
+async def test_wait_for_returns_once_image_and_subscribers_have_the_change(cluster, cache):
     seen = []
     cache.subscribe(lambda _, new: seen.append("t" in new.topics))
     waiting = asyncio.ensure_future(cache.wait_for(lambda image: "t" in image.topics))
@@ -253,8 +253,7 @@ async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unre
 async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up_to_date_too(
     cluster, cache, monkeypatch
 ):
-    """A read fails with its connection; its reader, some turns of the loop further on, hears of it when the store is
-    back."""
+    """A read fails with its connection; its task learns of that some loop turns later, when the store is back."""
     get_many = cluster.get_many
 
     async def fail_late(_paths):
@@ -268,7 +267,7 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
 
 
 class Unreadable:
-    """Reading this node fails with this error, until `is_over`."""
+    """Reads of this node fail with this error until `is_over`."""
 
     def __init__(self, cluster, monkeypatch, path, reason):
         self.is_over = False
@@ -287,7 +286,7 @@ by_reason = pytest.mark.parametrize("reason", REASONS, ids=repr)
 
 
 @by_reason
-async def test_what_could_not_be_read_is_read_again_though_nobody_tells_of_it(cluster, cache, monkeypatch, reason):
+async def test_a_failed_read_is_retried_without_a_notification(cluster, cache, monkeypatch, reason):
     monkeypatch.setattr(cache_module, "AGAIN_SECONDS", 0.0)
     topic = Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
     await cluster.multi(list(topic_operations("t")))
@@ -296,7 +295,7 @@ async def test_what_could_not_be_read_is_read_again_though_nobody_tells_of_it(cl
     await cache.wait_for(lambda image: "t" in image.topics)
 
 
-async def test_what_stays_unreadable_is_read_ever_more_rarely_and_not_after_the_end(cluster, cache, monkeypatch):
+async def test_an_unreadable_node_is_retried_ever_more_rarely_until_the_cache_closes(cluster, cache, monkeypatch):
     waits = []
     never = SimpleNamespace(cancel=lambda: None)
     loop = SimpleNamespace(
@@ -318,7 +317,7 @@ async def test_what_stays_unreadable_is_read_ever_more_rarely_and_not_after_the_
 
 
 @by_reason
-async def test_it_keeps_no_other_change_away(cluster, cache, monkeypatch, reason):
+async def test_an_unreadable_node_keeps_no_other_change_away(cluster, cache, monkeypatch, reason):
     Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
     await cluster.multi(list(topic_operations("t")))
     await settled(cache)
@@ -328,7 +327,7 @@ async def test_it_keeps_no_other_change_away(cluster, cache, monkeypatch, reason
 
 @by_reason
 @pytest.mark.parametrize("again", [60.0, 0.0], ids=["", "while it is read again already"])
-async def test_an_image_that_lacks_it_is_not_taken_for_current(cluster, cache, monkeypatch, reason, again):
+async def test_an_image_without_an_unreadable_node_is_not_current(cluster, cache, monkeypatch, reason, again):
     monkeypatch.setattr(cache_module, "AGAIN_SECONDS", again)
     topic = Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
     await cluster.multi(list(topic_operations("t")))
@@ -339,7 +338,7 @@ async def test_an_image_that_lacks_it_is_not_taken_for_current(cluster, cache, m
     assert "t" in (await cache.synced()).topics
 
 
-async def test_who_waits_for_what_cannot_be_asked_is_told_and_nobody_else(cluster, cache):
+async def test_a_wait_whose_condition_raises_fails_alone(cluster, cache):
     def shows(image):
         return image.topics["u"] if image.topics else None  # a mistake
 
@@ -369,8 +368,8 @@ async def test_a_closed_cache_keeps_its_last_image(cluster, cache):
     assert not (await settled(cache)).topics
 
 
-async def test_a_synced_image_is_not_older_than_the_question(cluster, cache, monkeypatch):
-    """The watch has told of the topic, and it is not read yet."""
+async def test_a_synced_image_is_not_older_than_the_request(cluster, cache, monkeypatch):
+    """The watch has reported the topic, which is not read yet."""
     may_read, get_many = asyncio.Event(), cluster.get_many
 
     async def slow(paths):
@@ -387,7 +386,7 @@ async def test_a_synced_image_is_not_older_than_the_question(cluster, cache, mon
     assert (await synced).has_partition("orders", 0)
 
 
-async def test_an_image_that_cannot_be_made_current_is_none(cluster, cache, monkeypatch):
+async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
     async def broken(paths):
         raise ConnectionLost("", "the store is not there")
 
@@ -398,7 +397,7 @@ async def test_an_image_that_cannot_be_made_current_is_none(cluster, cache, monk
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """A broker that starts while its partitions are given leaders would never hear of them."""
+    """A broker that starts while its partitions get leaders would otherwise never learn of them."""
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
 
@@ -422,7 +421,7 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
 
 
 async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
-    """ZooKeeper tells what one write has changed one by one; here the settings are told late, or never."""
+    """ZooKeeper reports the changes of one write one by one; here the settings are reported late, or never."""
     watch = cluster.watch
     monkeypatch.setattr(
         cluster, "watch", lambda path, callback: watch(path, callback) if path != paths.CONFIG else lambda: None
@@ -434,8 +433,8 @@ async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_i
     await cache.close()
 
 
-async def test_s74_of_a_store_that_is_another_one_nothing_is_read(cluster, caplog):
-    """What it does not know would be taken for deleted, and the logs of it, too."""
+async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
+    """Topics missing in it would count as deleted, and so would their logs."""
     is_wrong = False
 
     async def check():

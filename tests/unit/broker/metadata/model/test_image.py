@@ -1,4 +1,4 @@
-"""The immutable image: a change makes a new one, and the old one stays as it was."""
+"""The immutable image: a change makes a new image and leaves the old one unchanged."""
 
 import dataclasses
 
@@ -52,7 +52,7 @@ def test_leader_of_a_partition_is_a_live_broker():
     assert image.without_broker(1).leader_of("t", 0) is None
 
 
-def test_one_partition_is_replaced():
+def test_a_single_partition_of_an_image_is_replaced():
     before = EMPTY.with_topic(topic(partitions=2))
     after = before.with_partition("t", 1, PartitionState((1,)))
     assert after.partition("t", 1).leader == NO_LEADER
@@ -62,13 +62,13 @@ def test_one_partition_is_replaced():
         before.with_partition("u", 0, PartitionState((1,)))
 
 
-def test_partitions_on_a_broker():
+def test_the_partitions_on_a_broker_are_listed():
     image = EMPTY.with_topic(topic(partitions=2)).with_topic(topic("u", ID_B, leader=3))
     assert [(t.name, p) for t, p, _ in image.partitions_on(1)] == [("t", 0), ("t", 1)]
     assert [(t.name, p) for t, p, _ in image.partitions_on(2)] == [("t", 0), ("t", 1), ("u", 0)]
 
 
-def test_overrides_come_and_go():
+def test_overrides_are_added_and_removed():
     image = EMPTY.with_topic_config("t", {"a": "1"}).with_topic_config("u", {"b": "2"})
     assert image.config_of_topic("t") == {"a": "1"}
     assert image.with_topic_config("t", {}).topic_configs == {"u": {"b": "2"}}
@@ -82,7 +82,7 @@ def test_a_brokers_own_overrides_come_before_those_for_all():
     assert image.config_of_broker(2) == {"a": "all", "b": "all"}
 
 
-def test_endpoint_by_listener():
+def test_an_endpoint_is_found_by_its_listener():
     assert broker().endpoint("CLIENT").host == "c"
     assert broker().endpoint("NONE") is None
 

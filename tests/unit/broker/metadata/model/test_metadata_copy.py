@@ -1,4 +1,4 @@
-"""The copy of the metadata: it makes the same cluster again, and a copy that was cut short is not believed."""
+"""The copy of the metadata restores the same cluster, and a copy that was cut short is rejected."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ def whole_image() -> ClusterImage:
 
 
 def without_versions(image: ClusterImage) -> ClusterImage:
-    """States have versions and zxids of the store that they were read from; unreadable ACLs are in no copy."""
+    """The image without versions and zxids, which belong to the original store; a copy has no unreadable ACLs."""
     topics = [
         replace(topic, partitions={i: replace(p, partition_epoch=0, written=0) for i, p in topic.partitions.items()})
         for topic in image.topics.values()
@@ -88,7 +88,7 @@ def copied(disk, directory, image: ClusterImage) -> bytes:
     return data
 
 
-def test_what_is_written_is_read(tmp_path) -> None:
+def test_a_written_metadata_copy_is_read_back(tmp_path) -> None:
     copied(RealDisk(), str(tmp_path), whole_image())
     found = read_copy(RealDisk(), str(tmp_path))
     assert found is not None
@@ -96,7 +96,7 @@ def test_what_is_written_is_read(tmp_path) -> None:
     assert found.nodes == dict(run_steps(nodes_of(whole_image())))
 
 
-def test_no_copy_is_none(tmp_path) -> None:
+def test_a_missing_metadata_copy_is_none(tmp_path) -> None:
     assert read_copy(RealDisk(), str(tmp_path)) is None
 
 
@@ -126,7 +126,7 @@ def test_nonsense_is_not_read(tmp_path, line, by) -> None:
 
 
 class WatchedDisk(RealDisk):
-    """Tells the loop of each try to write a copy; refuses them while it `is_full`."""
+    """Notifies the loop of each attempt to write a copy, and refuses it while `is_full`."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -143,7 +143,7 @@ class WatchedDisk(RealDisk):
 
 
 class Copying:
-    """A copier that follows a store, with its tasks; it rests for no time between two copies."""
+    """A copier that follows a store, with its tasks and no pause between two copies."""
 
     def __init__(self, directory, monkeypatch) -> None:
         monkeypatch.setattr(metadata_copy, "SETTLE_SECONDS", 0.0)

@@ -123,7 +123,7 @@ PARSERS = [
         b"1" * 30,
     ],
 )
-def test_what_is_no_such_json_is_one_error_that_names_the_node(parse, data):
+def test_a_bad_payload_raises_one_error_that_names_the_node(parse, data):
     if parse is payloads.parse_config and not data:
         return  # a node without settings, which is there for those beneath it
     with pytest.raises(MalformedPayload, match=r"^/the/node holds no valid metadata: ") as raised:

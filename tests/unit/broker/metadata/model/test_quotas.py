@@ -1,4 +1,4 @@
-"""Quotas in the store: Kafka's nodes, behind their versions, beside SCRAM credentials; and the image of them."""
+"""Quotas in the store: Kafka's nodes, guarded by their versions, beside SCRAM credentials; and the image of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def kept(store: Any, path: str) -> Mapping[str, str]:
     return config
 
 
-async def test_each_entity_is_kept_where_kafka_has_it_and_known_by_all(founded: Any, cache: MetadataCache) -> None:
+async def test_each_quota_entity_has_kafkas_path_and_reaches_every_broker(founded: Any, cache: MetadataCache) -> None:
     configs = ConfigController(founded)
     for entity in NODES:
         await configs.alter_quotas(entity, setting(**a_quota_of(entity)))
@@ -119,13 +119,13 @@ async def test_changes_at_the_same_time_are_all_made(founded: Any, cache: Metada
     assert image.config_of_user("alice") == {SCRAM: "secret"}
 
 
-async def test_what_is_only_tried_changes_nothing(founded: Any) -> None:
+async def test_a_dry_run_changes_no_quota(founded: Any) -> None:
     await ConfigController(founded).alter_quotas(QuotaEntity("alice"), setting(**{PRODUCE: "1"}), validate_only=True)
     with pytest.raises(NoNode):
         await founded.get("/config/users/alice")
 
 
-async def test_what_cannot_be_read_is_not_overwritten(founded: Any, cache: MetadataCache) -> None:
+async def test_an_unreadable_node_is_not_overwritten(founded: Any, cache: MetadataCache) -> None:
     configs, alice = ConfigController(founded), QuotaEntity("alice")
     await configs.alter_quotas(alice, setting(**{PRODUCE: "1"}))
     await cache.synced()
@@ -144,7 +144,7 @@ async def test_a_first_user_is_made_though_there_are_quotas_of_it_with_client_id
     assert await kept(founded, "/config/users/alice") == credentials
 
 
-def test_what_is_no_number_above_nothing_limits_nothing() -> None:
+def test_a_stored_quota_that_is_no_positive_number_limits_nothing() -> None:
     texts = {PRODUCE: "nan", FETCH: "0", QuotaKey.REQUEST_PERCENTAGE: "x", SCRAM: "1", RATE: "1"}
     assert quota_values(QuotaEntity("u"), texts) == {}
     assert quota_values(QuotaEntity("u"), {PRODUCE: "-1", FETCH: "inf"}) == {}
@@ -155,7 +155,7 @@ JAVAS = "/config/ips/0%3A0%3A0%3A0%3A0%3A0%3A0%3A1"
 
 
 async def test_an_address_is_one_entity_however_its_node_is_spelled(founded: Any, cache: MetadataCache) -> None:
-    """As Java spells it, it was written by Kafka's tools."""
+    """Kafka's tools write the address in Java's spelling."""
     await founded.create(JAVAS, encode_config({RATE: "7"}), make_parents=True)
     image = await cache.wait_for(lambda image: LOOPBACK in image.quotas)
     assert image.quotas == {LOOPBACK: {RATE: 7}}
@@ -175,7 +175,7 @@ async def test_an_address_is_one_entity_however_its_node_is_spelled(founded: Any
     assert await founded.children("/config/ips") == ["%3A%3A2"], "what is removed does not hold again"
 
 
-async def test_what_is_no_address_in_the_store_is_shown_as_it_is(founded: Any, cache: MetadataCache) -> None:
+async def test_a_stored_entity_that_is_no_address_is_shown_unchanged(founded: Any, cache: MetadataCache) -> None:
     await founded.create("/config/ips/some.host", encode_config({RATE: "7"}), make_parents=True)
     await cache.wait_for(lambda image: image.quotas == {QuotaEntity(ip="some.host"): {RATE: 7}})
 

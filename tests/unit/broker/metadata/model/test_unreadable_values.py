@@ -1,4 +1,4 @@
-"""A value in the metadata store that cannot be read costs that value, not the broker (S76, E45)."""
+"""An unreadable value in the metadata store affects only that value, not the broker (S76, E45)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),), timestamp_ms
 
 @pytest.fixture
 async def store(embedded_store: Any) -> MetadataStore:
-    """A cluster of brokers 1 and 7 with the topics `good` and `bad`; 1 was here before."""
+    """A cluster of brokers 1 and 7 with the topics `good` and `bad`; broker 1 was registered before."""
     await register_broker(embedded_store, 7, registration_at(7))
     for name, number in (("good", 1), ("bad", 2)):
         topic = TopicAssignment(bytes([number]) * 16, {p: ReplicaAssignment((1,)) for p in (0, 1)})
@@ -164,7 +164,7 @@ async def test_s76_a_bad_value_is_told_once_with_what_holds_instead(
     await cache.close()
 
 
-def test_s76_what_may_have_kept_records_keeps_them_all() -> None:
+def test_s76_unreadable_retention_settings_keep_all_records() -> None:
     given = {"retention.ms": "7 days", "retention.bytes": "x", "cleanup.policy": "future", "segment.bytes": "y"}
     values = resolve_topic(given, BrokerConfig.of({"log.segment.bytes": "4096"}))
     assert (values["retention.ms"], values["retention.bytes"], values["cleanup.policy"]) == (-1, -1, ())
@@ -210,7 +210,7 @@ async def test_s76_a_controller_epoch_that_cannot_be_read_goes_on_above_what_it_
     await store.multi([again.fence, Create("/fenced")])
 
 
-async def test_s76_a_registration_stays_that_of_before(store: MetadataStore) -> None:
+async def test_s76_an_unreadable_registration_keeps_its_last_value(store: MetadataStore) -> None:
     cache = await MetadataCache.start(store)
     before = cache.image.brokers[7]
     good = parse_broker((await store.get(paths.broker_id(7)))[0], "")
@@ -226,7 +226,7 @@ ALLOW = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 
 @pytest.mark.parametrize("pattern", [PatternType.LITERAL, PatternType.PREFIXED])
 def test_s76_acls_that_cannot_be_read_open_nothing(pattern: PatternType) -> None:
-    """They may hold one that denies what another pattern allows."""
+    """They may contain an ACL that denies an access allowed by another pattern."""
     allowing = ResourcePattern(ResourceType.TOPIC, "*", PatternType.LITERAL)
     unreadable = ResourcePattern(ResourceType.TOPIC, "secret", pattern)
     index = AclIndex().of({allowing: frozenset({ALLOW}), unreadable: frozenset()})

@@ -1,4 +1,4 @@
-"""What is particular to the store in one file: durability, damage, the lock, failing writes."""
+"""The particular properties of the store in one file: durability, damage, the lock, failing writes."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ asyncio.run(write())
 
 
 def answered_before_kill_9(path):
-    """Number of the last write whose answer a writer process saw before it was killed in the middle of writing."""
+    """The number of the last write whose answer a writer process got before it was killed while writing."""
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     for _ in range(50):
         assert writer.stdout.readline()
@@ -134,7 +134,7 @@ def make_orphan(path):
     connection.close()
 
 
-async def test_a_directory_that_may_not_be_written_is_no_damage(path, monkeypatch):
+async def test_a_read_only_directory_is_not_reported_as_damage(path, monkeypatch):
     path.write_bytes(b"not ours to read")
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
     with pytest.raises(StoreFileError, match="may not be read and written by this user"):
@@ -160,7 +160,7 @@ def test_a_missing_directory_is_named(tmp_path):
         EmbeddedStore.open(tmp_path / "none" / "metadata.db")
 
 
-async def test_a_half_made_file_of_an_earlier_start_is_no_hindrance(path):
+async def test_an_unfinished_file_of_an_earlier_start_is_replaced(path):
     path.with_name("metadata.db.new").write_bytes(b"half")
     store = EmbeddedStore.open(path)
     await store.close()
@@ -239,8 +239,8 @@ async def test_a_failed_fsync_ends_the_session(path, monkeypatch):
     await store.close()
 
 
-async def test_after_a_failed_fsync_nothing_is_written_that_waited_for_its_turn(path, monkeypatch):
-    """It may rest on what is not there; and it would be said to be durable, in a file of which nobody knows that."""
+async def test_waiting_writes_are_not_done_after_a_failed_fsync(path, monkeypatch):
+    """They may build on data that is not stored, and would be reported as durable in a file of unknown state."""
     store = EmbeddedStore.open(path)
     await store.create("/before")
     committing, may_fail = threading.Event(), threading.Event()
@@ -288,7 +288,7 @@ async def test_a_failing_commit_leaves_no_open_transaction(path):
 
 
 async def test_s93_a_defect_in_one_write_ends_the_session_and_leaves_nobody_waiting(path, monkeypatch):
-    """Nobody knows what the file holds then; the broker stops, and a restart reads it."""
+    """The content of the file is unknown then; the broker stops, and a restart reads it."""
     store = EmbeddedStore.open(path)
     states = []
     store.watch_session(states.append)
@@ -309,7 +309,7 @@ async def test_s93_a_defect_in_one_write_ends_the_session_and_leaves_nobody_wait
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-async def test_s96_nobody_else_may_read_what_logins_are_checked_by(path, umask):
+async def test_s96_only_the_owner_may_read_stored_credentials(path, umask):
     before = os.umask(umask)
     try:
         store = EmbeddedStore.open(path)

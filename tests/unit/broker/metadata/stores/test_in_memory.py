@@ -1,4 +1,4 @@
-"""The end of a session in the in-memory store: what the tree, its own broker and the others see of it."""
+"""The end of a session in the in-memory store, as seen by the tree, the session's broker and the others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_write_of_an_ended_session_is_not_done_in_the_next_one() -> None
     assert await store.exists("/late") is None
 
 
-async def test_who_watches_may_have_missed_changes_when_the_next_session_begins() -> None:
+async def test_watchers_are_told_of_possibly_missed_changes_at_the_next_session() -> None:
     tree = MemoryTree()
     ours, seen = tree.connect(), list[str]()
     ours.watch("/brokers", seen.append)
@@ -50,7 +50,7 @@ async def test_who_watches_may_have_missed_changes_when_the_next_session_begins(
     assert seen == ["/brokers"]
 
 
-async def test_a_successor_ends_the_session_that_it_has_the_key_of_and_a_closed_store_begins_no_other() -> None:
+async def test_a_successor_with_the_key_ends_the_session_and_a_closed_store_begins_no_other() -> None:
     tree = MemoryTree()
     before, after = tree.connect(), tree.connect()
     await before.create("/place", ephemeral=True)

@@ -1,4 +1,4 @@
-"""The rule by which a broker may lead, on numbers."""
+"""The arithmetic of the lease by which a broker may lead."""
 
 import math
 
@@ -12,18 +12,18 @@ from oncelog_broker.metadata.stores.lease import HEARTBEAT_SHARE, LEASE_SHARE, L
 T = 8.0
 
 
-def test_nothing_known_is_no_lease():
+def test_no_answered_heartbeat_means_no_lease():
     assert Lease(T).until == -math.inf
 
 
-def test_what_the_leader_has_seen_counts_at_once():
+def test_a_heartbeat_seen_by_the_leader_counts_at_once():
     lease = Lease(T)
     lease.seen_by_leader(100.0)
     assert lease.until == 100.0 + 0.9 * T
 
 
 def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
-    """The follower that has answered the first may have died before it told the leader."""
+    """The follower that answered the first heartbeat may have died before it informed the leader."""
     lease = Lease(T)
     lease.answered(100.0)
     assert lease.until == -math.inf
@@ -31,7 +31,7 @@ def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
     assert lease.until == 100.0 + 0.9 * T
 
 
-def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
+def test_a_heartbeat_sent_too_soon_afterwards_proves_nothing():
     lease = Lease(T)
     lease.answered(100.0)
     lease.answered(100.9)
@@ -43,8 +43,8 @@ def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
 
 
 @pytest.mark.parametrize("answered", [2, 3, 50])
-def test_users_are_told_how_long_it_lasts_after_the_last_answer(answered):
-    """Heartbeats at their pace, each answered at once, and then nothing more."""
+def test_the_remaining_lease_after_the_last_answer_is_reported(answered):
+    """Heartbeats are sent regularly and answered at once; then the answers stop."""
     lease, last = Lease(T), 0.0
     for number in range(answered):
         last = 100.0 + number * HEARTBEAT_SHARE * T
@@ -54,7 +54,7 @@ def test_users_are_told_how_long_it_lasts_after_the_last_answer(answered):
     assert f"{left:.2f} of the session timeout after ZooKeeper's last answer" in BROKER_SESSION_LEASE.doc
 
 
-def test_an_old_answer_shortens_nothing():
+def test_an_old_answer_does_not_shorten_the_lease():
     lease = Lease(T)
     lease.seen_by_leader(200.0)
     lease.answered(100.0)
@@ -68,8 +68,9 @@ def test_an_old_answer_shortens_nothing():
     lag=st.floats(0.0, T / 8),
 )
 def test_the_lease_ends_before_a_leader_that_hears_late_can_end_the_session(gaps, answered, lag):
-    """The follower passes on what it has heard up to `lag` later, and may die with the newest: the leader knows only of
-    heartbeats that the follower got at least `lag` before the last that it answered."""
+    """The follower forwards heartbeats up to `lag` later and may die with the newest one: the leader knows only
+    heartbeats that reached the follower at least `lag` before its last answer.
+    """
     lease, now, sent = Lease(T), 0.0, []
     lease.seen_by_leader(0.0)
     for gap, is_answered in zip(gaps, answered, strict=False):

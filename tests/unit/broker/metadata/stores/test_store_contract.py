@@ -1,4 +1,4 @@
-"""What every MetadataStore does, whatever is behind it (the `store` fixture runs over all implementations)."""
+"""The contract of every MetadataStore (the `store` fixture runs over all implementations)."""
 
 import asyncio
 
@@ -61,7 +61,7 @@ async def test_creation_ids_grow_also_for_a_node_made_again(store):
     ],
     ids=lambda value: getattr(value, "path", None) and f"{type(value).__name__}{value.path}",
 )
-async def test_what_cannot_be_done_is_named_and_undoes_the_whole_multi(store, operation, error):
+async def test_a_failed_operation_is_named_and_undoes_the_whole_multi(store, operation, error):
     await store.multi([Create("/a"), Create("/parent"), Create("/parent/child"), Create("/brief", ephemeral=True)])
     told = []
     store.watch("/", told.append)
@@ -168,7 +168,7 @@ async def test_a_watch_tells_the_paths_at_and_beneath_it_before_the_write_return
     assert told == ["/a/b"]
 
 
-async def test_a_watch_ends_when_it_is_told_to(store):
+async def test_a_cancelled_watch_ends(store):
     told = []
     unwatch = store.watch("/", told.append)
     unwatch()

@@ -28,7 +28,7 @@ def copy(path: Path, directory: str) -> Path:
 
 
 async def write(path: Path, *nodes: str, killed: str = "") -> Path:
-    """What a process leaves that writes these nodes, one after the other; how it was before its end, if `killed`."""
+    """The files of a process that wrote these nodes one after the other; as before its end, if `killed`."""
     store = EmbeddedStore.open(path)
     for node in nodes:
         await store.create(node, b"x" * 100)
@@ -49,7 +49,7 @@ def content(path: Path) -> dict[Path, bytes]:
 
 
 def refusal(path: Path) -> str:
-    """Why the store is not opened; nothing has changed."""
+    """The reason why the store is not opened; no file has changed."""
     before = content(path)
     with pytest.raises(StoreFileError) as caught:
         EmbeddedStore.open(path)
@@ -71,7 +71,7 @@ async def test_s71_a_backup_beside_the_log_of_a_killed_process_is_refused(path: 
 async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside_a_later_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same process has since checkpointed its log into the file and begun another one."""
+    """The same process has since checkpointed its log into the file and begun another log."""
     monkeypatch.setattr(write_ahead_log, "MAX_LOG_SIZE", 50_000)
     store = EmbeddedStore.open(path)
     await store.create("/a")

@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls: what is refused, what is written, what is told."""
+"""CreateAcls, DescribeAcls and DeleteAcls: refusals, writes and responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDERS, RETURNS = ResourcePattern(TOPIC, "orders", LITERAL), ResourcePattern(TOP
 
 
 class Acls:
-    """The ACLs of a cluster; `changed` are the patterns that were written."""
+    """The ACLs of a cluster; `changed` are the written patterns."""
 
     def __init__(self, **failing: ErrorCode) -> None:
         self.kept: dict[ResourcePattern, frozenset[AclEntry]] = {
@@ -35,7 +35,7 @@ class Acls:
             RETURNS: frozenset({ALICE_READS}),
         }
         self.shown: dict[ResourcePattern, frozenset[AclEntry]] | None = None
-        """In the image; None: what is kept."""
+        """The ACLs in the image; None: those in the store."""
         self.changed: list[ResourcePattern] = []
         self.failing = failing
         self.waited = 0
@@ -97,7 +97,7 @@ async def test_acls_of_one_pattern_are_written_together() -> None:
     assert acls.waited == 1, "answered when this broker decides by them"
 
 
-async def test_what_is_written_holds_though_the_store_went_away_then() -> None:
+async def test_written_acls_hold_though_the_store_goes_away_afterwards() -> None:
     acls = Acls()
     acls.is_store_away = True
     assert await create(acls, creation(RETURNS, BOB_WRITES)) == [ErrorCode.NONE]
@@ -120,7 +120,7 @@ async def test_what_is_written_holds_though_the_store_went_away_then() -> None:
         {"host": ""},
     ],
 )
-async def test_acls_that_cannot_be(fields: dict[str, Any]) -> None:
+async def test_malformed_acls_are_refused(fields: dict[str, Any]) -> None:
     acls = Acls()
     assert await create(acls, creation(**fields), creation(RETURNS, BOB_WRITES)) == [
         ErrorCode.INVALID_REQUEST,
@@ -129,7 +129,7 @@ async def test_acls_that_cannot_be(fields: dict[str, Any]) -> None:
     assert acls.changed == [RETURNS]
 
 
-async def test_each_pattern_fails_alone() -> None:
+async def test_each_resource_pattern_fails_alone() -> None:
     acls = Acls(orders=ErrorCode.REQUEST_TIMED_OUT)
     codes = await create(acls, creation(ORDERS), creation(RETURNS), creation(ORDERS, BOB_WRITES))
     assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
@@ -162,7 +162,7 @@ async def describe(acls: Acls, version: int = 3, **fields: Any) -> Any:
     return await acls.ask(describe_acls, ApiKey.DESCRIBE_ACLS, request, version=version, **options)
 
 
-async def test_matching_acls_by_the_pattern_that_they_are_about() -> None:
+async def test_matching_acls_are_grouped_by_resource_pattern() -> None:
     answer = await describe(Acls(), principal_filter="User:alice")
     found = {resource.resource_name: [acl.principal for acl in resource.acls] for resource in answer.resources}
     assert found == {"orders": ["User:alice"], "returns": ["User:alice"]}
@@ -176,7 +176,7 @@ async def test_acls_of_users_are_shown_to_those_who_know_them(version: int, show
     assert {resource.resource_name for resource in (await describe(acls, version)).resources} == shown
 
 
-async def test_describing_needs_the_right_an_authorizer_and_a_filter_that_is_one() -> None:
+async def test_describing_acls_needs_the_right_an_authorizer_and_a_valid_filter() -> None:
     for fields, code in (
         ({"refused": {rules.DESCRIBE_ACLS}}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ({"authorizer": None}, ErrorCode.SECURITY_DISABLED),
@@ -187,7 +187,7 @@ async def test_describing_needs_the_right_an_authorizer_and_a_filter_that_is_one
 
 
 async def delete(acls: Acls, *asked_for: dict[str, Any], **options: Any) -> list[tuple[int, set[Any]]]:
-    """For each filter its code, and the ACLs in its result: (resource, principal, code)."""
+    """For each filter its code and the ACLs in its result: (resource, principal, code)."""
     request = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**fields) for fields in asked_for])
     answer = await acls.ask(delete_acls, ApiKey.DELETE_ACLS, request, **options)
     return [
@@ -196,7 +196,7 @@ async def delete(acls: Acls, *asked_for: dict[str, Any], **options: Any) -> list
     ]
 
 
-async def test_each_acl_is_told_of_once() -> None:
+async def test_each_acl_is_reported_once() -> None:
     acls = Acls()
     told = await delete(acls, filters(principal_filter="User:alice"), filters())
     of_alice = {("orders", "User:alice", 0), ("returns", "User:alice", 0)}
@@ -205,8 +205,8 @@ async def test_each_acl_is_told_of_once() -> None:
     assert acls.waited == 1
 
 
-async def test_a_filter_that_names_a_pattern_is_held_against_the_store() -> None:
-    """The image may lag: nothing of that pattern may be overlooked."""
+async def test_a_filter_with_a_pattern_is_matched_against_the_store() -> None:
+    """The image may lag: no ACL of that pattern may be missed."""
     acls = Acls()
     acls.shown = {}
     one = filters(resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL)
@@ -214,13 +214,13 @@ async def test_a_filter_that_names_a_pattern_is_held_against_the_store() -> None
     assert acls.changed == [ORDERS]
 
 
-async def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
+async def test_a_failed_deletion_of_acls_is_reported_with_the_reason() -> None:
     acls = Acls(orders=ErrorCode.REQUEST_TIMED_OUT)
     ((_, told),) = await delete(acls, filters(principal_filter="User:alice"))
     assert told == {("orders", "User:alice", ErrorCode.REQUEST_TIMED_OUT), ("returns", "User:alice", ErrorCode.NONE)}
 
 
-async def test_deleting_needs_the_right_and_an_authorizer() -> None:
+async def test_deleting_acls_needs_the_right_and_an_authorizer() -> None:
     acls = Acls()
     assert await delete(acls, filters(), refused={rules.DELETE_ACLS}) == [
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, set())

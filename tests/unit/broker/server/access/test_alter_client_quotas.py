@@ -1,4 +1,4 @@
-"""AlterClientQuotas: no entry, however long, holds up others, and each is answered."""
+"""AlterClientQuotas: each entry is answered, and no long entry blocks others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 5000
 
 
 class Asked:
-    """A context whose work notes where it would let others have their turn."""
+    """A context that notes where its work would pause for others."""
 
     def __init__(self) -> None:
         self.pauses = self.looked = 0
@@ -60,7 +60,7 @@ def test_very_many_keys_are_gone_through_with_pauses() -> None:
     assert [settings for _, settings in asked.altered] == [{"a": "b", "request_percentage": "1.0"}]
 
 
-def test_addresses_of_which_the_store_does_not_tell_fail_alone() -> None:
+def test_quotas_of_addresses_that_the_store_cannot_read_fail_alone() -> None:
     named = [("ip", "10.0.0.1"), ("user", "u"), ("ip", "10.0.0.2")]
     entities = [[Entry.EntityData(entity_type=kind, entity_name=name)] for kind, name in named]
     asked = Asked()

@@ -38,7 +38,7 @@ async def ask(*components: tuple[str, int, str | None], strict: bool = False, re
 
 
 def found(answer: Any) -> list[float]:
-    """The values, which are different for each entity."""
+    """The values, which differ for each entity."""
     assert answer.error_code == ErrorCode.NONE
     return sorted(value.value for entry in answer.entries for value in entry.values)
 
@@ -57,11 +57,11 @@ def found(answer: Any) -> list[float]:
         ([("ip", EXACT, "::ffff:10.0.0.1")], False, [5]),
     ],
 )
-async def test_which_entities_match(components: list[Any], strict: bool, values: list[float]) -> None:
+async def test_quota_filters_match_entities(components: list[Any], strict: bool, values: list[float]) -> None:
     assert found(await ask(*components, strict=strict)) == values
 
 
-async def test_parts_of_an_entity_in_kafkas_order_and_the_default_as_null() -> None:
+async def test_entity_parts_are_in_kafkas_order_and_the_default_is_null() -> None:
     (entry,) = (await ask(("user", EXACT, "alice"), ("client-id", EXACT, "etl"))).entries
     assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("client-id", "etl"), ("user", "alice")]
     (entry,) = (await ask(("user", DEFAULT_ENTITY, None))).entries
@@ -79,11 +79,11 @@ async def test_parts_of_an_entity_in_kafkas_order_and_the_default_as_null() -> N
         ([("ip", EXACT, "10.0.0.1"), ("user", EXACT, "alice")], ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_filters_that_are_none(components: list[Any], code: ErrorCode) -> None:
+async def test_malformed_quota_filters_are_refused(components: list[Any], code: ErrorCode) -> None:
     answer = await ask(*components)
     assert (answer.error_code, answer.entries) == (code, None)
 
 
-async def test_without_the_right() -> None:
+async def test_describing_quotas_needs_the_right() -> None:
     answer = await ask(refused={rules.DESCRIBE_QUOTAS})
     assert (answer.error_code, answer.entries) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)

@@ -1,4 +1,4 @@
-"""Entities and values of quotas, as anybody may have written them."""
+"""Entities and values of quotas, including malformed ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USER, ADDRESS = QuotaEntity("alice", None, None), QuotaEntity(None, None, "10.0.
         ([("ip", "::ffff:10.0.0.1")], ADDRESS),
     ],
 )
-def test_entities(parts: list[Any], entity: QuotaEntity) -> None:
+def test_quota_entities_are_parsed(parts: list[Any], entity: QuotaEntity) -> None:
     assert entity_of(Part(*part) for part in parts) == entity
     assert entity_of(Part(*part) for part in parts_of(entity)) == entity
 
@@ -46,7 +46,7 @@ def test_entities(parts: list[Any], entity: QuotaEntity) -> None:
         [("ip", "localhost")],
     ],
 )
-def test_entities_that_are_none(parts: list[Any]) -> None:
+def test_malformed_quota_entities_are_refused(parts: list[Any]) -> None:
     with pytest.raises(KafkaError) as refused:
         entity_of(Part(*part) for part in parts)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -69,7 +69,7 @@ def test_entities_that_are_none(parts: list[Any]) -> None:
         (USER, "no_such_key", 1.0, None),
     ],
 )
-def test_values(entity: QuotaEntity, key: str, value: float, kept: str | None) -> None:
+def test_quota_values_are_parsed(entity: QuotaEntity, key: str, value: float, kept: str | None) -> None:
     if kept is not None:
         assert checked_value(entity, key, value) == kept
         return

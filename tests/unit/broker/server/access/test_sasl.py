@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: the steps of a login, and what is answered out of turn."""
+"""SaslHandshake and SaslAuthenticate: the steps of a login, and the answers to requests out of order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIGHT, WRONG = b"\0alice\0a", b"\0alice\0wrong"
 
 
 class Client:
-    """A connection on which somebody has to log in; nobody has."""
+    """A connection that requires a login and has none yet."""
 
     def __init__(self) -> None:
         exchange = SaslExchange({"PLAIN": lambda: PlainMechanism({"alice": Secret("a")})}, {"PLAIN": 60_000})
@@ -51,7 +51,7 @@ class Client:
         return await self.ask(sasl_authenticate, ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token))
 
 
-async def test_a_login() -> None:
+async def test_a_login_succeeds() -> None:
     client = Client()
     chosen = await client.handshake()
     assert (chosen.error_code, chosen.mechanisms) == (ErrorCode.NONE, ["PLAIN"])
@@ -61,7 +61,7 @@ async def test_a_login() -> None:
     assert not client.closes_after_answer
 
 
-async def test_a_wrong_password_is_told_and_the_connection_ends() -> None:
+async def test_a_wrong_password_is_reported_and_the_connection_closed() -> None:
     client = Client()
     await client.handshake()
     answer = await client.authenticate(WRONG)
@@ -69,21 +69,21 @@ async def test_a_wrong_password_is_told_and_the_connection_ends() -> None:
     assert (client.principal, client.closes_after_answer) == (None, True)
 
 
-async def test_an_unknown_mechanism_is_told_which_ones_there_are_and_the_connection_ends() -> None:
+async def test_an_unknown_mechanism_is_answered_with_the_known_ones_and_the_connection_closed() -> None:
     client = Client()
     answer = await client.handshake("GSSAPI")
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["PLAIN"])
     assert client.closes_after_answer
 
 
-async def test_a_token_before_the_handshake() -> None:
+async def test_a_token_before_the_handshake_is_refused() -> None:
     client = Client()
     answer = await client.authenticate(RIGHT)
     assert (answer.error_code, client.principal) == (ErrorCode.ILLEGAL_SASL_STATE, None)
 
 
 @pytest.mark.parametrize("handler", [sasl_handshake, sasl_authenticate])
-def test_where_nobody_logs_in(handler: Any) -> None:
+def test_a_login_on_a_listener_without_sasl_is_refused(handler: Any) -> None:
     request: Any = SaslHandshakeRequest(mechanism="PLAIN")
     if handler is sasl_authenticate:
         request = SaslAuthenticateRequest(auth_bytes=RIGHT)

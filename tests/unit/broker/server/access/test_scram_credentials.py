@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: each user by itself."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials, with a result for each user."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_credentials_are_made_changed_and_deleted() -> None:
         (Deletion(name="nobody", mechanism=SHA_256), ErrorCode.RESOURCE_NOT_FOUND),
     ],
 )
-async def test_what_is_refused_leaves_the_others(change: Any, code: ErrorCode) -> None:
+async def test_a_refused_credential_leaves_the_others(change: Any, code: ErrorCode) -> None:
     users = Users()
     assert await users.alter(change, upsertion("bob")) == {change.name: code, "bob": ErrorCode.NONE}
     assert set(users.kept) == {"bob"}
@@ -111,7 +111,7 @@ async def test_altering_and_describing_need_rights() -> None:
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
 
 
-async def test_users_that_are_named() -> None:
+async def test_credentials_of_named_users_are_described() -> None:
     users = Users()
     await users.alter(upsertion(), upsertion("bob"))
     users.kept["bob"] = {"SCRAM-SHA-256": "nonsense"}

@@ -1,4 +1,4 @@
-"""ApiVersions: what clients and brokers are told, in which form."""
+"""ApiVersions: the responses for clients and brokers, in each version."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
-FEATURES = {"group.version", "transaction.version"}
-FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE)}
+FEATURES = {"group.version", "share.version", "transaction.version"}
+STATE_APIS = range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY + 1)
+FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE), *STATE_APIS}
 
 
 def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *, is_clustered: bool = False) -> Any:
@@ -26,7 +27,7 @@ def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *
     return api_versions.handle(request, context)
 
 
-def test_it_is_the_list_of_what_is_served_without_what_only_brokers_ask() -> None:
+def test_api_versions_lists_served_apis_without_inter_broker_ones() -> None:
     keys = {each.api_key: (each.min_version, each.max_version) for each in ask().api_keys}
     assert set(keys) == set(SERVED) - FOR_BROKERS
     highest = {key: SERVED[key].versions.high for key in keys} | {int(ApiKey.INIT_PRODUCER_ID): 5}
@@ -38,7 +39,7 @@ def test_versions_of_produce_are_advertised_that_are_refused() -> None:
     assert (produce.min_version, SERVED[ApiKey.PRODUCE].versions.low) == (0, 3)
 
 
-def test_brokers_of_a_cluster_are_told_of_theirs_and_of_their_level() -> None:
+def test_brokers_get_inter_broker_apis_and_feature_levels() -> None:
     answer = ask(is_clustered=True)
     assert {each.api_key for each in answer.api_keys} >= FOR_BROKERS
     names = {each.name for each in answer.finalized_features}
@@ -63,13 +64,13 @@ def test_features_whose_lowest_level_is_0_are_for_those_who_can_read_them(versio
         (2, "", "", ErrorCode.NONE),  # nobody said so before v3
     ],
 )
-def test_what_a_client_may_call_itself(version: int, name: str, software_version: str, code: ErrorCode) -> None:
+def test_client_software_names_are_validated(version: int, name: str, software_version: str, code: ErrorCode) -> None:
     answer = ask(version, name, software_version)
     assert answer.error_code == code
     assert bool(answer.api_keys) is (code is ErrorCode.NONE)
 
 
-def test_a_version_from_the_future_is_told_which_ones_there_are() -> None:
+def test_a_future_version_is_answered_with_the_supported_ones() -> None:
     answer = api_versions.unsupported_version()
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]

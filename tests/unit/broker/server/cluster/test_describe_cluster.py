@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers at the addresses of the listener that was asked."""
+"""DescribeCluster: brokers with the addresses of the listener that was used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(*, refused: Any = (), image: Any = None, **fields: Any) -> Any:
     )
 
 
-def test_brokers_and_the_controller() -> None:
+def test_describe_cluster_lists_brokers_and_controller() -> None:
     answer = ask()
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (ErrorCode.NONE, "cluster", 1)
     brokers = [(each.broker_id, each.host, each.port) for each in answer.brokers]
@@ -40,12 +40,12 @@ def test_a_broker_without_that_listener_is_left_out() -> None:
     ("endpoint_type", "code"),
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
-def test_there_are_no_controllers_apart(endpoint_type: int, code: ErrorCode) -> None:
+def test_the_cluster_has_no_separate_controllers(endpoint_type: int, code: ErrorCode) -> None:
     answer = ask(endpoint_type=endpoint_type)
     assert (answer.error_code, answer.error_message, answer.brokers) == (code, code.meaning, [])
 
 
-def test_operations_only_for_those_who_ask_and_may() -> None:
+def test_authorized_operations_are_returned_if_requested_and_allowed() -> None:
     assert ask().cluster_authorized_operations == -(2**31)
     operations = ask(include_cluster_authorized_operations=True, refused={rules.DESCRIBE_CLUSTER})
     assert operations.cluster_authorized_operations == 0

@@ -1,4 +1,4 @@
-"""UpdateFeatures: the levels in force may be asked for, all others are refused (KIP-584)."""
+"""UpdateFeatures: the present levels are accepted, all others are refused (KIP-584)."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def test_a_feature_that_is_named_twice_and_an_unknown_upgrade_type_are_refused()
     assert ask(*[IN_FORCE] * (MAX_UPDATES + 1)).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_who_may_not_alter_the_cluster_is_refused() -> None:
+def test_updating_features_needs_the_right_to_alter_the_cluster() -> None:
     assert ask(IN_FORCE, refused={rules.UPDATE_FEATURES}).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""Answers that come later: written when they are there, and never waited for in vain."""
+"""Late answers are written when they are ready, and never awaited in vain."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def events_of(answer: Any) -> list[str]:
     return connection.events
 
 
-async def test_the_connection_goes_on_behind_a_late_answer() -> None:
+async def test_the_connection_continues_after_a_late_answer() -> None:
     assert await events_of("late") == ["answer", "finish"]
     assert await events_of(None) == ["finish"]
 
@@ -107,7 +107,7 @@ def test_an_error_message_fits_every_response_whatever_it_quotes() -> None:
     assert len(KafkaError(ErrorCode.INVALID_CONFIG, "x" * 100_000).message) == MAX_MESSAGE_CHARS
 
 
-def test_what_has_no_records_is_not_copied_however_large_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_without_records_is_not_copied_whatever_its_size(caplog: pytest.LogCaptureFixture) -> None:
     frame = struct.pack(">hhi", ApiKey.JOIN_GROUP, 5, 1) + bytes((1 << 20) + BYTES_BESIDE_METADATA)
     dispatcher = Dispatcher(services())  # type: ignore[arg-type]
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_what_has_no_records_is_not_copied_however_large_it_is(caplog: pytest.Lo
     assert line.client == "10.0.0.1"  # type: ignore[attr-defined]
 
 
-async def test_who_names_too_many_things_in_one_request_is_named_in_the_log_once(
+async def test_an_oversized_request_is_logged_once_per_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for error, lines in ((TooManyElements("array of 60000 elements"), 1), (MalformedMessage("garbage"), 0)):

@@ -41,7 +41,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     return armed
 
 
-def test_in_a_process_that_is_not_armed_handlers_are_themselves() -> None:
+def test_handlers_are_unchanged_in_a_process_without_fail_points() -> None:
     assert handler_of(SERVED[ApiKey.DESCRIBE_CLUSTER]) is describe_cluster.handle
 
 

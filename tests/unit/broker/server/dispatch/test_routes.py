@@ -31,7 +31,7 @@ VERSION, PRODUCE_VERSION = 4, 9
 
 
 class Connection:
-    """Notes what becomes of its requests."""
+    """Notes the outcome of its requests."""
 
     def __init__(self) -> None:
         self.gate = None
@@ -65,7 +65,7 @@ class Connection:
 
 
 class Broker:
-    """Takes a whole slice to import a handler."""
+    """A broker in which importing a handler takes a whole slice."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[list[str]] = []
@@ -102,7 +102,7 @@ def asks_for(*states: str) -> bytes:
 WAITS = "waits reads_frame=True holds_back=True is_unread=True"
 
 
-async def test_whoever_asks_first_waits_and_nobody_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_first_request_of_an_api_waits_for_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, first, second = Broker(monkeypatch), Connection(), Connection()
     broker.ask(first, asks_for("Stable"))
     assert first.events == [WAITS]
@@ -114,7 +114,7 @@ async def test_whoever_asks_first_waits_and_nobody_else_does(monkeypatch: pytest
     assert broker.asked == [["Stable"], ["Dead"]]
 
 
-async def test_two_ask_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_simultaneous_first_requests_share_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, connections = Broker(monkeypatch), [Connection(), Connection()]
     for connection in connections:
         broker.ask(connection, asks_for("Stable"))
@@ -123,7 +123,7 @@ async def test_two_ask_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broker.asked == [["Stable"], ["Stable"]]
 
 
-async def test_the_first_may_be_a_very_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_request_of_an_api_may_be_very_long(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, connection = Broker(monkeypatch), Connection()
     states = [str(number) for number in range(ELEMENTS_AT_ONCE + 1)]
     broker.ask(connection, asks_for(*states))
@@ -132,7 +132,7 @@ async def test_the_first_may_be_a_very_long_one(monkeypatch: pytest.MonkeyPatch)
     assert broker.asked == [states]
 
 
-async def test_who_has_a_quota_is_held_to_it_however_the_request_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quota_applies_however_the_request_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     broker, counted = Broker(monkeypatch), list[Any]()
 
     class Counting:
@@ -162,10 +162,10 @@ async def test_a_first_request_that_cannot_be_read_closes_its_connection(monkeyp
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-async def test_what_is_asked_first_is_done_though_its_client_has_gone(
+async def test_the_first_request_is_handled_although_its_client_has_disconnected(
     monkeypatch: pytest.MonkeyPatch, breaks: bool
 ) -> None:
-    """A producer with acks=0, or a member that leaves its group, sends its last request and closes."""
+    """A producer with acks=0, or a member leaving its group, sends its last request and closes."""
     header = struct.pack(">hhih3sB", ApiKey.PRODUCE, PRODUCE_VERSION, 1, 3, b"raw", 0)
     request = ProduceRequest(transactional_id="here", acks=0, timeout_ms=1000, topic_data=[])
     produced = header + codec(ProduceRequest, PRODUCE_VERSION).encode(request)

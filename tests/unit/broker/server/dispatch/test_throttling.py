@@ -1,4 +1,4 @@
-"""Clients are held to their quotas: what of a request counts, how long they wait, and what a connection does then."""
+"""Quotas on clients: the charged parts of a request, the wait, and the connection's behaviour during the wait."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Connection(SimpleNamespace):
 
 
 class Broker:
-    """Throttling alone, with clients of it."""
+    """Only the throttling of a broker, with its clients."""
 
     def __init__(self, **quotas: float) -> None:
         self.clock = ManualClock()
@@ -71,7 +71,7 @@ class Broker:
         return self.throttling.context(self.services, connection, api, version, 1, "c", size)
 
     def ask(self, connection: Any, cpu_seconds: float = 0.0, **of_request: Any) -> int:
-        """The throttle time of an answer that takes so much of the processor's time to make."""
+        """The throttle time of an answer that takes this much processor time."""
         context = self.context(connection, **of_request)
 
         def handler(_: Any, __: Any) -> HeartbeatResponse:
@@ -86,7 +86,7 @@ class Broker:
         return throttle_ms
 
 
-async def test_nobody_counts_where_nobody_has_a_quota() -> None:
+async def test_no_usage_is_counted_without_quotas() -> None:
     broker = Broker()
     assert broker.set(ALICE) is None, "dispatch has nobody to ask"
     assert broker.set(QuotaEntity(ip=DEFAULT), connection_creation_rate=1) is None
@@ -95,7 +95,7 @@ async def test_nobody_counts_where_nobody_has_a_quota() -> None:
     assert type(broker.context(broker.client())) is MeteredContext
 
 
-async def test_quotas_are_looked_up_again_when_they_or_the_client_are_others() -> None:
+async def test_quotas_are_looked_up_again_when_quotas_or_client_change() -> None:
     broker, connection = Broker(producer_byte_rate=1), None
     connection = broker.client()
     assert broker.context(connection).limits.produce.rate == 1
@@ -108,7 +108,7 @@ async def test_quotas_are_looked_up_again_when_they_or_the_client_are_others() -
     assert type(broker.context(connection)) is RequestContext
 
 
-async def test_who_has_yet_to_log_in_is_not_counted_as_anybody() -> None:
+async def test_an_unauthenticated_client_has_no_quota() -> None:
     broker = Broker()
     broker.set(QuotaEntity(DEFAULT), request_percentage=1)
     connection = broker.client("ANONYMOUS")
@@ -144,7 +144,7 @@ async def test_a_quota_of_next_to_nothing_is_a_quota(rate: float) -> None:
     assert response.throttle_time_ms == 2**31 - 1
 
 
-async def test_a_quota_without_an_end_is_one() -> None:
+async def test_an_infinite_quota_is_accepted() -> None:
     broker = Broker(consumer_byte_rate=1e308)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[])
     context = broker.context(broker.client(), api=ApiKey.FETCH)
@@ -153,7 +153,7 @@ async def test_a_quota_without_an_end_is_one() -> None:
 
 
 async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None:
-    """Where a request of many partitions, which has to wait, is looked at in slices."""
+    """A request of many partitions that must wait is processed in slices."""
     broker = Broker(consumer_byte_rate=1)
     connection = broker.client()
     context = broker.context(connection, api=ApiKey.FETCH, version=12)
@@ -172,7 +172,7 @@ async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None
     assert response.throttle_time_ms > 0
 
 
-async def test_all_the_work_for_a_request_is_counted_once() -> None:
+async def test_the_work_of_a_request_is_counted_once() -> None:
     broker = Broker(request_percentage=10)
     connection = broker.client()
     context = broker.context(connection)
@@ -241,7 +241,7 @@ async def test_a_task_is_told_that_it_is_cancelled() -> None:
     assert told.is_set()
 
 
-async def test_what_brokers_ask_as_brokers_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_inter_broker_requests_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(request_percentage=0.001)
     monkeypatch.setattr(RequestContext, "is_for_brokers", True)
     connection = broker.client()
@@ -306,14 +306,15 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
 
 
 class Line:
-    """New connections of one client: each sends one request, waits as it is told, and goes."""
+    """New connections of one client: each sends one request, waits as told, and closes."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
     def send(self, **of_request: Any) -> float:
-        """Seconds for which the request was put off before it was served; never mind the throttle time, nobody who
-        goes waits for that."""
+        """Seconds for which the request was put off before it was served; the throttle time is ignored, as departing
+        clients do not wait for it.
+        """
         connection, waited = self.broker.client(), 0.0
         while True:
             try:
@@ -327,7 +328,7 @@ class Line:
 
 
 async def test_s95_a_connection_for_each_request_keeps_the_rate() -> None:
-    """42 MB/s at a quota of 100 kB/s, once."""
+    """Such a client once got 42 MB/s with a quota of 100 kB/s."""
     broker = Broker(producer_byte_rate=100_000)
     line, began = Line(broker), broker.clock.monotonic()
     for _ in range(200):
@@ -345,7 +346,7 @@ async def test_s95_a_request_before_changes_nothing() -> None:
     assert raised.value.seconds == pytest.approx(5)
 
 
-async def test_s95_who_has_used_it_is_answered_and_waits_then_as_in_kafka() -> None:
+async def test_s95_a_client_over_quota_is_answered_and_then_waits_as_in_kafka() -> None:
     broker = Broker(producer_byte_rate=1000)
     connection = broker.client()
     assert broker.ask(connection, api=ApiKey.PRODUCE, size=9_000) == 0
@@ -383,7 +384,7 @@ async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_mo
 
 
 async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
-    """A thousand connections that have each used the quota once owe a hundred windows together."""
+    """A thousand connections that used the quota once each owe a hundred windows together."""
     broker = Broker(producer_byte_rate=1000)
     many = [broker.client() for _ in range(1000)]
     for connection in many:
@@ -404,12 +405,12 @@ async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same(
 
 
 class Sharing:
-    """Connections that share alice's quota, each of which sends its next request as soon as it may."""
+    """Connections that share alice's quota, each of which sends its next request as soon as permitted."""
 
     SIZE = 1000
 
     def __init__(self, rate: float, users: int, *, are_new: bool = False) -> None:
-        """`are_new`: each of them connects anew for each request, and so has no throttle time to wait for."""
+        """`are_new`: each reconnects for each request, and so has no throttle time to wait for."""
         self.broker = Broker(producer_byte_rate=rate)
         self.served: Counter[int] = Counter()
         self.longest_wait = 0.0
@@ -444,8 +445,8 @@ class Sharing:
 
 
 @pytest.mark.parametrize("users", [1, 2, 10, 40])
-async def test_s95_those_who_use_a_quota_all_the_time_do_not_keep_a_new_connection_waiting(users: int) -> None:
-    """It waits for what was used before it came, and no longer."""
+async def test_s95_steady_users_of_a_quota_do_not_delay_a_new_connection(users: int) -> None:
+    """A new connection waits for usage before its arrival, and no longer."""
     sharing = Sharing(1000, users)
     sharing.add(users, 60.0)
     sharing.run(60.0 + MAX_DEBT_WINDOWS * WINDOW + 1)
@@ -453,7 +454,7 @@ async def test_s95_those_who_use_a_quota_all_the_time_do_not_keep_a_new_connecti
 
 
 @pytest.mark.parametrize(("users", "are_new"), [(2, False), (2, True), (40, False), (40, True), (400, False)])
-async def test_s95_whoever_shares_a_quota_has_a_turn_and_the_rate_holds(users: int, are_new: bool) -> None:
+async def test_s95_every_sharer_of_a_quota_has_a_turn_and_the_rate_holds(users: int, are_new: bool) -> None:
     sharing, seconds = Sharing(1000, users, are_new=are_new), 3600.0
     sharing.run(seconds)
     total = sharing.served.total()
@@ -463,7 +464,7 @@ async def test_s95_whoever_shares_a_quota_has_a_turn_and_the_rate_holds(users: i
     assert min(sharing.served.values()) >= 0.2 * total / users
 
 
-async def test_s95_what_a_waiting_request_has_been_charged_is_not_charged_again() -> None:
+async def test_s95_a_waiting_request_is_not_charged_twice() -> None:
     broker = Broker(producer_byte_rate=1000)
     broker.ask(broker.client(), api=ApiKey.PRODUCE, size=15_000)
     connection = broker.client()
@@ -475,7 +476,7 @@ async def test_s95_what_a_waiting_request_has_been_charged_is_not_charged_again(
     assert broker.ask(connection, api=ApiKey.PRODUCE, size=3_000) in range(2998, 3001)
 
 
-async def test_one_request_is_paid_for_in_full() -> None:
+async def test_a_single_request_is_charged_in_full() -> None:
     broker = Broker(producer_byte_rate=1)
     assert broker.ask(broker.client(), api=ApiKey.PRODUCE, size=1_000) == (1_000 - WINDOW) * 1000
 
@@ -556,7 +557,7 @@ async def test_a_connection_that_waits_handles_nothing_and_takes_no_more_than_it
     assert not wire.transport.paused
 
 
-async def test_the_rest_of_what_came_together_waits_too() -> None:
+async def test_the_rest_of_a_pipelined_batch_waits_too() -> None:
     wire = Wire()
     handle = wire.connection._handle
 
@@ -592,7 +593,7 @@ async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(mo
     await until(lambda: bool(wire.dispatcher.frames))
 
 
-def test_it_goes_on_when_the_time_is_over_and_the_longest_time_holds() -> None:
+def test_a_throttled_connection_continues_after_the_longest_delay() -> None:
     async def run() -> None:
         wire = Wire()
         wire.connection.throttle(5)
@@ -607,7 +608,7 @@ def test_it_goes_on_when_the_time_is_over_and_the_longest_time_holds() -> None:
     run_virtually(run())
 
 
-def test_a_frame_that_has_begun_has_its_time_afterwards() -> None:
+def test_a_partial_frame_has_its_full_time_after_the_delay() -> None:
     async def run() -> None:
         wire = Wire()
         whole = frame(b"a" * 100)
@@ -636,7 +637,7 @@ async def test_a_client_that_goes_takes_its_timer_with_it() -> None:
     assert len(wire.connections) == 0
 
 
-async def test_what_a_client_has_sent_before_it_went_is_handled_when_its_time_has_come() -> None:
+async def test_requests_sent_before_a_disconnect_are_handled_after_the_delay() -> None:
     wire = Wire()
     wire.connection.throttle(1000)
     wire.receive(frame(b"a" * 8))
@@ -647,7 +648,7 @@ async def test_what_a_client_has_sent_before_it_went_is_handled_when_its_time_ha
 
 
 async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
-    """The line may move and the time be up in any order: neither lifts the other's hold."""
+    """Memory may become free and the throttle time may end in any order: neither lifts the other's hold."""
     for line_moves_first in (True, False):
         wire = Wire()
         wire.connections.budget.claim()
@@ -665,8 +666,10 @@ async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_bot
         wire.connection.connection_lost(None)
 
 
-async def test_who_waits_gives_up_what_others_need() -> None:
-    """Memory that a throttled connection holds for a large request is used, and the request waited for afterwards."""
+async def test_a_throttled_connection_releases_memory_that_others_need() -> None:
+    """A throttled connection's memory for a large request is used by others, and the request is read again
+    afterwards.
+    """
     wire = Wire(queued_max_request_bytes=400_000)
     large = frame(b"a" * 100_000)
     wire.receive(large[:90_000])

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: members with what they have and what they are to have."""
+"""ConsumerGroupDescribe: members with their present and target assignments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def partitions(assignment: Any) -> dict[str, list[int]]:
     return {topic.topic_name: topic.partitions for topic in assignment.topic_partitions}
 
 
-async def test_a_member_with_all_partitions() -> None:
+async def test_a_member_with_all_partitions_is_described() -> None:
     driver = ConsumerDriver()
     driver.joined()
     (group,) = await describe(driver, "g")
@@ -36,7 +36,7 @@ async def test_a_member_with_all_partitions() -> None:
     assert partitions(member.assignment) == partitions(member.target_assignment) == {"t": [0, 1, 2, 3]}
 
 
-async def test_what_a_member_is_to_give_up_it_has_still() -> None:
+async def test_a_member_is_shown_with_partitions_that_it_must_still_revoke() -> None:
     driver = ConsumerDriver()
     first = driver.joined()
     driver.advance(2)
@@ -47,7 +47,7 @@ async def test_what_a_member_is_to_give_up_it_has_still() -> None:
     assert partitions(member.target_assignment) == {"t": [0, 1]}
 
 
-async def test_groups_that_are_not_known_or_not_to_be_seen() -> None:
+async def test_unknown_and_unauthorized_groups_are_refused() -> None:
     driver = ConsumerDriver()
     driver.joined()
     groups = await describe(driver, "unknown", "", "secret", refused={(rules.DESCRIBE_CONSUMER_GROUP, "secret")})
@@ -58,7 +58,7 @@ async def test_groups_that_are_not_known_or_not_to_be_seen() -> None:
     ]
 
 
-async def test_a_group_with_a_topic_that_one_may_not_see() -> None:
+async def test_a_group_with_a_hidden_topic_is_not_described() -> None:
     driver = ConsumerDriver()
     driver.joined()
     (group,) = await describe(driver, "g", refused={(rules.TOPIC_OF_CONSUMER_GROUP, "t")})

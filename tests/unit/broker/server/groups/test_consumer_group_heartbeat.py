@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may join, with which topics, and in which clusters."""
+"""ConsumerGroupHeartbeat: permitted members, topics and clusters."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ async def test_a_member_joins_and_gets_its_partitions() -> None:
     assert driver.partitions_in(answer.assignment.topic_partitions) == {("t", number) for number in range(4)}
 
 
-async def test_in_a_cluster_with_an_older_broker_there_are_no_such_groups() -> None:
-    """The brokers of `image_with` say nothing of their levels."""
+async def test_consumer_groups_are_disabled_in_a_cluster_with_an_older_broker() -> None:
+    """The brokers of `image_with` announce no feature levels."""
     assert feature_levels.level_in_force(image_with()) < feature_levels.CONSUMER_GROUPS
     driver = ConsumerDriver()
     assert (await beat(driver, is_clustered=True)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert driver.machine.ids() == []
 
 
-async def test_rights_on_the_group_and_on_each_topic_that_is_named() -> None:
+async def test_a_heartbeat_needs_rights_on_the_group_and_on_each_named_topic() -> None:
     driver = ConsumerDriver()
     denied = await beat(driver, refused={(rules.CONSUMER_HEARTBEAT, "g")})
     assert denied.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -63,7 +63,7 @@ async def test_rights_on_the_group_and_on_each_topic_that_is_named() -> None:
     assert driver.machine.ids() == []
 
 
-async def test_requests_that_are_refused() -> None:
+async def test_malformed_heartbeats_are_refused() -> None:
     driver = ConsumerDriver()
     assert (await beat(driver, server_assignor="unknown")).error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert (await beat(driver, member_id="")).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""DeleteGroups: each group by itself; only those without members go."""
+"""DeleteGroups: each group has its own result; only groups without members are deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def delete(driver: GroupDriver, *names: str, refused: Any = ()) -> dict[st
     return {result.group_id: result.error_code for result in answer.results}
 
 
-async def test_a_group_with_members_stays_and_one_without_goes() -> None:
+async def test_a_group_with_members_is_kept_and_an_empty_one_deleted() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     assert await delete(driver, "g", "g", "unknown") == {
@@ -33,7 +33,7 @@ async def test_a_group_with_members_stays_and_one_without_goes() -> None:
     assert list(driver.machine.known()) == []
 
 
-async def test_without_the_right_a_group_stays() -> None:
+async def test_deleting_a_group_needs_the_right() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     driver.leave(member.member_id)

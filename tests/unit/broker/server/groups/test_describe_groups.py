@@ -21,7 +21,7 @@ async def describe(version: int, *names: str, driver: GroupDriver | None = None,
     return (await answered(describe_groups.handle, DescribeGroupsRequest(groups=list(names)), context)).groups
 
 
-async def test_a_stable_group_with_its_members() -> None:
+async def test_a_stable_group_is_described_with_its_members() -> None:
     driver = GroupDriver()
     (joined,) = driver.stable()
     (group,) = await describe(6, "g", driver=driver)
@@ -50,7 +50,7 @@ async def test_an_unknown_group_is_dead(version: int, code: ErrorCode) -> None:
     assert (group.error_code, group.group_state, group.members) == (code, "Dead", [])
 
 
-async def test_each_is_answered_once_and_who_may_not_is_told_so() -> None:
+async def test_each_group_is_described_once_and_an_unauthorized_one_refused() -> None:
     driver = GroupDriver()
     driver.stable()
     groups = await describe(6, "secret", "g", "g", driver=driver, refused={(rules.DESCRIBE_GROUPS, "secret")})

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.support.handlers import answered, asked, image_with
 
+from oncelog_broker.coordinator.share.share_key import ShareKey
 from oncelog_broker.metadata.model.image import ClusterImage
-from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.groups import find_coordinator
 from oncelog_protocol.api import ApiKey
@@ -17,7 +18,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 
 GROUP, TRANSACTION, SHARE = CoordinatorType.GROUP, CoordinatorType.TRANSACTION, CoordinatorType.SHARE
-BOTH = image_with(CONSUMER_OFFSETS, TRANSACTION_STATE, leader=2)
+BOTH = image_with(CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, leader=2)
 
 
 async def find(
@@ -45,13 +46,24 @@ async def test_the_new_form_has_one_for_each_key_once() -> None:
     ("version", "kind", "code"),
     [
         (5, SHARE, ErrorCode.INVALID_REQUEST),
-        (6, SHARE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (6, SHARE, ErrorCode.INVALID_REQUEST),
         (6, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_is_not_coordinated(version: int, kind: int, code: ErrorCode) -> None:
+async def test_an_unknown_coordinator_type_is_refused(version: int, kind: int, code: ErrorCode) -> None:
     (answer,) = (await find(version, "key", kind=kind)).coordinators
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (code, -1, "", -1)
+
+
+async def test_share_partitions_are_for_brokers_and_those_without_the_right_learn_nothing() -> None:
+    key = ShareKey("g", b"t" * 16, 1).text
+    answer = await find(6, key, "nonsense", kind=SHARE)
+    assert [(each.node_id, each.error_code) for each in answer.coordinators] == [
+        (2, ErrorCode.NONE),
+        (-1, ErrorCode.INVALID_REQUEST),
+    ]
+    answer = await find(6, key, "nonsense", kind=SHARE, refused={rules.FIND_SHARE_GROUP})
+    assert {each.error_code for each in answer.coordinators} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
 
 async def test_rights_are_asked_for_each_key() -> None:
@@ -62,7 +74,7 @@ async def test_rights_are_asked_for_each_key() -> None:
     ]
 
 
-async def test_without_a_leader_clients_ask_again() -> None:
+async def test_clients_retry_while_the_coordinator_partition_has_no_leader() -> None:
     answer = await find(3, "g", image=image_with(CONSUMER_OFFSETS, leader=3))
     assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -80,7 +92,7 @@ async def test_the_first_request_creates_the_internal_topic() -> None:
     assert created == [TRANSACTION_STATE], "not for somebody who may not ask"
 
 
-async def test_why_it_cannot_be_created_is_told() -> None:
+async def test_a_failed_creation_of_the_internal_topic_is_reported_with_the_reason() -> None:
     async def create(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
 

@@ -1,4 +1,4 @@
-"""Heartbeat: what a member is told while its coordinator cannot know."""
+"""Heartbeat: the answer to a member while its coordinator is loading."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from oncelog_protocol.messages.heartbeat import HeartbeatRequest
         (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_whose_group_is_loaded_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
-    """As in Kafka, whose clients know no such answer: aiokafka's consumer ends of it."""
+def test_a_member_of_a_loaded_group_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
+    """As in Kafka: clients do not know a loading error here, and aiokafka's consumer ends on it."""
     runtime = SimpleNamespace(write=lambda group, step, failed: failed(KafkaError(refused)))
     services = SimpleNamespace(groups=SimpleNamespace(runtime=runtime))
     context = cast(RequestContext, SimpleNamespace(services=services, may=lambda *_: True))

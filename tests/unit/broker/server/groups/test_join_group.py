@@ -1,4 +1,4 @@
-"""JoinGroup: what its versions stand for, and how errors look in each."""
+"""JoinGroup: the meaning of its versions, and the form of errors in each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def join(version: int, member_id: str = "", group_id: str = "g", groups: A
     return await answered(join_group.handle, request, context)
 
 
-async def test_before_v4_a_new_member_is_in_at_once() -> None:
+async def test_before_v4_a_new_member_joins_at_once() -> None:
     answer = await join(3)
     assert (answer.error_code, answer.generation_id, answer.protocol_name) == (ErrorCode.NONE, 1, "range")
     assert answer.member_id == answer.leader == answer.members[0].member_id != ""
@@ -43,20 +43,20 @@ async def test_from_v4_on_a_new_member_gets_an_id_to_join_with() -> None:
 
 
 @pytest.mark.parametrize(("version", "no_protocol"), [(6, ""), (7, None)])
-async def test_an_error_has_the_member_and_no_protocol(version: int, no_protocol: str | None) -> None:
+async def test_a_failed_join_names_the_member_and_no_protocol(version: int, no_protocol: str | None) -> None:
     answer = await join(version, "unknown")
     assert (answer.error_code, answer.protocol_name) == (ErrorCode.UNKNOWN_MEMBER_ID, no_protocol)
     assert (answer.member_id, answer.members) == ("unknown", [])
 
 
-async def test_without_the_right_nobody_joins() -> None:
+async def test_joining_a_group_needs_the_right() -> None:
     groups = group_coordinator()
     answer = await join(9, groups=groups, refused={(rules.JOIN_GROUP, "g")})
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert list(groups.runtime.machine.known()) == []
 
 
-async def test_the_name_of_a_group_is_checked_and_so_is_who_coordinates_it() -> None:
+async def test_group_id_and_coordinator_of_a_join_are_checked() -> None:
     assert (await join(9, group_id="")).error_code == ErrorCode.INVALID_GROUP_ID
     groups = group_coordinator()
     groups.runtime.refuse(ErrorCode.NOT_COORDINATOR)

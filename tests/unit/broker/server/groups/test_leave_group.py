@@ -1,4 +1,4 @@
-"""LeaveGroup: one member before v3, whose error is the answer's; many from then on, each with its own."""
+"""LeaveGroup: one member before v3, whose error is the response's; many members from v3 on, each with its own error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def members_of(driver: GroupDriver) -> list[str]:
     return [member for group in driver.machine.known() for member in group.members]
 
 
-async def test_one_member_leaves() -> None:
+async def test_a_single_member_leaves() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     assert (await leave(2, driver, member_id="unknown")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -34,7 +34,7 @@ async def test_one_member_leaves() -> None:
     assert members_of(driver) == []
 
 
-async def test_of_many_each_has_its_own_error() -> None:
+async def test_each_of_several_leaving_members_has_its_own_error() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     named = [
@@ -52,14 +52,14 @@ async def test_of_many_each_has_its_own_error() -> None:
     ]
 
 
-async def test_of_a_group_that_is_not_there_the_members_are_unknown() -> None:
+async def test_members_of_a_missing_group_are_unknown() -> None:
     driver = GroupDriver()
     answer = await leave(3, driver, members=[Member(member_id="m")])
     assert (answer.error_code, [each.error_code for each in answer.members]) == (0, [ErrorCode.UNKNOWN_MEMBER_ID])
     assert (await leave(2, driver, member_id="m")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_without_the_right_nobody_leaves() -> None:
+async def test_leaving_a_group_needs_the_right() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     answer = await leave(3, driver, refused={rules.LEAVE_GROUP}, members=[Member(member_id=member.member_id)])

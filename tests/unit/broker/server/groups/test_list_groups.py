@@ -1,4 +1,4 @@
-"""ListGroups: filters, and what somebody without rights sees."""
+"""ListGroups: filters, and the view of a user without rights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def listed(groups: Any, *, refused: Any = (), **filters: Any) -> dict[str,
     return {group.group_id: group.group_state for group in answer.groups}
 
 
-async def test_all_groups_with_their_states(groups: Any) -> None:
+async def test_all_groups_are_listed_with_their_states(groups: Any) -> None:
     assert await listed(groups) == {"g": "Stable", "h": "CompletingRebalance"}
 
 
@@ -48,17 +48,19 @@ async def test_all_groups_with_their_states(groups: Any) -> None:
         ({"types_filter": ["classic"], "states_filter": ["Empty"]}, set()),
     ],
 )
-async def test_filters(groups: Any, filters: dict[str, list[str]], found: set[str]) -> None:
+async def test_groups_are_filtered_by_state_and_type(
+    groups: Any, filters: dict[str, list[str]], found: set[str]
+) -> None:
     assert set(await listed(groups, **filters)) == found
 
 
-async def test_who_may_not_describe_the_cluster_sees_the_groups_that_he_may(groups: Any) -> None:
+async def test_a_user_without_cluster_rights_sees_authorized_groups_only(groups: Any) -> None:
     refused = {rules.LIST_ALL_GROUPS, (rules.LIST_GROUPS, "g")}
     assert set(await listed(groups, refused=refused)) == {"h"}
     assert set(await listed(groups, refused={(rules.LIST_GROUPS, "g")})) == {"g", "h"}, "by the right on the cluster"
 
 
-async def test_while_a_log_is_loaded_the_list_would_not_be_whole(groups: Any) -> None:
+async def test_listing_groups_is_refused_while_a_log_is_loading(groups: Any) -> None:
     groups.runtime.is_loading = True
     answer = await answered(list_groups.handle, ListGroupsRequest(), asked(ApiKey.LIST_GROUPS, 5, groups=groups))
     assert (answer.error_code, answer.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])

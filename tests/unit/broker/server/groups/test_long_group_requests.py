@@ -1,4 +1,4 @@
-"""Requests of thousands of partitions, or members, of one group: step after step, answered as if it were one."""
+"""Requests of thousands of partitions or members of one group: done step by step, answered as one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class CountedSlices(Slices):
-    """How many steps each piece of work took; between two of them others may have their turn."""
+    """Counts the steps of each piece of work; other work may run between two steps."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock(), Tasks())
@@ -57,7 +57,7 @@ class CountedSlices(Slices):
 
 
 class Runtime:
-    """One group machine, whose records are replayed as they are logged. `sizes`: what each step was about."""
+    """One group machine that replays records as they are logged. `sizes` is the size of each step."""
 
     def __init__(self) -> None:
         self.machine = GroupMachine(GroupConfig(), lambda: 1, lambda: "id")
@@ -94,7 +94,7 @@ class Runtime:
 
 
 def size_of(response: Any) -> int:
-    """How many partitions, or members, an answer is about."""
+    """The number of partitions or members in an answer."""
     if isinstance(response, list):
         return 0
     if hasattr(response, "members"):
@@ -103,7 +103,7 @@ def size_of(response: Any) -> int:
 
 
 class Coordinator:
-    """Says what `error` is to whoever asks, and counts them."""
+    """Answers with `error`, and counts the requests."""
 
     verifies = True
 
@@ -118,7 +118,7 @@ class Coordinator:
         return self.error
 
     def elsewhere(self, transactional_id: str) -> None:
-        """It is this broker that coordinates all."""
+        """The image in which this broker coordinates all groups."""
 
     def epoch_of(self, transactional_id: str) -> int:
         return 0
@@ -136,7 +136,9 @@ def services(runtime: Runtime) -> Any:
         image=SimpleNamespace(
             has_partition=lambda topic, partition: topic != "gone",
             leader_of=lambda topic, partition: None if topic == "gone" else 1,
-            topic=lambda name: None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID),
+            topic=lambda name: (
+                None if name == "gone" else SimpleNamespace(name=name, topic_id=TOPIC_ID, partitions=range(MANY + 1))
+            ),
             topic_by_id=lambda topic_id: SimpleNamespace(name="a") if topic_id == TOPIC_ID else None,
         ),
         groups=SimpleNamespace(runtime=runtime),
@@ -153,7 +155,7 @@ def context_of(services: Any, api_key: int, version: int) -> Any:
 # --- parts
 
 
-def test_parts_hold_so_many_partitions_whatever_the_topics() -> None:
+def test_each_chunk_has_a_bounded_number_of_partitions() -> None:
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     topics = [topic(name=str(n), partitions=[None] * size) for n, size in enumerate((0, 3, 1200, 0, 1))]  # type: ignore[list-item]
     cut = list(parts(topics))
@@ -207,7 +209,7 @@ async def test_offsets_in_a_transaction_are_committed_in_parts(services: Any, ru
     assert runtime.machine.offsets.is_pending("g", "a", MANY - 1)
 
 
-async def test_many_topics_of_one_partition_are_no_more_steps(services: Any, runtime: Runtime) -> None:
+async def test_many_topics_of_one_partition_take_no_more_steps(services: Any, runtime: Runtime) -> None:
     codes = await commit_codes(services, commit(*((f"t{n}", 1) for n in range(MANY))))
     assert codes == {f"t{n}": [0] for n in range(MANY)}
     assert len(runtime.sizes) == MANY // PARTITIONS_PER_PART + 1
@@ -232,7 +234,7 @@ async def test_a_long_commit_is_refused_in_parts_too(services: Any, runtime: Run
     assert runtime.sizes == []
 
 
-async def test_no_guard_stays_when_asking_raises(services: Any, runtime: Runtime) -> None:
+async def test_no_guard_stays_if_the_verification_raises(services: Any, runtime: Runtime) -> None:
     services.transactions.error = RuntimeError("for this test")
     with pytest.raises(RuntimeError, match="for this test"):
         await commit_codes(services, commit(("a", 1)))
@@ -258,7 +260,7 @@ def store(runtime: Runtime, topic: str, partitions: int) -> None:
 
 
 def fetch(version: int, indexes: list[int] | None) -> OffsetFetchRequest:
-    """Offsets of topic a, or with None of all topics."""
+    """Offsets of topic a; with None, of all topics."""
     if version >= offset_fetch.FIRST_BATCHED_VERSION:
         group = OffsetFetchRequest.OffsetFetchRequestGroup
         asked = group.OffsetFetchRequestTopics(name="a", topic_id=TOPIC_ID, partition_indexes=indexes or [])
@@ -306,7 +308,7 @@ async def test_a_long_fetch_of_offsets_is_refused_as_a_whole(services: Any, runt
 
 
 async def test_a_group_that_is_named_very_often_is_put_together_in_steps(services: Any, runtime: Runtime) -> None:
-    """What was asked of it before is not copied with each mention."""
+    """Earlier mentions are not copied with each new one."""
     store(runtime, "a", 3)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
@@ -381,8 +383,8 @@ async def test_partitions_are_looked_up_and_answered_in_steps(
     assert min(looked_up, answered) >= MANY // add_partitions_to_txn.PARTITIONS_PER_STEP
 
 
-async def test_what_is_given_up_with_its_client_writes_no_more(services: Any, runtime: Runtime) -> None:
-    """A commit in a transaction that nobody can hear of any more counts for nothing."""
+async def test_a_request_abandoned_by_its_client_writes_no_more(services: Any, runtime: Runtime) -> None:
+    """A transactional commit whose result cannot reach its client must not count."""
     clock = ManualClock()
     services.slices = Slices(clock, Tasks())
     runtime.after_step = lambda: clock.advance_ms(10)

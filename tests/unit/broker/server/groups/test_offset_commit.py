@@ -1,4 +1,4 @@
-"""OffsetCommit of very many partitions: one step of the group's machine after another, answered as if it were one."""
+"""OffsetCommit of very many partitions: done in steps of the group's machine, answered as one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_an_ordinary_commit_is_one_step(runtime: Runtime, context: Any) ->
     assert runtime.records == [3]
 
 
-async def test_a_large_one_is_several(runtime: Runtime, context: Any) -> None:
+async def test_a_large_commit_takes_several_steps(runtime: Runtime, context: Any) -> None:
     many = 2 * PARTITIONS_PER_PART + 1
     codes = await committed(context, topic("a", many), topic("gone", 1), topic("b", 1))
     assert codes == {"a": [0] * many, "gone": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "b": [0]}
@@ -89,7 +89,7 @@ async def test_a_large_one_is_several(runtime: Runtime, context: Any) -> None:
     assert sum(runtime.records) == many + 1
 
 
-async def test_what_comes_after_a_change_of_the_group_is_refused(runtime: Runtime, context: Any) -> None:
+async def test_chunks_after_a_change_of_the_group_are_refused(runtime: Runtime, context: Any) -> None:
     runtime.fails_at = 1
     codes = await committed(context, topic("a", 2 * PARTITIONS_PER_PART))
     refused = [ErrorCode.ILLEGAL_GENERATION] * PARTITIONS_PER_PART

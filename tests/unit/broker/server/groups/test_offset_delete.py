@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of topics that a group does not read, and rights on each topic."""
+"""OffsetDelete: offsets of unsubscribed topics, and rights on each topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def driver_with_offsets(*topics: str) -> GroupDriver:
 
 
 async def delete(driver: GroupDriver, *topics: str, refused: Any = ()) -> tuple[int, dict[str, list[int]]]:
-    """The code of the whole, and those of each topic's partition 0."""
+    """The code of the response, and those of partition 0 of each topic."""
     request = OffsetDeleteRequest(
         group_id="g",
         topics=[
@@ -45,7 +45,7 @@ def kept(driver: GroupDriver) -> list[tuple[str, int]]:
     return sorted(driver.machine.offsets.partitions_of("g"))
 
 
-async def test_offsets_go_and_those_of_unknown_topics_are_told_of() -> None:
+async def test_offsets_are_deleted_and_unknown_topics_reported() -> None:
     driver = driver_with_offsets("orders", "returns")
     codes = {"orders": [ErrorCode.NONE], "gone": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]}
     assert await delete(driver, "orders", "gone") == (ErrorCode.NONE, codes)
@@ -56,7 +56,7 @@ async def test_an_unknown_group_is_refused_as_a_whole() -> None:
     assert await delete(GroupDriver(), "orders") == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
-async def test_rights_on_the_group_and_on_each_topic() -> None:
+async def test_deleting_offsets_needs_rights_on_group_and_topics() -> None:
     driver = driver_with_offsets("orders", "returns")
     assert await delete(driver, "orders", refused={rules.OFFSET_DELETE_GROUP}) == (
         ErrorCode.GROUP_AUTHORIZATION_FAILED,

@@ -1,4 +1,4 @@
-"""OffsetFetch: the old form and the batched one, names and ids, and what is not committed."""
+"""OffsetFetch: the old form and the batched one, names and ids, and uncommitted partitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def offsets(topics: Any) -> dict[Any, dict[int, tuple[int, int]]]:
     }
 
 
-async def test_what_is_not_committed_is_minus_one_and_no_error(driver: GroupDriver) -> None:
+async def test_an_uncommitted_offset_is_minus_one_without_error(driver: GroupDriver) -> None:
     request = OffsetFetchRequest(group_id="g", topics=[Old(name="orders", partition_indexes=[0, 1])])
     answer = await fetch(7, request, driver)
     assert (answer.error_code, offsets(answer.topics)) == (0, {"orders": {0: (7, 0), 1: (-1, 0)}})
@@ -55,12 +55,12 @@ async def test_what_is_not_committed_is_minus_one_and_no_error(driver: GroupDriv
     assert offsets((await fetch(7, request, driver)).topics) == {"orders": {0: (-1, 0)}}
 
 
-async def test_all_topics_of_a_group(driver: GroupDriver) -> None:
+async def test_all_topics_of_a_group_are_fetched(driver: GroupDriver) -> None:
     answer = await fetch(7, OffsetFetchRequest(group_id="g", topics=None), driver)
     assert offsets(answer.topics) == {"orders": {0: (7, 0)}, "returns": {0: (9, 0)}}
 
 
-async def test_many_groups_each_by_itself(driver: GroupDriver) -> None:
+async def test_each_of_many_groups_has_its_own_result(driver: GroupDriver) -> None:
     groups = [Group(group_id=name, topics=[Topic(name="orders", partition_indexes=[0])]) for name in ("g", "h")]
     refused = {(rules.OFFSET_FETCH_GROUP, "h")}
     answer = await fetch(8, OffsetFetchRequest(groups=groups), driver, refused=refused)
@@ -71,7 +71,7 @@ async def test_many_groups_each_by_itself(driver: GroupDriver) -> None:
     assert offsets(answer.groups[0].topics) == {"orders": {0: (7, 0)}}
 
 
-async def test_topics_by_id(driver: GroupDriver) -> None:
+async def test_committed_offsets_are_fetched_by_topic_id(driver: GroupDriver) -> None:
     known, unknown = topic_id("orders"), bytes(15) + b"x"
     topics = [Topic(topic_id=each, partition_indexes=[0]) for each in (known, unknown)]
     answer = await fetch(10, OffsetFetchRequest(groups=[Group(group_id="g", topics=topics)]), driver)
@@ -79,7 +79,7 @@ async def test_topics_by_id(driver: GroupDriver) -> None:
     assert found == {known: [ErrorCode.NONE], unknown: [ErrorCode.UNKNOWN_TOPIC_ID]}
 
 
-async def test_a_topic_that_one_may_not_describe(driver: GroupDriver) -> None:
+async def test_offsets_of_an_unauthorized_topic_are_refused(driver: GroupDriver) -> None:
     request = OffsetFetchRequest(
         groups=[Group(group_id="g", topics=[Topic(name=name, partition_indexes=[0]) for name in ("orders", "returns")])]
     )
@@ -92,7 +92,7 @@ async def test_a_topic_that_one_may_not_describe(driver: GroupDriver) -> None:
     assert set(offsets(answer.groups[0].topics)) == {"orders"}, "of all topics it is left out"
 
 
-async def test_a_broker_that_does_not_coordinate_the_group(driver: GroupDriver) -> None:
+async def test_a_broker_that_does_not_coordinate_the_group_refuses_the_fetch(driver: GroupDriver) -> None:
     request = OffsetFetchRequest(group_id="g", topics=[Old(name="orders", partition_indexes=[0])])
     assert (await fetch(7, request, driver, code=ErrorCode.NOT_COORDINATOR)).error_code == ErrorCode.NOT_COORDINATOR
     answer = await fetch(1, request, driver, code=ErrorCode.NOT_COORDINATOR)

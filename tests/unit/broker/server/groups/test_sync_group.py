@@ -1,4 +1,4 @@
-"""SyncGroup: the assignment of a member, and what v5 must say."""
+"""SyncGroup: the assignment of a member, and the required fields of v5."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_v5_must_name_type_and_protocol(missing: str) -> None:
     assert (await sync(5, member.member_id, member.generation_id, driver, **named)).error_code == ErrorCode.NONE
 
 
-async def test_who_is_refused_gets_no_assignment() -> None:
+async def test_a_refused_sync_returns_no_assignment() -> None:
     driver = GroupDriver()
     (member,) = driver.stable()
     for generation, member_id, refused, code in (

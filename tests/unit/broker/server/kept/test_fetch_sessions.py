@@ -101,7 +101,7 @@ def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> N
 
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:
-    """As in Kafka: or one request could have the same records read ten thousand times."""
+    """As in Kafka: otherwise one request could read the same records ten thousand times."""
     asked = request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 5})
     asked.topics += request(partitions={0: 7}).topics
     plan = planned(FetchSessions(1), asked, by_id=False, now=0.0)
@@ -126,14 +126,14 @@ def test_an_incremental_request_reads_all_partitions_and_tells_what_is_new() -> 
     assert response.session_id == session_id
 
 
-def test_a_high_watermark_that_moved_is_news_once() -> None:
+def test_a_moved_high_watermark_is_returned_once() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
     assert told(answer(planned(sessions, request(session_id, 1), by_id=False, now=0), high_watermark=8)) == [0]
     assert told(answer(planned(sessions, request(session_id, 2), by_id=False, now=0), high_watermark=8)) == []
 
 
-def test_an_error_is_told_and_so_is_what_follows_it() -> None:
+def test_an_error_and_its_end_are_both_returned() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
     plan = planned(sessions, request(session_id, 1), by_id=False, now=0)
@@ -209,7 +209,7 @@ def test_a_session_that_rests_gives_its_slot_away() -> None:
     assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_no_slots_means_no_sessions() -> None:
+def test_a_cache_without_slots_makes_no_sessions() -> None:
     assert established(FetchSessions(0), {0: 0}) == 0
 
 
@@ -217,7 +217,7 @@ def many(count: int, first: int = 0) -> dict[int, int]:
     return dict.fromkeys(range(first, first + count), 0)
 
 
-def test_a_session_has_so_many_partitions_and_no_more() -> None:
+def test_a_session_has_a_bounded_number_of_partitions() -> None:
     sessions = FetchSessions(10)
     assert established(sessions, many(MAX_SESSION_PARTITIONS + 1)) == 0
     session_id = established(sessions, many(MAX_SESSION_PARTITIONS))
@@ -230,7 +230,7 @@ def test_a_session_has_so_many_partitions_and_no_more() -> None:
     assert len(sessions) == 0
 
 
-def test_all_sessions_together_have_so_many_partitions_and_no_more() -> None:
+def test_all_sessions_together_have_a_bounded_number_of_partitions() -> None:
     sessions = FetchSessions(10, max_partitions=100)
     first, second = established(sessions, many(60), now=0), established(sessions, many(40), now=10)
     assert established(sessions, many(1), now=10) == 0
@@ -249,7 +249,7 @@ def test_a_session_that_grows_makes_those_that_rest_give_way() -> None:
     assert refused(sessions, request(first, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_where_a_reader_leaves_our_log_is_always_told() -> None:
+def test_a_divergence_is_returned_in_every_response() -> None:
     sessions = FetchSessions(10)
     session_id = established(sessions, {0: 5})
     plan = planned(sessions, request(session_id, 1), by_id=False, now=0)
@@ -299,7 +299,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
     assert len(sessions) == 1, "followers take no room from clients"
 
 
-def test_e57_a_session_is_its_owners_alone() -> None:
+def test_e57_only_the_owner_may_use_a_session() -> None:
     """A client that names another client's session learns nothing, and does not change it."""
     sessions = FetchSessions(10)
     alice, mallory = Principal("User", "alice"), Principal("User", "mallory")

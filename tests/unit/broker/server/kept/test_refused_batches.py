@@ -1,4 +1,4 @@
-"""Several batches of a producer are on their way when a broker becomes the leader: none of them overtakes another."""
+"""Several batches of a producer are in flight when a broker becomes leader: none of them overtakes another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(tmp_path: Path, clock: ManualClock) -> Iterator[Served]:
 
 
 async def sent(client: Client, *sequences: int) -> list[tuple[int, int]]:
-    """(error code, base offset) of a batch of one record for each."""
+    """(error code, base offset) of each batch of one record."""
     before = len(client.answers())
     client.send(*[produce(bytes(sequenced(PRODUCER.producer_id, sequence)), acks=1) for sequence in sequences])
     return [outcome(response) for _, response in (await client.answered(before + len(sequences)))[before:]]
@@ -46,9 +46,10 @@ def outcome(response: Any) -> tuple[int, int]:
     return partition.error_code, partition.base_offset
 
 
-async def test_s8_what_a_new_leader_refused_at_first_comes_before_all_others(served: Served) -> None:
-    """The leader before had taken batch 0 and told the follower, not the producer: OUT_OF_ORDER_SEQUENCE_NUMBER for
-    batch 2 would have librdkafka send batch 0 in a new epoch."""
+async def test_s8_a_batch_refused_by_a_new_leader_must_come_before_all_others(served: Served) -> None:
+    """The previous leader had replicated batch 0 and not acknowledged it: with OUT_OF_ORDER_SEQUENCE_NUMBER for batch
+    2, librdkafka would send batch 0 in a new epoch.
+    """
     client, (partition,) = Client(served), served.partitions
     partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
     partition.leader = FOLLOWER
@@ -69,8 +70,8 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
     assert await sent(client, 0, 1) == [(0, 0), (0, 1)]
 
 
-async def test_nor_is_it_where_a_marker_is_all_that_is_known_of_the_producer(served: Served) -> None:
-    """A marker of a transaction without records in this partition."""
+async def test_the_first_batch_is_not_overtaken_for_a_producer_known_only_by_a_marker(served: Served) -> None:
+    """The marker belongs to a transaction without records in this partition."""
     client, (partition,) = Client(served), served.partitions
     marker = EndTransactionMarker(ControlType.ABORT, 0)
     partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
@@ -81,7 +82,7 @@ async def test_nor_is_it_where_a_marker_is_all_that_is_known_of_the_producer(ser
     assert await sent(client, 0, 1) == [(0, 1), (0, 2)]
 
 
-async def test_a_batch_that_was_lost_is_told_as_lost_in_the_end(served: Served, clock: ManualClock) -> None:
+async def test_a_lost_batch_is_reported_as_lost_in_the_end(served: Served, clock: ManualClock) -> None:
     client, (partition,) = Client(served), served.partitions
     partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
     partition.leader = FOLLOWER
@@ -92,7 +93,7 @@ async def test_a_batch_that_was_lost_is_told_as_lost_in_the_end(served: Served, 
     assert await sent(client, 2) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
-def test_the_first_one_of_the_newest_epoch_counts() -> None:
+def test_the_first_refused_batch_of_the_newest_epoch_counts() -> None:
     refused, older, newer = RefusedBatches(), ProducerIdAndEpoch(7, 2), ProducerIdAndEpoch(7, 4)
     refused.note(WHERE, PRODUCER, 5, NOT_LEADER, 0.0)
     refused.note(WHERE, PRODUCER, 9, ErrorCode.NOT_ENOUGH_REPLICAS, 1.0)
@@ -105,27 +106,27 @@ def test_the_first_one_of_the_newest_epoch_counts() -> None:
     assert refused.reason(WHERE, PRODUCER, 6, 4.0) is None
 
 
-def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_refused_batches_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_REFUSED", 2)
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
-    assert len(refused) == 2
+    assert len(refused.lowest) == 2
     assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
 
 
-def test_nothing_is_remembered_of_a_name_that_no_topic_can_have() -> None:
+def test_no_refused_batch_of_an_illegal_topic_name_is_remembered() -> None:
     """Any client may send names of 32 KB: ten thousand of them would take 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
-    assert not refused
+    assert not refused.lowest
 
 
-def test_what_is_over_is_forgotten_while_others_go_on() -> None:
-    """As long as something is remembered, each batch is looked at."""
+def test_settled_refusals_are_forgotten_while_others_continue() -> None:
+    """Each batch is checked as long as any refusal is remembered."""
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))
     for _ in range(3):
         refused.forget(WHERE, 9, REMEMBERED_SECONDS + 1.5)
-    assert len(refused) == 1
+    assert len(refused.lowest) == 1

@@ -1,4 +1,4 @@
-"""Which Fetch requests take the fast lane, and which of those are answered in the usual way after all."""
+"""Which Fetch requests take the fast lane, and which of those are answered in the usual way in the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request took the lane, of those that met one."""
+    """Whether each request that met a lane took it."""
     found: list[bool] = []
     serve = FetchLane.serve
 
@@ -52,7 +52,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[OneFetch]:
-    """The requests that took the lane and were read in the usual way nevertheless."""
+    """The requests that took the lane and were then read in the usual way."""
     found: list[OneFetch] = []
     usual = OneFetch._read_in_the_usual_way
 
@@ -73,7 +73,7 @@ def fetch(
     topic: str = TOPIC,
     isolation_level: int = 0,
 ) -> FetchRequest:
-    """Of the partitions from `index` on; `session`: id and epoch."""
+    """A Fetch of the partitions from `index` on; `session`: id and epoch."""
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index + number,
@@ -132,7 +132,7 @@ def write(served: Served, index: int = 0, *, acks: int = 1) -> int:
 
 
 @pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
-async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+async def test_a_repeated_request_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
     sizes = [write(served) for _ in range(5)]
     client = Client(served)
     for offset in range(5):
@@ -199,7 +199,7 @@ async def test_a_follower_of_another_incarnation_is_left_to_the_usual_way(served
     assert not taken[-1]
 
 
-async def test_two_partitions_with_records_are_read_in_the_usual_way_at_once_and_after_a_wait(
+async def test_a_fetch_with_records_in_two_partitions_takes_the_usual_way(
     served: Served, read_again: list[OneFetch]
 ) -> None:
     client, session, epoch = await waiting_client(served, session=True)
@@ -242,7 +242,9 @@ async def test_a_partition_that_came_anew_under_the_same_name_is_read(
     old.log.close()
 
 
-async def test_a_lane_remembers_so_many_requests_and_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lane_remembers_a_bounded_number_of_requests_and_answers(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch_answers, "MAX_KEPT", 2)
     client = Client(served)
     for number in range(MAX_KNOWN + 10):

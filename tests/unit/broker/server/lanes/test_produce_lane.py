@@ -1,4 +1,4 @@
-"""Which Produce requests take the fast lane, and that none does where lanes are closed."""
+"""Which Produce requests take the fast lane, and that none does when lanes are disabled."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from tests.support.served import Client, Coordinator, Served, produce
 from tests.support.storage import make_batch
 
 from oncelog.fail_points import point
+from oncelog.fail_points.faults import Faults
+from oncelog.fail_points.specification import Action, Kind
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.control import EndTransactionMarker
 
 VERSIONS = SERVED[ApiKey.PRODUCE].versions
@@ -33,7 +40,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request took the lane, of those that met one."""
+    """Whether each request that met a lane took it."""
     found: list[bool] = []
     serve = ProduceLane.serve
 
@@ -52,7 +59,7 @@ def plain(*, timeout_ms: int = 1000, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
-async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+async def test_a_repeated_request_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
     client = Client(served)
     client.send(*(plain(acks=acks) for acks in (1, 1, 1, 1, -1, -1)), version=version)
     found = [response.responses[0].partition_responses[0] for _, response in await client.answered(6)]
@@ -69,7 +76,7 @@ async def test_a_connection_may_write_to_several_partitions_in_turn(served: Serv
     assert [partition.log.log_end_offset for partition in served.partitions] == [4, 4, 4]
 
 
-async def test_a_lane_remembers_so_many_destinations(served: Served) -> None:
+async def test_a_lane_remembers_a_bounded_number_of_destinations(served: Served) -> None:
     client = Client(served)
     for number in range(MAX_DESTINATIONS + 10):
         batch = sequenced(number, 0, transactional=False)
@@ -94,7 +101,7 @@ async def test_a_lane_keeps_no_long_names(served: Served, taken: list[bool]) -> 
     assert found._known == {}
 
 
-async def test_a_full_lane_forgets_what_is_gone(served: Served, taken: list[bool], tmp_path: Path) -> None:
+async def test_a_full_lane_forgets_deleted_partitions(served: Served, taken: list[bool], tmp_path: Path) -> None:
     client, old = Client(served), served.partitions[0]
     for number in range(MAX_DESTINATIONS + 10):
         client.send(plain(timeout_ms=number))
@@ -144,12 +151,54 @@ async def test_a_partition_that_came_anew_under_the_same_name_is_written_to(
     old.log.close()
 
 
-def test_lanes_are_closed_by_the_environment_and_where_faults_are_armed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("key", "client", "is_taken"),
+    [
+        (QuotaKey.PRODUCER_BYTE_RATE, "test", True),
+        (QuotaKey.CONSUMER_BYTE_RATE, "test", True),
+        (QuotaKey.REQUEST_PERCENTAGE, "test", False),
+        (QuotaKey.REQUEST_PERCENTAGE, "other", True),
+    ],
+)
+async def test_a_quota_of_what_is_produced_is_charged_in_the_lane(
+    served: Served, taken: list[bool], key: QuotaKey, client: str, is_taken: bool
+) -> None:
+    throttling = Throttling({each: each.default for each in BROKER_KEYS.values()}, served.clock)  # type: ignore[arg-type]
+    image = ClusterImage("").with_quotas({QuotaEntity(None, client): {key: 1e9}})
+    served.dispatcher.throttling = throttling.on_image(image)
+    producer = Client(served)
+    producer.send(*(plain(acks=1) for _ in range(4)))
+    assert taken == [False, is_taken]
+    served.dispatcher.throttling = throttling.on_image(image.with_quotas({QuotaEntity(None, client): {key: 10.0}}))
+    producer.send(plain(acks=1))
+    producer.send(plain(acks=1))
+    answers = [response.throttle_time_ms for _, response in producer.answers()]
+    assert (answers[-1] > 0) is (key is QuotaKey.PRODUCER_BYTE_RATE), "two requests of 200 bytes, at 10 bytes a second"
+
+
+def test_lanes_are_closed_by_the_environment() -> None:
     assert lane.are_open({})
     assert lane.are_open({lane.VARIABLE: "on"})
     assert not lane.are_open({lane.VARIABLE: "off"})
-    monkeypatch.setattr(point, "ACTIVE_FAULTS", object())
-    assert not lane.are_open({})
+
+
+async def test_lanes_are_closed_while_a_test_has_set_a_fault(
+    served: Served, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    armed = Faults([])
+    monkeypatch.setattr(point, "ACTIVE_FAULTS", armed)
+    served.dispatcher = Dispatcher(served.services)
+    client = Client(served)
+    client.send(*(plain() for _ in range(4)))
+    assert taken == [False, True]
+    fault = armed.controlled.add("Produce.request", Action(Kind.DROP), times=1)
+    client.send(plain())
+    assert client.wire.aborted, "the request is lost, and with it the connection"
+    assert taken == [False, True]
+    armed.controlled.remove(fault.number)
+    client = Client(served)
+    client.send(*(plain() for _ in range(4)))
+    assert taken[-1]
 
 
 async def test_a_closed_lane_is_never_made(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Answers of one connection: in the order of the requests, whenever each is there, and counted while nobody reads."""
+"""Answers of one connection leave in the order of the requests and are counted while the client does not read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
 
 
 class Line(Wire):
-    """A client's end that reads nothing while `unread` is set: so many bytes stay with the transport."""
+    """A client that reads no bytes while `unread` is set: that many bytes stay in the transport."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Asked:
 
     @property
     def takes_more(self) -> bool:
-        """Whether so little is outstanding that another request may be handled."""
+        """Whether few enough answers are outstanding for another request to be handled."""
         return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:
@@ -58,7 +58,7 @@ async def asked() -> Asked:
     return Asked()
 
 
-async def test_without_anybody_waiting_an_answer_goes_straight_out(asked: Asked) -> None:
+async def test_an_answer_with_none_before_it_is_sent_at_once(asked: Asked) -> None:
     asked.queue.put([b"a", b"b"])
     assert asked.line.bytes == b"ab"
     assert not asked.queue.is_waiting
@@ -80,14 +80,14 @@ async def test_answers_leave_in_the_order_of_the_requests(asked: Asked) -> None:
 
 
 async def test_a_request_without_an_answer_lets_the_next_ones_pass(asked: Asked) -> None:
-    """acks=0."""
+    """Such a request is a Produce with acks=0."""
     _, none = asked.reserve()
     asked.queue.put([b"next"])
     asked.queue.finish(none)
     assert asked.line.bytes == b"next"
 
 
-async def test_what_is_handled_together_leaves_together(asked: Asked) -> None:
+async def test_answers_of_requests_handled_together_leave_together(asked: Asked) -> None:
     asked.queue.hold()
     asked.queue.put([b"1"])
     _, slot = asked.reserve()
@@ -98,7 +98,7 @@ async def test_what_is_handled_together_leaves_together(asked: Asked) -> None:
     assert asked.line.bytes == b"12"
 
 
-async def test_with_so_many_outstanding_no_further_request_is_handled(asked: Asked) -> None:
+async def test_no_further_request_is_handled_with_too_many_answers_outstanding(asked: Asked) -> None:
     slots = [asked.reserve()[1] for _ in range(MAX_OUTSTANDING_ANSWERS - 1)]
     assert asked.takes_more
     slots.append(asked.reserve()[1])
@@ -152,7 +152,7 @@ def test_small_parts_are_joined_and_large_ones_stay_as_they_are() -> None:
     assert pieces[1] is large
 
 
-async def test_closing_cancels_what_is_waited_for_and_counts_nothing_more(asked: Asked) -> None:
+async def test_closing_cancels_waiting_answers_and_releases_memory(asked: Asked) -> None:
     waits_for, slot = asked.reserve()
     asked.queue.put([bytes(2 * WRITE_HIGH_WATER_BYTES)])
     asked.queue.close()
@@ -163,7 +163,7 @@ async def test_closing_cancels_what_is_waited_for_and_counts_nothing_more(asked:
     assert asked.line.bytes == b""
 
 
-async def test_only_long_polls_are_given_up_and_only_when_they_were_read(asked: Asked) -> None:
+async def test_only_fully_read_long_polls_are_abandoned(asked: Asked) -> None:
     loop = asyncio.get_running_loop()
     poll, unread, other = loop.create_future(), loop.create_future(), loop.create_future()
     asked.queue.reserve(poll, is_long_poll=True)

@@ -93,7 +93,7 @@ async def test_waits_of_pipelined_requests_overlap_and_their_answers_leave_in_or
     assert wire.transport.written[-1] == b"fourth"
 
 
-async def test_a_request_that_has_no_answer_holds_nobody_up() -> None:
+async def test_a_request_without_answer_delays_no_other() -> None:
     wire = Wire()
     wire.receive(frame(b"O first ") + frame(b"A second"))
     wire.finish(0)
@@ -111,7 +111,7 @@ async def test_a_request_whose_effects_are_done_lets_the_next_one_in() -> None:
     assert b"".join(wire.transport.written) == b"firstA second"
 
 
-async def test_with_too_many_answers_outstanding_no_further_request_is_handled() -> None:
+async def test_no_further_request_is_handled_while_too_many_answers_are_outstanding() -> None:
     wire = Wire()
     wire.receive(frame(b"O" * 8) * (MAX_OUTSTANDING_ANSWERS + 3))
     assert len(wire.dispatcher.frames) == MAX_OUTSTANDING_ANSWERS
@@ -129,15 +129,15 @@ async def test_ready_answers_that_stand_behind_one_that_waits_are_bounded_in_byt
     assert len(wire.dispatcher.frames) > 6
 
 
-async def test_who_goes_is_waited_for_no_more() -> None:
+async def test_a_long_poll_of_a_disconnected_client_is_abandoned() -> None:
     wire = Wire()
     wire.receive(frame(b"O" * 8) + frame(b"M" * 8))
     wire.connection.connection_lost(None)
     assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
 
 
-async def test_what_has_come_whole_is_handled_though_its_client_has_closed() -> None:
-    """A producer with acks=0 closes when it has sent all."""
+async def test_a_complete_request_is_handled_although_its_client_closed() -> None:
+    """A producer with acks=0 closes when it has sent all records."""
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"2" * 8) + frame(b"cut" * 8)[:-1])
     assert wire.connection.eof_received(), "the transport stays open"
@@ -152,7 +152,7 @@ async def test_what_has_come_whole_is_handled_though_its_client_has_closed() -> 
     assert len(wire.connections) == 0
 
 
-async def test_what_has_come_whole_is_handled_though_its_connection_broke() -> None:
+async def test_a_complete_request_is_handled_although_its_connection_broke() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"O" * 8) + frame(b"2" * 8))
     wire.connection.connection_lost(ConnectionResetError())
@@ -173,8 +173,8 @@ def goes(wire: Wire, breaks: bool) -> None:
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-async def test_what_is_still_decoded_is_handled_though_its_client_has_gone(breaks: bool) -> None:
-    """Also where nothing is behind it: whether a request is long, or the first of its kind, makes no difference."""
+async def test_a_request_being_decoded_is_handled_although_its_client_disconnected(breaks: bool) -> None:
+    """It is the only request: whether it is long, or the first of its kind, makes no difference."""
     wire = Wire()
     wire.receive(frame(b"U" * 8))
     goes(wire, breaks)
@@ -190,7 +190,7 @@ async def test_what_is_still_decoded_is_handled_though_its_client_has_gone(break
     assert len(wire.connections) == 0 or wire.transport.closed
 
 
-async def test_once_it_is_decoded_who_goes_is_waited_for_no_more() -> None:
+async def test_a_decoded_long_poll_of_a_disconnected_client_is_abandoned() -> None:
     wire = Wire()
     wire.receive(frame(b"U" * 8))
     slot, answer = wire.dispatcher.waiting[0]
@@ -214,7 +214,7 @@ async def test_a_long_poll_that_is_still_decoded_has_its_effects_and_does_not_wa
     await until(lambda: len(wire.connections) == 0 or wire.transport.closed)
 
 
-async def test_what_is_decoded_for_ever_is_given_up() -> None:
+async def test_an_endless_decoding_is_abandoned() -> None:
     wire = Wire()
     wire.receive(frame(b"U" * 8))
     wire.connection.connection_lost(None)
@@ -224,7 +224,7 @@ async def test_what_is_decoded_for_ever_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-async def test_nobody_waits_for_others_in_the_name_of_a_client_that_has_gone(breaks: bool) -> None:
+async def test_a_request_of_a_disconnected_client_does_not_wait_for_others(breaks: bool) -> None:
     wire = Wire()
     wire.receive(frame(b"L" * 8) + frame(b"1" * 8) + frame(b"L" * 8) + frame(b"2" * 8))
     goes(wire, breaks)
@@ -233,7 +233,7 @@ async def test_nobody_waits_for_others_in_the_name_of_a_client_that_has_gone(bre
     await until(lambda: len(wire.connections) == 0 or wire.transport.closed)
 
 
-async def test_one_that_did_not_read_is_heard_to_the_end_when_it_breaks() -> None:
+async def test_requests_of_a_client_that_never_read_are_handled_when_its_connection_breaks() -> None:
     wire = Wire()
     unread(wire, 1_000_000)
     wire.receive(frame(b"1" * 8) + frame(b"2" * 8))
@@ -262,14 +262,14 @@ async def test_a_broker_that_stops_waits_for_no_client_that_has_gone() -> None:
     assert len(wire.connections) == 0
 
 
-async def test_a_malformed_request_ends_what_is_left() -> None:
+async def test_a_malformed_request_ends_the_handling_of_the_rest() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8) + b"\0\0\0\1x" + frame(b"1" * 8))
     wire.connection.connection_lost(None)
     assert len(wire.connections) == 0
 
 
-async def test_a_connection_has_one_request_in_a_turn_when_the_time_of_the_turn_is_spent() -> None:
+async def test_a_connection_has_one_request_per_loop_turn_when_the_turn_is_spent() -> None:
     wire = Wire()
     other, _ = wire.connect()
     handle = wire.dispatcher.handle
@@ -290,8 +290,8 @@ async def test_a_connection_has_one_request_in_a_turn_when_the_time_of_the_turn_
     assert max(after - before for before, after in pairwise(counts)) <= 4, "one each, and two in the time of a turn"
 
 
-async def test_what_comes_behind_the_last_request_is_never_handled_whoever_leaves() -> None:
-    """A login was refused: what the client has sent since must not count as a request, though it goes meanwhile."""
+async def test_no_request_behind_the_last_one_is_handled() -> None:
+    """A login was refused: later requests must not be handled, even if the client disconnects."""
     wire = Wire()
     wire.receive(frame(b"M" * 8))
     wire.connection.close_after_answer()
@@ -326,7 +326,7 @@ async def test_a_connection_that_has_ended_is_closed_again_without_harm() -> Non
     assert wire.connection._unthrottle is None
 
 
-async def test_what_comes_in_the_same_turn_waits_for_the_next_one_when_its_time_is_spent() -> None:
+async def test_requests_of_a_spent_loop_turn_wait_for_the_next_one() -> None:
     wire = Wire()
     wire.connections.budget.claim()
     wire.turn_seconds = 2.0
@@ -414,7 +414,7 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_the_last_answer_of_a_connection_leaves_behind_those_before_it(first: int) -> None:
-    """Somebody who could not log in again is told so, also where he has requests under way."""
+    """A client whose re-authentication failed is told so, even with requests in flight."""
     wire = Wire()
     wire.receive(frame(b"O first ") + frame(b"M last  ") + frame(b"A behind"))
     wire.connection.close_after_answer()

@@ -1,4 +1,4 @@
-"""What connections hold of the memory that all share, and who has to wait or to go."""
+"""The shares of connections in the common memory, and which connections wait or are closed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_large_frames_wait_for_memory_that_others_hold() -> None:
     assert wire.dispatcher.frames == [b"a" * 100_000]
 
 
-async def test_those_who_have_not_logged_in_share_a_little_memory_of_their_own() -> None:
+async def test_unauthenticated_connections_share_a_small_memory_budget() -> None:
     wire = Wire()
     wire.limits.logins.limit = 2_000_000
     gate = SimpleNamespace(max_frame_bytes=500_000)
@@ -96,7 +96,7 @@ async def test_those_who_have_not_logged_in_share_a_little_memory_of_their_own()
     assert wire.dispatcher.frames == [b"login" * 1000]
 
 
-async def test_who_has_logged_in_holds_what_he_holds_of_what_all_have() -> None:
+async def test_memory_of_a_connection_moves_to_the_common_budget_at_login() -> None:
     wire = Wire()
     wire.connection, wire.transport = wire.connect(SimpleNamespace(max_frame_bytes=500_000))
     wire.receive(frame(b"a" * 100_000))
@@ -108,9 +108,8 @@ async def test_who_has_logged_in_holds_what_he_holds_of_what_all_have() -> None:
     assert wire.dispatcher.frames[-1] == b"b" * 600_000
 
 
-async def test_what_came_before_the_last_answer_is_given_back_while_that_waits() -> None:
-    """A client with a wrong password waits for a while: none of its later requests is handled, no memory is kept for
-    it."""
+async def test_memory_of_earlier_answers_is_released_while_the_last_one_waits() -> None:
+    """A client with a wrong password waits: none of its later requests is handled, and no memory is held for it."""
     wire = Wire()
     handle = wire.dispatcher.handle
 
@@ -128,7 +127,7 @@ async def test_what_came_before_the_last_answer_is_given_back_while_that_waits()
     assert len(wire.dispatcher.frames) == 1
 
 
-async def test_what_silent_clients_claim_keeps_nobody_from_sending() -> None:
+async def test_lengths_claimed_by_silent_clients_reserve_no_memory() -> None:
     wire = Wire(queued_max_request_bytes=256_000_000, request_max_bytes=100_000_000)
     for _ in range(3):
         connection, _ = wire.connect()
@@ -139,8 +138,10 @@ async def test_what_silent_clients_claim_keeps_nobody_from_sending() -> None:
     assert wire.dispatcher.frames == [b"a" * 1_000_000]
 
 
-async def test_frames_that_together_need_more_than_there_is_are_finished_one_after_another() -> None:
-    """All begun, none complete, and no memory left: without a way out they would wait for each other for ever."""
+async def test_frames_that_exceed_the_memory_together_are_finished_one_by_one() -> None:
+    """All frames have begun, none is complete, and no memory is left: without an exception they would wait for each
+    other for ever.
+    """
     wire = Wire(queued_max_request_bytes=300_000)
     data = frame(b"a" * 200_000)
     ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]
@@ -197,7 +198,7 @@ async def test_slices_of_mapped_files_take_no_memory_from_others() -> None:
         view.release()
 
 
-async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_not_read_goes() -> None:
+async def test_unread_answers_delay_requests_until_their_client_is_cut_off() -> None:
     wire = Wire(queued_max_response_bytes=1_000_000)
     slow, slow_end = wire.connection, wire.transport
     unread(wire, 900_000)
@@ -210,7 +211,7 @@ async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_n
     await until(lambda: wire.dispatcher.frames == [b"A" * 8])
 
 
-async def test_nothing_is_read_while_memory_is_waited_for_whatever_else_goes_on() -> None:
+async def test_a_connection_waiting_for_memory_reads_nothing() -> None:
     wire = Wire(queued_max_response_bytes=1_000_000)
     slow = wire.connection
     unread(wire, 900_000)
@@ -314,7 +315,7 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
 
 
 async def test_connections_are_counted_against_the_descriptors_that_are_theirs() -> None:
-    """Whatever the numbers of their sockets are: logs may have taken the low ones."""
+    """The numbers of their sockets do not matter: logs may have the low ones."""
     wire = Wire(connection_descriptors=3)
     refused = [wire.connect() for _ in range(4)]
     assert [end.aborted for _, end in refused] == [False, False, True, True]
@@ -323,7 +324,7 @@ async def test_connections_are_counted_against_the_descriptors_that_are_theirs()
     assert wire.limits.connections == 3
 
 
-async def test_one_address_may_not_take_all_connections() -> None:
+async def test_a_single_address_cannot_take_all_connections() -> None:
     wire = Wire(max_connections_per_ip=1)
     _, second = wire.connect()
     assert second.aborted

@@ -1,4 +1,4 @@
-"""All open connections: those that were admitted are counted, each once, and drained at the end."""
+"""All open connections: admitted ones are counted once each, and drained at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_limits_count_exactly_the_connections_that_are_open(connections: Connect
     assert (len(connections), connections.limits.connections) == (1, 1)
 
 
-async def test_drained_when_the_last_one_is_gone(connections: Connections) -> None:
+async def test_draining_ends_with_the_last_connection(connections: Connections) -> None:
     await connections.drained(0.0)
     connection: Any = object()
     connections.admit(connection, HOST)
@@ -44,5 +44,5 @@ async def test_drained_when_the_last_one_is_gone(connections: Connections) -> No
     assert len(connections) == 1, "nobody waits longer than that"
 
 
-async def test_without_rates_nobody_is_turned_away(connections: Connections) -> None:
+async def test_no_connection_is_refused_without_rate_limits(connections: Connections) -> None:
     assert not connections.refuse_if_over_rate(None, HOST, "PLAINTEXT")  # type: ignore[arg-type]

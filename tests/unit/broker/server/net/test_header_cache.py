@@ -1,4 +1,4 @@
-"""What a connection keeps of a request's header is bounded, and so is the work that a header makes."""
+"""The cached part of a request header is bounded, and so is the work for a header."""
 
 from __future__ import annotations
 

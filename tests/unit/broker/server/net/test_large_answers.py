@@ -1,4 +1,4 @@
-"""Large answers leave in portions, and large requests begin one after the other, while others have their turn."""
+"""Large answers leave in portions and large requests begin one after the other, so that others get their turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:
-    """Each may cost some milliseconds. Small ones wait for no turn."""
+    """Each may cost some milliseconds. Small requests do not wait for a turn."""
     wire = Wire()
     large, small = frame(b"A" * (LARGE_REQUEST_BYTES + 1)), frame(b"A" * 8)
     handle = wire.dispatcher.handle
@@ -44,7 +44,7 @@ async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn()
 
 
 async def test_a_large_request_has_its_turn_though_others_use_up_all_turns() -> None:
-    """A client that pipelines is at work in each turn, and before it."""
+    """A pipelining client works in each turn, before this request."""
     wire = Wire()
     handle = wire.dispatcher.handle
 
@@ -68,7 +68,7 @@ async def test_a_large_request_has_its_turn_though_others_use_up_all_turns() -> 
 
 
 async def test_a_client_may_have_several_large_answers_from_files_under_way() -> None:
-    """What is mapped costs no memory: a reader that keeps pace need not wait for its last answer to leave."""
+    """Mapped files cost no memory: a reader that keeps pace need not wait until its last answer has left."""
     wire = Wire()
     with mmap.mmap(-1, MAX_UNSENT_BYTES) as mapped:
         view = memoryview(mapped)
@@ -89,7 +89,7 @@ async def test_a_client_may_have_several_large_answers_from_files_under_way() ->
 
 
 def mapped_answer(size: int) -> tuple[mmap.mmap, bytes]:
-    """A file with so many bytes, mapped, and what it holds."""
+    """A mapped file of this size, and its content."""
     mapped, content = mmap.mmap(-1, size), random.Random(1).randbytes(size)
     mapped[:] = content
     return mapped, content
@@ -111,7 +111,7 @@ async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_thei
 
 
 async def test_large_answers_of_several_connections_leave_side_by_side() -> None:
-    """One that reads quickly keeps none from getting anything."""
+    """A fast reader does not keep the others from getting bytes."""
     wire = Wire()
     mapped, content = mapped_answer(8 * PORTION_BYTES)
     ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]
@@ -125,7 +125,7 @@ async def test_large_answers_of_several_connections_leave_side_by_side() -> None
     assert {b"".join(transport.written) for _, transport in ends} == {content}
 
 
-async def test_of_a_large_answer_nothing_more_is_given_to_a_client_that_does_not_read() -> None:
+async def test_a_client_that_does_not_read_gets_no_more_of_a_large_answer() -> None:
     wire = Wire()
     mapped, content = mapped_answer(4 * PORTION_BYTES)
     wire.connection.pause_writing()
@@ -138,7 +138,7 @@ async def test_of_a_large_answer_nothing_more_is_given_to_a_client_that_does_not
 
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_connection_is_closed_when_all_of_a_large_answer_has_left(leaves: bool) -> None:
-    """The broker stops, or the client has said that it sends no more."""
+    """The broker stops, or the client has closed its sending direction."""
     wire = Wire()
     mapped, content = mapped_answer(4 * PORTION_BYTES)
     wire.connection.pause_writing()
@@ -156,7 +156,7 @@ async def test_a_connection_is_closed_when_all_of_a_large_answer_has_left(leaves
     assert b"".join(wire.transport.written) == content
 
 
-async def test_what_a_client_that_is_cut_off_had_to_come_is_let_go() -> None:
+async def test_the_pending_answer_of_a_client_that_is_cut_off_is_released() -> None:
     wire = Wire()
     mapped, _ = mapped_answer(4 * PORTION_BYTES)
     wire.connection.pause_writing()

@@ -1,4 +1,4 @@
-"""How many connections there may be: in all, of one address, and beside the files that logs need."""
+"""The limits on connections: in total, per address, and beside the descriptors that logs need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def limits(*, connections: int = 10, per_ip: int = 10, descriptors: int = 10, re
         ({"descriptors": 2}, "raise the limit of open files"),
     ],
 )
-def test_one_too_many_is_told_why(given: dict[str, int], why: str) -> None:
+def test_a_connection_beyond_the_limit_is_refused_with_the_reason(given: dict[str, int], why: str) -> None:
     made = limits(**given)
     assert [made.admit("10.0.0.1") for _ in range(2)] == [None, None]
     assert why in (made.admit("10.0.0.1") or "")
@@ -28,7 +28,7 @@ def test_one_too_many_is_told_why(given: dict[str, int], why: str) -> None:
     assert made.admit("10.0.0.1") is None
 
 
-def test_another_address_has_a_number_of_its_own() -> None:
+def test_each_address_has_its_own_limit() -> None:
     made = limits(per_ip=1)
     assert made.admit("10.0.0.1") is None
     assert made.admit("10.0.0.2") is None
@@ -36,6 +36,6 @@ def test_another_address_has_a_number_of_its_own() -> None:
     assert set(made.per_ip) == {"10.0.0.2"}, "nothing is kept of an address without connections"
 
 
-def test_copies_of_records_in_an_answer_are_a_quarter_of_what_one_may_hold() -> None:
+def test_record_copies_in_an_answer_are_limited_to_a_quarter_of_a_share() -> None:
     assert limits().copied_answer_bytes == COPIED_ANSWER_BYTES
     assert 0 < limits(response_bytes=1 << 20).copied_answer_bytes < (1 << 20) // 4

@@ -1,4 +1,4 @@
-"""How long a login may take: the first one, and each later one (KIP-368) for itself."""
+"""The time limit of a login: of the first one, and of each re-authentication (KIP-368)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def logged_in() -> LoginGate:
 
 
 @pytest.mark.parametrize("age", [0.0, LOGIN_SECONDS + 2, 100 * LOGIN_SECONDS])
-def test_s94_who_logs_in_again_has_as_long_as_for_the_first_login(age: float) -> None:
+def test_s94_a_re_authentication_has_as_long_as_the_first_login(age: float) -> None:
     async def run() -> None:
         loop, made = asyncio.get_running_loop(), logged_in()
         await asyncio.sleep(age)
@@ -54,7 +54,7 @@ def test_s94_who_logs_in_again_has_as_long_as_for_the_first_login(age: float) ->
     run_virtually(run())
 
 
-def test_s94_who_begins_to_log_in_again_and_does_not_is_late() -> None:
+def test_s94_an_unfinished_re_authentication_is_late() -> None:
     async def run() -> None:
         loop, made = asyncio.get_running_loop(), logged_in()
         await asyncio.sleep(1000)

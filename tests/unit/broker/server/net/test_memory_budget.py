@@ -1,4 +1,4 @@
-"""Who holds how much memory: shares by what others leave, one beyond its share, and a rate for those who hold some."""
+"""The shares of connections in the memory budget, one exception at a time, and the required progress of holders."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ MB = 1_000_000
 
 
 def grown(holding: Holding, step: int = MB // 10) -> int:
-    """What it holds when it takes as much as it gets within its share."""
+    """The memory of a connection that takes as much as it gets within its share."""
     while holding.room >= step:
         assert holding.hold(holding.held + step)
     return holding.held
 
 
-def test_one_who_is_alone_has_more_than_half() -> None:
+def test_a_single_connection_may_hold_more_than_half_of_the_memory() -> None:
     budget = MemoryBudget(256 * MB)
     assert 143 * MB < grown(Holding(budget, "a")) <= 144 * MB
     assert budget.total == budget.used
 
 
-def test_however_many_hold_as_much_as_they_get_the_next_one_finds_something() -> None:
+def test_a_newcomer_finds_memory_however_many_hold_their_share() -> None:
     budget = MemoryBudget(256 * MB)
     held = [grown(Holding(budget, "hostile"), 1000) for _ in range(200)]
     assert held[0] > 100 * MB
@@ -41,7 +41,7 @@ def test_however_many_hold_as_much_as_they_get_the_next_one_finds_something() ->
     assert Holding(budget, "other").room > 35 * MB
 
 
-def test_those_who_grow_together_have_the_same() -> None:
+def test_connections_that_grow_together_get_equal_shares() -> None:
     budget = MemoryBudget(256 * MB)
     holdings = [Holding(budget, "a") for _ in range(4)]
     growing = True
@@ -55,7 +55,7 @@ def test_those_who_grow_together_have_the_same() -> None:
     assert Holding(budget, "a").room > 10 * MB, "an honest request beside them"
 
 
-def test_one_at_a_time_may_go_beyond_its_share() -> None:
+def test_one_connection_at_a_time_may_exceed_its_share() -> None:
     budget = MemoryBudget(10 * MB)
     first, second, third = (Holding(budget, "a") for _ in range(3))
     assert first.hold(4 * MB)
@@ -72,7 +72,7 @@ def test_one_at_a_time_may_go_beyond_its_share() -> None:
     assert (budget.total, budget.beyond, budget.is_short, budget.by_address) == (0, None, False, Counter())
 
 
-def test_of_those_that_wait_the_one_that_needs_least_goes_first() -> None:
+def test_the_waiting_connection_that_needs_least_goes_first() -> None:
     budget = MemoryBudget(10 * MB)
     first, large, small, gone = (Holding(budget, "a") for _ in range(4))
     assert first.hold(9 * MB)
@@ -89,7 +89,7 @@ def test_of_those_that_wait_the_one_that_needs_least_goes_first() -> None:
     assert large.hold(8 * MB, 9 * MB)
 
 
-def test_who_went_beyond_its_share_and_holds_less_gives_the_place_free() -> None:
+def test_a_connection_back_below_its_share_frees_the_exception() -> None:
     budget = MemoryBudget(10 * MB)
     first = Holding(budget, "a")
     assert first.hold(9 * MB)
@@ -97,7 +97,7 @@ def test_who_went_beyond_its_share_and_holds_less_gives_the_place_free() -> None
     assert (budget.beyond, budget.used) == (None, 2 * MB)
 
 
-def test_what_is_there_is_counted_whether_it_was_allowed_or_not() -> None:
+def test_memory_in_use_is_counted_whether_allowed_or_not() -> None:
     budget = MemoryBudget(10 * MB)
     holding = Holding(budget, "a")
     holding.owe(50 * MB)
@@ -109,7 +109,7 @@ def test_what_is_there_is_counted_whether_it_was_allowed_or_not() -> None:
     assert Holding(budget, "b").allows(MB)
 
 
-def test_without_a_limit_all_is_allowed() -> None:
+def test_a_budget_without_limit_allows_everything() -> None:
     budget = MemoryBudget(NO_LIMIT)
     holding = Holding(budget, "a")
     assert holding.hold(10**12)
@@ -118,7 +118,7 @@ def test_without_a_limit_all_is_allowed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 60_000)), max_size=60))
-def test_all_that_is_held_is_the_budget_and_one_request(changes: list[tuple[int, int]]) -> None:
+def test_the_memory_in_use_is_at_most_the_budget_and_one_request(changes: list[tuple[int, int]]) -> None:
     budget = MemoryBudget(100_000)
     holdings = [Holding(budget, f"127.0.0.{number % 3}") for number in range(12)]
     for number, size in changes:
@@ -134,7 +134,7 @@ def test_all_that_is_held_is_the_budget_and_one_request(changes: list[tuple[int,
     assert (budget.total, budget.by_address) == (0, Counter())
 
 
-def test_who_holds_bytes_must_turn_them_over() -> None:
+def test_a_connection_that_holds_memory_must_make_progress() -> None:
     held = 30 * MB
     rate = held / TURNOVER_SECONDS
     progress = Progress(100.0)

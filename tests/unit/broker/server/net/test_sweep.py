@@ -1,4 +1,4 @@
-"""The sweep over all connections leaves the loop to others."""
+"""The sweep over all connections does not block the event loop."""
 
 from __future__ import annotations
 

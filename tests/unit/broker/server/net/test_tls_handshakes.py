@@ -15,7 +15,7 @@ from oncelog_broker.server.net.tls_transport import HANDSHAKE_READ_BYTES, HANDSH
 
 
 class Stranger:
-    """A client that begins a handshake and, unless it is told to, does not go on."""
+    """A client that begins a handshake and continues it only if told to."""
 
     def __init__(self, line: TlsHandshakes, host: str = "") -> None:
         self.line = line
@@ -35,7 +35,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_step_in_a_turn_of_the_loop() -> None:
+async def test_one_handshake_step_is_done_per_loop_turn() -> None:
     line = TlsHandshakes()
     strangers = [Stranger(line) for _ in range(4)]
     for stranger in strangers:
@@ -47,7 +47,7 @@ async def test_one_step_in_a_turn_of_the_loop() -> None:
     assert counted == [1, 2, 3, 4, 4, 4]
 
 
-async def test_who_is_under_way_goes_before_who_begins() -> None:
+async def test_handshakes_under_way_precede_new_ones() -> None:
     line = TlsHandshakes()
     first, second, third = (Stranger(line) for _ in range(3))
     line.on_input(first)
@@ -59,7 +59,7 @@ async def test_who_is_under_way_goes_before_who_begins() -> None:
     assert (first.steps, second.steps, third.steps) == (2, 0, 0)
 
 
-async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_newest_handshake_begins_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 1)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
     line = TlsHandshakes()
@@ -76,7 +76,7 @@ async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.M
     assert first.steps == 1
 
 
-async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stalled_handshake_gives_up_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 2)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 0.0)
     line = TlsHandshakes()
@@ -88,7 +88,7 @@ async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) ->
     assert len(line) == 2
 
 
-async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_with_many_handshakes_gives_up_places_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 4)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
     line = TlsHandshakes()
@@ -110,7 +110,7 @@ async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch:
     assert len(line) == 4
 
 
-async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_addresses_take_turns_beginning_with_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 100)
     line = TlsHandshakes()
     begun: list[str] = []
@@ -127,7 +127,7 @@ async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: 
     assert begun == ["b", "a", "b", "c", "a", "a"]
 
 
-async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_address_without_connections_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 3)
     line = TlsHandshakes()
     strangers = [Stranger(line, f"host-{number}") for number in range(20)]
@@ -142,7 +142,7 @@ async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytes
     assert len(line) == 0
 
 
-async def test_whoever_leaves_is_forgotten() -> None:
+async def test_a_departed_client_is_forgotten() -> None:
     line = TlsHandshakes()
     stranger = Stranger(line)
     line.on_input(stranger)
@@ -153,7 +153,7 @@ async def test_whoever_leaves_is_forgotten() -> None:
     assert len(line) == 0
 
 
-async def test_a_step_that_fails_stops_nobody_else() -> None:
+async def test_a_failed_handshake_step_stops_no_other() -> None:
     line = TlsHandshakes()
     broken, other = Stranger(line), Stranger(line)
     broken.take_step = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]

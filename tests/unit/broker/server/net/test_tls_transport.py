@@ -1,4 +1,4 @@
-"""TLS between a socket and a connection: what a client may send, and what becomes of what is to leave."""
+"""TLS between a socket and a connection: limits on received bytes, and the order of outgoing ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOISE: Final = b"\x17" * 4096
 
 
 class Watched:
-    """A `MemoryBIO` of which can be told how much was in it at most."""
+    """A `MemoryBIO` that records the most bytes it ever held."""
 
     def __init__(self, inner: ssl.MemoryBIO) -> None:
         self._inner = inner
@@ -88,7 +88,7 @@ class SecuredWire:
         self.socket.written.clear()
 
     def receive(self, data: bytes) -> bytes:
-        """Feed `data` as a socket would, as far as it is read; what is left."""
+        """Feed `data` as a socket would, as far as the transport reads. Returns the rest."""
         while data and not self.socket.paused:
             room = self.transport.get_buffer(-1)
             size = min(len(room), len(data))
@@ -102,20 +102,20 @@ class SecuredWire:
         return self.receive(self.outgoing.read())
 
     def watch(self) -> tuple[Watched, Watched]:
-        """What comes and what leaves, from now on."""
+        """Record incoming and outgoing bytes from now on."""
         transport: Any = self.transport
         transport._incoming, transport._outgoing = Watched(transport._incoming), Watched(transport._outgoing)
         return transport._incoming, transport._outgoing
 
     @property
     def left(self) -> int:
-        """What has come, and is not with the connection."""
+        """Received bytes that have not reached the connection."""
         assert self.transport._tls is not None
         return self.transport._incoming.pending + self.transport._tls.pending()
 
 
-async def test_what_comes_behind_the_end_is_not_kept(tmp_path: Path) -> None:
-    """It is in no ledger, and nothing would ever read it."""
+async def test_bytes_after_the_end_of_a_tls_stream_are_dropped(tmp_path: Path) -> None:
+    """No memory budget counts them, and no code would ever read them."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.send(frame(b"M" * 8) + frame(b"A" * 8))
@@ -129,7 +129,7 @@ async def test_what_comes_behind_the_end_is_not_kept(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none_before_it(tmp_path: Path) -> None:
-    """The socket still has some of those."""
+    """The socket still holds some earlier answers."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.send(frame(b"A" * 8) + frame(b"O" * 8))
@@ -142,8 +142,8 @@ async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none
     assert not wire.socket.aborted
 
 
-async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None:
-    """Though the loop reads what he sends, which uvloop does however early it is told not to."""
+async def test_a_refused_connection_has_no_handshake(tmp_path: Path) -> None:
+    """uvloop reads the client's bytes even if the transport was paused at once."""
     wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, refuse_if_over_rate=lambda *_: True))
     wire.transport.connection_made(wire.socket)
     with pytest.raises(ssl.SSLWantReadError):
@@ -154,8 +154,10 @@ async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None
     assert (len(wire.connections), wire.connections.limits.connections) == (0, 0)
 
 
-async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
-    """That a client of TLS 1.2 may not negotiate again: it waits for that, and one that asks on has it gather."""
+async def test_tls_records_of_openssl_itself_are_sent_at_once(tmp_path: Path) -> None:
+    """A TLS 1.2 client gets the refusal of its renegotiation: it waits for that, and repeated requests would fill the
+    buffer.
+    """
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.transport._outgoing.write(b"alert")  # Python's own TLS cannot ask for it
@@ -163,8 +165,8 @@ async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
     assert wire.socket.written == [b"alert"]
 
 
-async def test_hardly_anything_is_left_where_a_connection_takes_no_more(tmp_path: Path) -> None:
-    """Its request waits, and what has come behind it and has no room in its buffer is in no ledger."""
+async def test_little_stays_in_openssl_when_a_connection_stops_reading(tmp_path: Path) -> None:
+    """The request waits, and bytes behind it that do not fit into its buffer are in no memory budget."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     requests = [frame(b"A" + bytes([number % 256]) * (number % 300 + 8)) for number in range(2000)]
@@ -182,7 +184,7 @@ async def test_hardly_anything_is_left_where_a_connection_takes_no_more(tmp_path
     assert wire.dispatcher.frames[1:] == [request[4:] for request in requests]
 
 
-async def test_hardly_anything_is_left_where_the_ledger_has_no_room(tmp_path: Path) -> None:
+async def test_little_stays_in_openssl_when_the_memory_budget_is_full(tmp_path: Path) -> None:
     wire = SecuredWire(tmp_path, queued_max_request_bytes=150_000)
     await wire.shake()
     first, second = (Holding(wire.connections.limits.requests, "127.0.0.1") for _ in range(2))
@@ -203,7 +205,7 @@ async def test_hardly_anything_is_left_where_the_ledger_has_no_room(tmp_path: Pa
 
 
 async def test_openssl_gets_little_at_a_time(tmp_path: Path) -> None:
-    """Its buffers stay as large as they were once, and no ledger counts them."""
+    """OpenSSL's buffers never shrink, and no memory budget counts them."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     incoming, outgoing = wire.watch()

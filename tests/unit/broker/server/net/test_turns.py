@@ -1,4 +1,6 @@
-"""However much one client asks for, others wait no longer than a turn of the loop: turns are counted, not seconds."""
+"""Other clients wait no longer than a turn of the loop, however much one client asks for: turns are counted, not
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PIPELINED = 500
 
 
 class TickingClock(ManualClock):
-    """Each look at it takes a part of a slice: what a topic or an element costs."""
+    """A clock that advances by a part of a slice per reading: the cost of a topic or an element."""
 
     def monotonic(self) -> float:
         now = super().monotonic()
@@ -49,7 +51,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 async def turns_until(client: Client, answers: int) -> int:
-    """How many turns of the loop that takes."""
+    """The number of loop turns until a condition is true."""
     turns = 0
     async with asyncio.timeout(30):
         while not client.has_answers(answers):
@@ -62,7 +64,7 @@ def all_topics() -> MetadataRequest:
     return MetadataRequest(topics=None)
 
 
-async def test_requests_of_others_are_answered_at_once_while_one_has_many_pipelined(served: Served) -> None:
+async def test_other_clients_are_answered_at_once_while_one_pipelines_many_requests(served: Served) -> None:
     flood, honest = Client(served), Client(served)
     flood.send(*[all_topics() for _ in range(PIPELINED)], api=ApiKey.METADATA, version=9)
     for number in range(1, 51):
@@ -76,7 +78,7 @@ async def test_requests_of_others_are_answered_at_once_while_one_has_many_pipeli
     flood.connection.connection_lost(None)
 
 
-async def test_what_is_pipelined_is_answered_in_the_end(served: Served) -> None:
+async def test_all_pipelined_requests_are_answered_in_the_end(served: Served) -> None:
     flood = Client(served)
     flood.send(*[all_topics() for _ in range(3)], api=ApiKey.METADATA, version=9)
     assert await turns_until(flood, 3) > 3 * TOPICS / LOOKS_PER_SLICE, "in slices"
@@ -85,7 +87,7 @@ async def test_what_is_pipelined_is_answered_in_the_end(served: Served) -> None:
 
 
 async def test_long_requests_of_many_connections_share_one_slice_in_a_turn(served: Served) -> None:
-    """Twenty together take as many turns as twenty one after another."""
+    """Twenty simultaneous requests take as many turns as twenty sequential ones."""
     clients = [Client(served) for _ in range(20)]
     for client in clients:
         client.send(all_topics(), api=ApiKey.METADATA, version=9)

@@ -1,4 +1,4 @@
-"""A large answer leaves in portions, while the client reads; nothing overtakes it."""
+"""A large answer leaves in portions while the client reads; no other answer overtakes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTION = 100
 
 
 class Line(Wire):
-    """Keeps what was given to it at a time. Each portion uses `seconds` of the turn."""
+    """Keeps each written portion. Each portion uses `seconds` of the turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Leaving:
         self.clear += 1
 
     def write(self, *sizes: int) -> bytes:
-        """Distinct bytes, in pieces of these sizes."""
+        """Write distinct bytes in pieces of these sizes."""
         pieces = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
         self.buffer.write(pieces, sum(sizes))
         return b"".join(pieces)
@@ -56,7 +56,7 @@ async def leaving() -> Leaving:
     return Leaving()
 
 
-async def test_what_is_small_goes_straight_to_the_transport(leaving: Leaving) -> None:
+async def test_a_small_answer_goes_straight_to_the_transport(leaving: Leaving) -> None:
     expected = leaving.write(40, 60)
     assert (leaving.line.bytes, leaving.line.portions, leaving.buffer.waiting_bytes) == (expected, [100], 0)
 
@@ -79,7 +79,7 @@ async def test_the_rest_leaves_in_later_turns_and_nothing_overtakes_it(leaving: 
     assert leaving.clear == 1
 
 
-async def test_while_the_client_does_not_read_nothing_is_given(leaving: Leaving) -> None:
+async def test_no_bytes_are_written_while_the_client_does_not_read(leaving: Leaving) -> None:
     leaving.line.seconds = 1.0
     expected = leaving.write(350)
     leaving.buffer.stall()
@@ -93,7 +93,7 @@ async def test_while_the_client_does_not_read_nothing_is_given(leaving: Leaving)
     assert leaving.line.bytes == expected
 
 
-async def test_what_is_closed_gives_nothing_more(leaving: Leaving) -> None:
+async def test_a_closed_buffer_writes_no_more(leaving: Leaving) -> None:
     leaving.line.seconds = 1.0
     leaving.write(350)
     before = len(leaving.line.bytes)

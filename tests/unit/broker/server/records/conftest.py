@@ -11,7 +11,7 @@ from tests.support.served import LEADER, Served
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """Two partitions of one replica each, led in epoch 0. Tests with others have a fixture of this name."""
+    """Two partitions with one replica each, led in epoch 0. Other tests define a fixture of this name."""
     made = Served(tmp_path, partitions=2)
     for partition in made.partitions:
         partition.lead(0, (LEADER,))

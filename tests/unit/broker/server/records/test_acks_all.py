@@ -1,4 +1,4 @@
-"""acks=all with an in-sync replica that the test plays by hand: what waits, what goes on meanwhile, what ends it."""
+"""acks=all with an in-sync replica played by the test: which requests wait, which continue, and what ends a wait."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_another_connection_is_not_held_up_by_one_that_waits(served: Serve
     assert response.topics[0].partitions[0].offset == 0, "the high watermark"
 
 
-async def test_so_many_wait_and_no_more(served: Served) -> None:
+async def test_a_bounded_number_of_acks_all_requests_waits(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
     client.send(*[plain() for _ in range(MAX_OUTSTANDING_ANSWERS + 5)])
     assert partition.log.log_end_offset == MAX_OUTSTANDING_ANSWERS
@@ -98,7 +98,7 @@ async def test_so_many_wait_and_no_more(served: Served) -> None:
     assert partition.log.log_end_offset == MAX_OUTSTANDING_ANSWERS + 5
 
 
-async def test_request_timed_out_after_the_append(served: Served) -> None:
+async def test_an_append_that_is_not_replicated_in_time_times_out(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
     client.send(plain())
     assert [seconds for seconds, _ in served.deadlines.set] == [1.0]
@@ -111,7 +111,7 @@ async def test_request_timed_out_after_the_append(served: Served) -> None:
     assert len(client.answers()) == 1, "answered once"
 
 
-async def test_too_few_in_sync_before_the_append_and_after_it(served: Served) -> None:
+async def test_too_few_in_sync_replicas_are_reported_before_and_after_the_append(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
     client.send(plain())
     partition.lead(0, (LEADER,), BOTH)
@@ -128,7 +128,7 @@ async def test_too_few_in_sync_before_the_append_and_after_it(served: Served) ->
 
 
 async def test_no_more_replicas_are_needed_than_there_are(tmp_path: Path) -> None:
-    """A topic with one replica and min.insync.replicas=2 takes acks=all, as in Kafka 4.1."""
+    """A topic with one replica and min.insync.replicas=2 accepts acks=all, as in Kafka 4.1."""
     alone = Served(tmp_path, min_insync_replicas=2)
     alone.partitions[0].lead(0, (LEADER,), (LEADER,))
     client = Client(alone)
@@ -160,14 +160,14 @@ async def test_a_leader_that_resigns_answers_everybody_in_order(served: Served) 
     ]
 
 
-async def test_nobody_begins_to_wait_at_a_partition_that_is_led_no_more(served: Served) -> None:
+async def test_no_request_begins_to_wait_at_a_partition_without_leadership(served: Served) -> None:
     (partition, _) = served.partitions
     partition.append(memoryview(make_batch()), required_acks=-1)
     partition.resign()
     assert partition.committed(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_what_followers_had_in_another_epoch_counts_no_more(served: Served) -> None:
+async def test_follower_positions_of_another_epoch_do_not_count(served: Served) -> None:
     (partition, _) = served.partitions
     client = Client(served)
     client.send(plain(), plain())
@@ -191,7 +191,7 @@ async def test_b2_a_duplicate_is_acknowledged_when_it_is_replicated_and_not_befo
     assert [outcome(response) for _, response in await client.answered(2)] == [(0, 0), (0, 0)]
 
 
-async def test_a_client_that_goes_leaves_its_records_and_nobody_who_waits(served: Served) -> None:
+async def test_a_disconnected_client_leaves_its_records_and_no_waiting_request(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
     client.send(plain(), plain())
     client.connection.connection_lost(None)
@@ -234,7 +234,7 @@ async def test_a_request_behind_a_long_poll_is_held_back(served: Served) -> None
 
 
 async def turns_until_answered(client: Client) -> int:
-    """Turns of the loop until the first answer has left; each is latency of every replicated record."""
+    """The number of loop turns until the first answer has left; each adds to the latency of every replicated record."""
     for turns in range(20):
         if client.has_answers(1):
             return turns
@@ -242,7 +242,7 @@ async def turns_until_answered(client: Client) -> int:
     raise AssertionError("not answered")
 
 
-async def test_what_waited_for_a_replica_is_answered_in_the_second_turn_of_the_loop(served: Served) -> None:
+async def test_a_produce_waiting_for_a_replica_is_answered_in_the_second_loop_turn(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
     for offset in range(3):  # the first one makes the route
         client.send(plain())
@@ -253,7 +253,7 @@ async def test_what_waited_for_a_replica_is_answered_in_the_second_turn_of_the_l
     assert turns <= 2
 
 
-async def test_what_waited_for_records_is_answered_in_the_second_turn_of_the_loop(served: Served) -> None:
+async def test_a_fetch_waiting_for_records_is_answered_in_the_second_loop_turn(served: Served) -> None:
     reader, writer, (partition, _) = Client(served), Client(served), served.partitions
     partition.lead(1, (LEADER,))
     for offset in range(3):

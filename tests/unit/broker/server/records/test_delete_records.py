@@ -1,4 +1,4 @@
-"""DeleteRecords answers success only for what is on disk."""
+"""DeleteRecords reports success only for deletions that are on disk."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class FullDisk:
 
 
 class LeftOut:
-    """A log is not on the disk, and the checkpoint does not speak of it."""
+    """Simulates a log that is not on disk and missing in the checkpoint."""
 
     def checkpoint_log_start_offsets(self) -> None:
         pass
 
 
 class OnDisk(LeftOut):
-    """All is on the disk."""
+    """Simulates logs that are all on disk."""
 
 
 class OneLeader:
@@ -52,7 +52,7 @@ class OneLeader:
 
 
 @pytest.mark.parametrize("disk", [FullDisk, LeftOut])
-async def test_what_is_not_on_the_disk_is_an_error_of_each_partition(disk: Callable[[], Any]) -> None:
+async def test_a_failed_write_is_an_error_of_each_partition(disk: Callable[[], Any]) -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
     slices = Slices(ManualClock(), Tasks())
@@ -78,7 +78,7 @@ async def test_what_is_not_on_the_disk_is_an_error_of_each_partition(disk: Calla
 async def test_a_new_leader_does_not_say_that_an_offset_is_out_of_range_before_it_knows(
     offset: int, is_caught_up: bool, code: ErrorCode
 ) -> None:
-    """The leader before may have acknowledged a record there."""
+    """The previous leader may have acknowledged a record at that offset."""
     partition = Topic.DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=[partition])], timeout_ms=1000)
     leader = OneLeader(is_caught_up=is_caught_up)

@@ -1,4 +1,4 @@
-"""DescribeProducers: what a log remembers of its producers, also at a follower."""
+"""DescribeProducers: the producers that a log remembers, also on a follower."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append(served: Served, producer_id: int, *, transactional: bool = False) -> 
     served.partitions[0].append(memoryview(batch), required_acks=1)
 
 
-async def test_producers_and_their_open_transactions(served: Served) -> None:
+async def test_producers_are_described_with_their_open_transactions(served: Served) -> None:
     append(served, 7)
     append(served, 8, transactional=True)
     (found,) = (await ask(served, 0, 0)).values()
@@ -50,7 +50,7 @@ async def test_a_follower_tells_what_its_own_log_says(served: Served) -> None:
     assert [each.producer_id for each in found.active_producers] == [7]
 
 
-async def test_errors_of_a_partition(served: Served) -> None:
+async def test_errors_of_a_partition_are_returned(served: Served) -> None:
     def unknown(topic: str, index: int) -> Any:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no replica of it here")
 

@@ -1,4 +1,4 @@
-"""What a leader answers a follower, and what a follower's fetch does: over the wire, with the real handler."""
+"""A leader's answers to a follower, and the effects of a follower's fetch: over the wire, with the real handler."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def plain() -> Any:
     ],
     ids=["no broker of the cluster", "this broker", "a former incarnation", "one that is not known"],
 )
-async def test_who_may_not_see_past_the_high_watermark(
+async def test_consumers_do_not_see_past_the_high_watermark(
     served: Served, options: dict[str, int], code: ErrorCode
 ) -> None:
     response = await ask(Client(served), fetch(0, **options))
     assert (response.error_code, response.responses) == (code, [])
 
 
-async def test_without_its_incarnation_nobody_is_a_follower(served: Served) -> None:
+async def test_a_fetch_without_the_right_incarnation_is_no_follower_fetch(served: Served) -> None:
     request = fetch(0, replica=-1)
     request.replica_id = FOLLOWER
     response = await ask(Client(served), request, version=14)
@@ -109,7 +109,7 @@ async def test_a_follower_sees_what_consumers_do_not_and_its_next_fetch_commits_
 
 
 @pytest.mark.parametrize("leader_epoch", [-1, LEADER_EPOCH - 1, LEADER_EPOCH + 1])
-async def test_what_is_fetched_in_another_leader_epoch_commits_nothing(served: Served, leader_epoch: int) -> None:
+async def test_a_fetch_in_another_leader_epoch_commits_nothing(served: Served, leader_epoch: int) -> None:
     producer = Client(served)
     producer.send(plain())
     answer = only(await ask(Client(served), fetch(1, last_epoch=0, leader_epoch=leader_epoch)))
@@ -117,7 +117,7 @@ async def test_what_is_fetched_in_another_leader_epoch_commits_nothing(served: S
     assert served.partitions[0].high_watermark == 0
 
 
-async def test_a_follower_that_left_our_log_is_told_where_and_does_not_count(served: Served) -> None:
+async def test_a_diverging_follower_learns_the_divergence_and_does_not_count(served: Served) -> None:
     producer = Client(served)
     producer.send(plain())
     answer = only(await ask(Client(served), fetch(5, last_epoch=LEADER_EPOCH)))
@@ -125,7 +125,7 @@ async def test_a_follower_that_left_our_log_is_told_where_and_does_not_count(ser
     assert served.partitions[0].high_watermark == 0
 
 
-async def test_one_that_is_far_behind_is_told_where_our_log_begins(served: Served) -> None:
+async def test_a_follower_far_behind_learns_the_log_start(served: Served) -> None:
     Client(served).send(*[plain() for _ in range(3)])
     (partition,) = served.partitions
     partition.on_follower_fetch(FOLLOWER, 3)
@@ -166,7 +166,7 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
 
 
 async def test_a_follower_that_is_to_ask_for_more_is_answered_soon(served: Served) -> None:
-    """It hears of a new leader epoch later than we, and cannot ask in it before this fetch is answered."""
+    """The follower learns of a new leader epoch later, and cannot fetch in it before this fetch is answered."""
     served.awaits = lambda broker_id: broker_id == FOLLOWER  # type: ignore[method-assign]
     follower = Client(served)
     first = fetch(0)
@@ -193,7 +193,7 @@ async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
 
 
 async def test_time_does_not_run_backwards_after_an_election(served: Served) -> None:
-    """KIP-207: the leader before may have shown more than this one knows to be replicated."""
+    """KIP-207: the previous leader may have served records that this one does not know to be replicated."""
     (partition,) = served.partitions
     Client(served).send(plain())
     partition.lead(LEADER_EPOCH + 1, BOTH, BOTH)
@@ -213,7 +213,7 @@ async def test_time_does_not_run_backwards_after_an_election(served: Served) -> 
 
 
 async def delete_first(served: Served, admin: Client) -> None:
-    """DeleteRecords before offset 1 of two, which all replicas have as well; return when it waits."""
+    """Send DeleteRecords before offset 1 of two records, which all replicas have; return when it waits."""
     (partition,) = served.partitions
     partition.append(memoryview(make_batch()), required_acks=1)
     partition.append(memoryview(make_batch()), required_acks=1)
@@ -250,8 +250,8 @@ async def test_records_are_deleted_when_the_replicas_in_sync_have_deleted_them(s
     assert await deleted(admin) == (ErrorCode.NONE, 1)
 
 
-async def test_nobody_waits_for_the_deletions_of_a_replica_that_has_left_the_isr(served: Served) -> None:
-    """It may come back only when it has deleted the same."""
+async def test_deletions_do_not_wait_for_a_replica_outside_the_isr(served: Served) -> None:
+    """That replica may rejoin only after it has deleted the same records."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH + 1, (*BOTH, 3), (*BOTH, 3), partition_epoch=5)
     admin = Client(served)

@@ -1,4 +1,4 @@
-"""What clients other than Kafka's newest are answered: old Fetch versions, producers asked of a follower."""
+"""Reads by clients other than Kafka's newest: old Fetch versions, and producers described by a follower."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_batches_in_zstd_are_sent_as_they_are_unless_the_topic_is_set_to_z
 
 @pytest.mark.parametrize("compression_type", ["producer"], indirect=True)
 @pytest.mark.parametrize("leads", [True, False])
-async def test_any_replica_describes_its_producers(served: Served, leads: bool) -> None:
+async def test_every_replica_describes_its_producers(served: Served, leads: bool) -> None:
     (partition,) = served.partitions
     batch = make_batch(producer_id=7, producer_epoch=3, base_sequence=0)
     partition.append(memoryview(batch), required_acks=1)

@@ -1,5 +1,6 @@
-"""Batches that are appended late, because their records are walked first: in the order of the request, and for nobody
-who has gone."""
+"""Batches appended late because their records are walked first: in the order of the request, and not for departed
+clients.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def packed(*values: bytes) -> bytes:
-    """A batch that a worker thread unpacks before it is walked."""
+    """A batch that a worker thread decompresses before it is walked."""
     large = [value + bytes(UNPACKED_IN_PLACE) for value in values]
     return bytes(make_batch(*large, compression=Compression.ZSTD))
 
@@ -50,7 +51,7 @@ def plain(*values: bytes) -> bytes:
 
 
 def several(*batches: tuple[int, bytes], acks: int = 1, transactional_id: str | None = None) -> ProduceRequest:
-    """(partition, batch) each."""
+    """A (partition, batch) pair each."""
     topic = ProduceRequest.TopicProduceData
     data = [topic.PartitionProduceData(index=index, records=records) for index, records in batches]
     return ProduceRequest(
@@ -62,7 +63,7 @@ def several(*batches: tuple[int, bytes], acks: int = 1, transactional_id: str | 
 
 
 def values(served: Served, partition: int = 0) -> list[bytes]:
-    """Their first bytes."""
+    """The first bytes of the records."""
     return [(value or b"")[:1] for _, value in contents(served.partitions[partition].log)]
 
 
@@ -106,10 +107,10 @@ async def test_records_are_walked_again_where_the_topic_asks_for_more_meanwhile(
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_records_are_walked_to_the_end_for_who_may_go_meanwhile(
+async def test_records_are_walked_to_the_end_although_the_client_may_disconnect(
     served: Served, acks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a producer that waits for no answer may: the batch of another counts for nothing."""
+    """Only a producer with acks=0 may disconnect early: the batch of any other client is dropped."""
     clock = served.clock
     walked: list[int] = []
 
@@ -152,10 +153,10 @@ async def _wrong_change() -> None:
         lambda clock, tasks: tasks.answer("a change", _wrong_change()),
     ],
 )
-async def test_what_goes_wrong_in_work_that_is_finished_anyhow_is_told_once(
+async def test_a_failure_in_work_finished_after_a_disconnect_is_logged_once(
     caplog: pytest.LogCaptureFixture, begin: Any, is_heard: bool
 ) -> None:
-    """To who waits for it; where nobody does any more, it is logged."""
+    """A waiting request gets the exception; without one it is logged."""
     answer = begin(ManualClock(), Tasks())
     assert isinstance(answer, asyncio.Future)
     with caplog.at_level(logging.ERROR):
@@ -170,8 +171,7 @@ async def test_what_goes_wrong_in_work_that_is_finished_anyhow_is_told_once(
 
 
 async def test_a_refused_request_is_freed_with_its_answer(served: Served) -> None:
-    """Not by the garbage collector, which does not look again at what was there when it froze what is old: a request of
-    many megabytes would stay for good."""
+    """The garbage collector skips frozen old objects, so a request of many megabytes would otherwise stay for good."""
     client, missing = Client(served), 9
     wrong, cut = bytes(sequenced(7, 5)), packed(b"a")[:-1]
     gc.collect()

@@ -1,4 +1,4 @@
-"""Transactional appends whose coordinator answers late, never, or twice: a marker in between keeps the record out."""
+"""Transactional appends whose coordinator answers late, never, or twice: a marker in between refuses the record."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import EndTransactionMarker
 
 V1, V2 = 9, 12
-"""Versions of Produce that ask whether a partition is in the transaction, and that add it."""
+"""Produce versions: one that verifies that a partition is in the transaction, and one that adds it."""
 PRODUCER_ID = 7
 
 
 class Coordinator:
-    """Answers each question when the test does."""
+    """Answers each question when the test says so."""
 
     verifies = True
 
@@ -150,10 +150,12 @@ async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coo
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-async def test_one_that_was_taken_over_undoes_nothing_of_its_successor(
+async def test_a_fenced_producer_undoes_nothing_of_its_successor(
     served: Served, coordinator: Coordinator, version: int
 ) -> None:
-    """It asks with the epoch that it had, while its successor's question is under way: that one is a transaction's."""
+    """It asks with its old epoch while its successor's question is pending; only the latter belongs to a
+    transaction.
+    """
     elder, younger, partition = Client(served), Client(served), served.partitions[0]
     younger.send(produce(batch(epoch=1), transactional_id="txn"), version=version)
     elder.send(write(0), version=version)
@@ -165,8 +167,8 @@ async def test_one_that_was_taken_over_undoes_nothing_of_its_successor(
     assert (len(partition.guards), partition.log.log_end_offset) == (0, 1)
 
 
-async def test_two_who_ask_about_the_same_producer_share_the_guard(served: Served, coordinator: Coordinator) -> None:
-    """A retry over another connection: one is appended, the other is its duplicate."""
+async def test_two_questions_about_one_producer_share_the_guard(served: Served, coordinator: Coordinator) -> None:
+    """A retry comes over another connection: one batch is appended, the other is its duplicate."""
     first, second, partition = Client(served), Client(served), served.partitions[0]
     first.send(write(0), version=V1)
     second.send(write(0), version=V1)
@@ -188,7 +190,7 @@ async def test_a_client_that_goes_leaves_no_guard_and_no_record(served: Served, 
 
 
 @pytest.mark.parametrize("version", [V1, V2])
-async def test_what_the_coordinator_refuses_late_is_refused(
+async def test_a_late_refusal_by_the_coordinator_refuses_the_append(
     served: Served, coordinator: Coordinator, version: int
 ) -> None:
     client = Client(served)
@@ -208,10 +210,10 @@ async def test_a_leader_that_resigns_meanwhile_appends_nothing(served: Served, c
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_what_was_verified_when_the_gate_has_shut_is_not_appended(
+async def test_a_verified_batch_is_not_appended_behind_a_shut_gate(
     served: Served, coordinator: Coordinator, acks: int
 ) -> None:
-    """The session may be lost: another broker may lead, whose log will not have the record."""
+    """The session may be lost: another broker may lead, whose log will lack the record."""
     client, log = Client(served), served.partitions[0].log
     client.send(write(0, acks=acks), version=V1)
     served.may_lead = False
@@ -233,11 +235,14 @@ async def test_a_new_leader_epoch_makes_the_answer_worthless(served: Served, coo
     assert partition.log.log_end_offset == 0
 
 
-async def test_under_v2_the_marker_of_the_transaction_before_changes_nothing(
+async def test_under_v2_the_marker_of_the_previous_transaction_changes_nothing(
     served: Served, coordinator: Coordinator
 ) -> None:
-    """The producer goes on as soon as the decision is logged: the marker, which has the epoch of the next transaction
-    already, may come while the coordinator is asked about that one."""
+    """The producer continues once the decision is logged.
+
+    The marker, which already has the next transaction's epoch, may arrive while the coordinator is asked about that
+    transaction.
+    """
     client, partition = Client(served), served.partitions[0]
     client.send(produce(batch(0, epoch=1), transactional_id="txn"), version=V2)
     end = EndTransactionMarker(COMMIT, 0)
@@ -268,7 +273,7 @@ async def test_an_abort_marker_of_another_producer_changes_nothing(served: Serve
 
 
 class CountingCoordinator(Coordinator):
-    """Answers for each partition that was asked about."""
+    """Answers for each partition of the question, and counts questions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,7 +299,7 @@ def codes_of_both(response: Any) -> list[int]:
     return [answer.error_code for answer in response.responses[0].partition_responses]
 
 
-async def test_all_partitions_of_a_request_are_verified_with_one_question(served: Served) -> None:
+async def test_all_partitions_of_a_produce_request_are_verified_with_one_question(served: Served) -> None:
     coordinator = served.services.transactions = CountingCoordinator()
     client, logs = Client(served), [partition.log for partition in served.partitions]
     client.send(write_to_both(0), version=V1)
@@ -313,9 +318,7 @@ async def test_all_partitions_of_a_request_are_verified_with_one_question(served
 
 
 @pytest.mark.parametrize("event", ["marker", "leader epoch"])
-async def test_e3_what_comes_between_the_one_question_and_the_append_makes_it_ask_anew(
-    served: Served, event: str
-) -> None:
+async def test_e3_an_event_between_question_and_append_repeats_the_question(served: Served, event: str) -> None:
     coordinator = served.services.transactions = CountingCoordinator()
     client, (first, second) = Client(served), served.partitions
     client.send(write_to_both(0), version=V1)

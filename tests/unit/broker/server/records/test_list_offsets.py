@@ -1,4 +1,4 @@
-"""ListOffsets: what each special timestamp stands for, since which version, and what is not told yet (KIP-207)."""
+"""ListOffsets: the meaning of each special timestamp, its first version, and withheld answers (KIP-207)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def ask(
     epoch: int = -1,
     refused: Any = (),
 ) -> list[tuple[int, int, int, int]]:
-    """(error code, offset, timestamp, leader epoch) of each question, all of them about partition 0 unless said."""
+    """(error code, offset, timestamp, leader epoch) of each question, about partition 0 by default."""
     indexes = indexes or (0,) * len(timestamps)
     partitions = [
         Topic.ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)
@@ -71,13 +71,13 @@ def fill(served: Served, *timestamps: int) -> None:
         (NOW + 10, (0, -1, -1, -1)),
     ],
 )
-async def test_what_timestamps_stand_for(served: Served, timestamp: int, found: tuple[int, ...]) -> None:
+async def test_special_timestamps_stand_for_offsets(served: Served, timestamp: int, found: tuple[int, ...]) -> None:
     fill(served, NOW, NOW, NOW + 9, NOW + 5)
     served.partitions[0].log.trimmer.delete_records_before(1)
     assert await ask(served, timestamp) == [found]
 
 
-async def test_specials_since_their_versions(served: Served) -> None:
+async def test_special_timestamps_are_accepted_since_their_versions(served: Served) -> None:
     for timestamp, version in FIRST_VERSION.items():
         if version > 1:
             assert (await ask(served, timestamp, version=version - 1))[0][0] == ErrorCode.UNSUPPORTED_VERSION
@@ -111,17 +111,17 @@ async def test_a_new_leader_does_not_tell_latest_below_where_the_one_before_had_
     assert (await ask(served, LATEST, version=version))[0][:2] == (ErrorCode.NONE, 2)
 
 
-async def test_each_partition_has_its_own_error(served: Served) -> None:
+async def test_each_listed_partition_has_its_own_error(served: Served) -> None:
     served.partitions[1].follow(FOLLOWER, 1)
     codes = [each[0] for each in await ask(served, LATEST, LATEST, LATEST, indexes=(0, 1, 9))]
     assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_who_is_named_twice_is_refused(served: Served) -> None:
+async def test_a_partition_named_twice_is_refused(served: Served) -> None:
     assert [each[0] for each in await ask(served, LATEST, EARLIEST)] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-async def test_leader_epochs_of_clients_and_rights(served: Served) -> None:
+async def test_leader_epochs_and_rights_of_clients_are_checked(served: Served) -> None:
     served.partitions[0].lead(3, (LEADER,))
     assert (await ask(served, LATEST, epoch=2))[0][0] == ErrorCode.FENCED_LEADER_EPOCH
     assert (await ask(served, LATEST, epoch=4))[0][0] == ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,4 +1,4 @@
-"""KIP-392: consumers are sent to a replica in their rack, and followers answer them as far as they know."""
+"""KIP-392: consumers are sent to a replica in their rack, and followers answer as far as they know."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def offsets(answer: Any) -> list[int]:
 
 
 def lead(served: Served, *, isr: tuple[int, ...] = BOTH, follower_end: int = 2, follower_start: int = 0) -> None:
-    """Two records, of which the follower has the first `follower_end`."""
+    """Lead with two records, of which the follower has the records below `follower_end`."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH, isr, BOTH)
     for _ in range(2):
@@ -95,7 +95,7 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_at_once(served: Ser
     "case",
     ["own rack", "unknown rack", "no rack", "not in sync", "behind", "begins later", "dead", "elsewhere", "v10", "off"],
 )
-async def test_it_stays_at_the_leader_where_no_other_would_do(served: Served, case: str) -> None:
+async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served: Served, case: str) -> None:
     lead(
         served,
         isr=(LEADER,) if case == "not in sync" else BOTH,
@@ -114,8 +114,8 @@ async def test_it_stays_at_the_leader_where_no_other_would_do(served: Served, ca
     assert offsets(answer) == ([] if case == "behind" else [1])  # nothing is replicated then
 
 
-async def test_where_to_read_is_news_in_a_session(served: Served) -> None:
-    """Though nothing else has changed since the last answer."""
+async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
+    """It is the only change since the last response."""
     lead(served)
     client = Client(served)
     first = fetch(2, "nowhere", wait_ms=0)
@@ -133,7 +133,7 @@ async def test_where_to_read_is_news_in_a_session(served: Served) -> None:
 
 
 def follow(served: Served, records: int = 3, *, high_watermark: int = 2) -> Any:
-    """This broker is the follower now."""
+    """Make this broker the follower."""
     (partition,) = served.partitions
     partition.follow(FOLLOWER, LEADER_EPOCH)
     for offset in range(records):
@@ -155,7 +155,7 @@ async def test_a_follower_gives_what_it_knows_to_be_replicated(served: Served) -
 
 @pytest.mark.parametrize("offset", [2, 3])
 async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, offset: int) -> None:
-    """Also where the leader has shown more already than this follower knows to be replicated."""
+    """The leader may have served more records than this follower knows to be replicated."""
     partition = follow(served)
     client = Client(served)
     client.send(fetch(offset, last_epoch=LEADER_EPOCH), api=ApiKey.FETCH, version=17)
@@ -168,15 +168,15 @@ async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, 
 
 
 @pytest.mark.parametrize("last_epoch", [-1, LEADER_EPOCH, LEADER_EPOCH + 1])
-async def test_of_what_it_does_not_have_it_says_nothing(served: Served, last_epoch: int) -> None:
-    """Neither that it was truncated nor that the offset is out of range: both would be lies of a follower that lags."""
+async def test_a_follower_reports_nothing_about_records_that_it_lacks(served: Served, last_epoch: int) -> None:
+    """It reports neither a truncation nor an offset out of range: a lagging follower would be wrong about both."""
     follow(served)
     answer = await ask(served, fetch(4, last_epoch=last_epoch))
     assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert answer.diverging_epoch is None
 
 
-async def test_below_its_log_the_leader_has_to_be_asked(served: Served) -> None:
+async def test_an_offset_below_the_followers_log_is_sent_to_the_leader(served: Served) -> None:
     follow(served).log.trimmer.delete_records_before(1)
     assert (await ask(served, fetch(0))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -191,7 +191,7 @@ async def test_a_reader_of_another_epoch_is_refused(served: Served, epoch: int, 
 
 
 @pytest.mark.parametrize("case", ["off", "does not hear its leader", "v10"])
-async def test_consumers_are_sent_away(served: Served, case: str) -> None:
+async def test_a_consumer_is_sent_back_to_the_leader(served: Served, case: str) -> None:
     follow(served)
     if case == "off":
         served.services.config[REPLICA_SELECTOR_CLASS] = None
@@ -209,7 +209,7 @@ async def test_a_reader_that_waits_is_told_of_a_new_leader(served: Served) -> No
     assert response.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted(served: Served) -> None:
+async def test_a_read_committed_fetch_ends_at_the_open_transaction_and_names_aborted_ones(served: Served) -> None:
     partition = follow(served, 0)
     options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     take(partition, make_batch(base_offset=0, partition_leader_epoch=LEADER_EPOCH, base_sequence=0, **options), 1)

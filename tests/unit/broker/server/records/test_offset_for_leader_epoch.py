@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where epochs end, and the ends of logs, which only brokers may ask for."""
+"""OffsetForLeaderEpoch: the ends of epochs, and the ends of logs, which only brokers may ask for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def ask(
 
 
 def two_epochs(served: Served) -> None:
-    """Records 0 and 1 of epoch 0, record 2 of epoch 4."""
+    """Records 0 and 1 of epoch 0, and record 2 of epoch 4."""
     partition = served.partitions[0]
     for epoch, count in ((0, 2), (4, 1)):
         partition.lead(epoch, (LEADER,))
@@ -41,19 +41,19 @@ def two_epochs(served: Served) -> None:
     served.log_end = lambda topic, index: (4, 3)  # type: ignore[attr-defined]
 
 
-async def test_the_end_of_an_epoch_and_of_one_that_never_was(served: Served) -> None:
+async def test_the_end_of_a_known_and_an_unknown_epoch_is_returned(served: Served) -> None:
     two_epochs(served)
     assert [(await ask(served, epoch))[:3] for epoch in (0, 2, 4)] == [(0, 0, 2), (0, 0, 2), (0, 4, 3)]
     assert (await ask(served, 5))[:3] == (ErrorCode.NONE, -1, -1)
 
 
-async def test_errors_of_a_partition(served: Served) -> None:
+async def test_errors_of_a_partition_are_returned(served: Served) -> None:
     two_epochs(served)
     assert (await ask(served, 0, index=9))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await ask(served, 0, current=3))[0] == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_either_right_is_enough(served: Served) -> None:
+async def test_one_of_two_rights_is_enough(served: Served) -> None:
     two_epochs(served)
     both = {rules.EPOCH_OF_ALL, rules.OFFSET_FOR_LEADER_EPOCH}
     for right in both:

@@ -1,4 +1,4 @@
-"""AlterPartition over a term as controller: what comes out of the request and goes into the answer."""
+"""AlterPartition over a term as controller: from the request to the answer."""
 
 import asyncio
 from types import SimpleNamespace
@@ -77,14 +77,14 @@ def shown(answer):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-async def test_what_is_granted_is_answered_with_the_new_state_also_when_it_is_asked_again(version):
+async def test_a_granted_isr_change_is_answered_with_the_new_state_each_time(version):
     scene = await Scene.set()
     for _ in range(2):
         assert shown(await scene.ask(scene.request(1), version)) == (ErrorCode.NONE, 1, 0, [1], 1)
     assert await scene.cluster.states() == {0: (1, 0, (1,))}
 
 
-async def test_errors_of_partitions():
+async def test_errors_of_single_partitions_are_returned():
     scene = await Scene.set()
     for request, code in (
         (scene.request(1, topic_id=b"x" * 16), ErrorCode.UNKNOWN_TOPIC_ID),
@@ -113,7 +113,7 @@ async def test_errors_of_the_whole_request():
     assert (await scene.ask(scene.request(1))).error_code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_strangers_change_no_isr():
+async def test_clients_cannot_change_the_isr():
     scene = await Scene.set()
     settings = {
         "listeners": "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2",

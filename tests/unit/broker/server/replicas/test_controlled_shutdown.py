@@ -1,4 +1,6 @@
-"""ControlledShutdown: what a broker still leads when it stops; strangers are refused in test_for_brokers.py."""
+"""ControlledShutdown: the partitions that a stopping broker still leads; test_for_brokers.py tests the refusal of
+clients.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequ
 
 
 async def ask(outcome: Any, *, refused: Any = ()) -> Any:
-    """`outcome`: the partitions that remain, or what the controller raises."""
+    """Send the request. `outcome`: the partitions that remain, or the controller's exception."""
 
     async def shut_down(broker: int, epoch: int) -> Any:
         assert (broker, epoch) == (2, 7)
@@ -34,14 +36,14 @@ async def ask(outcome: Any, *, refused: Any = ()) -> Any:
     return answer.error_code, [(each.topic_name, each.partition_index) for each in answer.remaining_partitions]
 
 
-async def test_what_nobody_else_can_lead_remains() -> None:
+async def test_partitions_that_no_other_broker_can_lead_remain() -> None:
     assert await ask([]) == (ErrorCode.NONE, [])
     assert await ask([PartitionKey("orders", 3)]) == (ErrorCode.NONE, [("orders", 3)])
 
 
-async def test_a_store_that_does_not_say_what_became_of_the_writes() -> None:
+async def test_an_unknown_outcome_of_the_writes_is_an_error() -> None:
     assert await ask(ConnectionLost("", "away")) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
-async def test_without_the_right() -> None:
+async def test_a_controlled_shutdown_needs_the_right() -> None:
     assert await ask([], refused={rules.CONTROLLED_SHUTDOWN}) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

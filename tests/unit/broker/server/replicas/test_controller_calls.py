@@ -1,4 +1,4 @@
-"""What a broker asks of the controller: by a call where it is the controller itself, else by a request."""
+"""A broker's calls of the controller: direct calls if it is the controller itself, requests otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST = ControlledShutdownRequest(broker_id=THIS, broker_epoch=9)
 
 
 class Controllers:
-    """This broker's elector, and the way to others. `error` is why this broker is no controller."""
+    """This broker's elector, and the connections to others. `error` says why this broker is no controller."""
 
     def __init__(self, controller: int, error: ErrorCode | None = None) -> None:
         self.error = error
@@ -57,19 +57,19 @@ async def test_the_controller_asks_itself() -> None:
     assert [(each.topic_name, each.partition_index) for each in answer.remaining_partitions] == [("orders", 1)]
 
 
-async def test_another_one_is_sent_a_request() -> None:
+async def test_a_remote_controller_is_sent_a_request() -> None:
     controllers = Controllers(OTHER)
     await controllers.calls.controlled_shutdown(REQUEST)
     assert controllers.sent == [(OTHER, REQUEST, Purpose.CONTROL, ANSWER_SECONDS)]
     assert controllers.shut_down_brokers == []
 
 
-async def test_who_was_controller_until_now_says_so() -> None:
+async def test_a_former_controller_reports_that_it_resigned() -> None:
     answer = await Controllers(THIS, ErrorCode.NOT_CONTROLLER).calls.controlled_shutdown(REQUEST)
     assert (answer.error_code, answer.remaining_partitions) == (ErrorCode.NOT_CONTROLLER, [])
 
 
-async def test_without_a_controller_nobody_has_heard() -> None:
+async def test_a_request_without_a_known_controller_fails() -> None:
     controllers = Controllers(NO_CONTROLLER)
     with pytest.raises(PeerUnavailable):
         await controllers.calls.controlled_shutdown(REQUEST)

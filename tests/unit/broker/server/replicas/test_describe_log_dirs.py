@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the replicas of each data directory, and how much room there is."""
+"""DescribeLogDirs: the replicas of each data directory, and its free space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = {("orders", 0): "/a", ("orders", 1): "/b", ("returns", 0): "/a"}
 
 
 class Logs:
-    """Two directories, of which `failing` cannot be measured."""
+    """Two data directories, of which `failing` cannot be measured."""
 
     def __init__(self, *, failing: str = "") -> None:
         self.failing = failing
@@ -35,7 +35,7 @@ class Logs:
 
 
 def hosted(topic: str, index: int) -> Any:
-    """Each has 50 bytes; returns-0 is offline; orders-1 lacks three records below its high watermark."""
+    """Logs of 50 bytes each; returns-0 is offline; orders-1 lacks three records below its high watermark."""
     log = SimpleNamespace(size_bytes=50, log_end_offset=7, is_offline=topic == "returns")
     return SimpleNamespace(log=log, high_watermark=10 if index == 1 else 5)
 
@@ -60,13 +60,13 @@ def found(answer: Any) -> dict[str, list[tuple[str, int, int, int]]]:
     }
 
 
-async def test_what_lies_where_without_what_is_offline() -> None:
+async def test_log_directories_are_described_without_offline_logs() -> None:
     answer = await ask()
     assert found(answer) == {"/a": [("orders", 0, 50, 0)], "/b": [("orders", 1, 50, 3)]}
     assert {(result.total_bytes, result.usable_bytes) for result in answer.results} == {(1000, 400)}
 
 
-async def test_only_what_is_named() -> None:
+async def test_only_named_partitions_are_described() -> None:
     assert found(await ask(("orders", [1, 1, 9]), ("unknown", [0]))) == {"/a": [], "/b": [("orders", 1, 50, 3)]}
 
 
@@ -77,6 +77,6 @@ async def test_a_directory_that_cannot_be_measured_says_so() -> None:
     assert found(answer)["/b"] == [("orders", 1, 50, 3)]
 
 
-async def test_without_the_right() -> None:
+async def test_describing_log_directories_needs_the_right() -> None:
     answer = await ask(refused={rules.DESCRIBE_LOG_DIRS})
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

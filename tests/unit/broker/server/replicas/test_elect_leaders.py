@@ -23,8 +23,10 @@ from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 
 
 class Scene:
-    """Two brokers, of which 2 is the controller, and a topic of three partitions: all led by 2, the first two rather by
-    1, which is in sync with the first alone."""
+    """Two brokers, of which 2 is the controller, and a topic of three partitions led by 2.
+
+    Broker 1 is preferred for the first two and in sync with the first alone.
+    """
 
     @classmethod
     async def set(cls):
@@ -84,7 +86,7 @@ async def scene():
     await scene.close()
 
 
-async def test_each_partition_has_an_answer_of_its_own_and_the_image_shows_the_leader_by_then(scene):
+async def test_each_partition_has_its_own_result_and_the_image_shows_the_leader(scene):
     assert await scene.elect(2, 1, 0, 0, 7) == (
         0,
         {
@@ -98,7 +100,7 @@ async def test_each_partition_has_an_answer_of_its_own_and_the_image_shows_the_l
     assert (state.leader, state.leader_epoch) == (1, 2)
 
 
-async def test_of_all_those_that_need_none_are_not_named(scene):
+async def test_partitions_that_need_no_election_are_omitted_if_all_are_asked_for(scene):
     assert await scene.elect() == (
         0,
         {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE},
@@ -106,7 +108,7 @@ async def test_of_all_those_that_need_none_are_not_named(scene):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_what_is_wrong_with_all_is_said_once(scene, version):
+async def test_an_error_of_the_whole_request_is_returned_once(scene, version):
     assert await scene.elect(0, kind=2, version=version) == (ErrorCode.INVALID_REQUEST, {})
 
     def depose():
@@ -116,7 +118,7 @@ async def test_what_is_wrong_with_all_is_said_once(scene, version):
     assert await scene.elect(0, version=version) == (ErrorCode.NOT_CONTROLLER, {})
 
 
-async def test_before_there_was_a_place_for_it_it_is_said_of_each(scene):
+async def test_an_error_of_the_whole_request_is_repeated_per_partition_in_old_versions(scene):
     def depose():
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
@@ -125,7 +127,7 @@ async def test_before_there_was_a_place_for_it_it_is_said_of_each(scene):
     assert await scene.elect(0, 1, version=0) == (0, wrong)
 
 
-async def test_a_broker_that_stops_is_told_what_it_leads_all_the_same(scene):
+async def test_a_stopping_broker_learns_which_partitions_it_still_leads(scene):
     def ask(broker, epoch):
         request = ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
         return controlled_shutdown.handle(request, scene.context(ApiKey.CONTROLLED_SHUTDOWN, 3))

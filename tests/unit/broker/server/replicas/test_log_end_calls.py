@@ -1,4 +1,4 @@
-"""What the controller asks of brokers before an election, and what they answer."""
+"""The controller's questions to brokers before an election, and their answers."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ async def test_s81_very_many_partitions_are_asked_for_in_parts(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("peers", [Peers(knows_the_field=False), Peers(is_trusted=False)], ids=["older", "no trust"])
-async def test_s81_of_a_broker_that_does_not_know_the_question_nothing_is_known(peers: Peers) -> None:
+async def test_s81_a_broker_without_this_api_has_unknown_log_ends(peers: Peers) -> None:
     assert await calls(peers).log_ends(2, ASKED, 1.0) == dict.fromkeys(ASKED, UNKNOWN)

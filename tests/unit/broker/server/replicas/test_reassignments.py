@@ -73,7 +73,7 @@ def codes(answer):
     return [each.error_code for topic in answer.responses for each in topic.partitions]
 
 
-async def test_what_was_begun_is_listed():
+async def test_reassignments_under_way_are_listed():
     scene = await Scene.set()
     assert await scene.list() == {}
     assert codes(await scene.move({0: [3, 2], 1: None})) == [ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
@@ -89,7 +89,7 @@ async def test_what_was_begun_is_listed():
     assert await scene.list() == {}
 
 
-async def test_whether_the_number_of_replicas_may_change():
+async def test_a_change_of_the_replication_factor_can_be_forbidden():
     scene = await Scene.set()
     answer = await scene.move({0: [3]}, allow_replication_factor_change=False)
     assert codes(answer) == [ErrorCode.INVALID_REPLICATION_FACTOR]
@@ -105,7 +105,7 @@ async def test_unknown_topics_have_their_error_and_names_that_are_no_paths_too()
 
 
 async def test_a_controller_that_has_not_read_everything_reads_it_first():
-    """Else what is on its way would seem to have arrived."""
+    """Otherwise reassignments under way would seem to be complete."""
     scene = await Scene.set()
     await scene.move({0: [3, 2]})
     scene.cluster.stop(1)
@@ -116,7 +116,7 @@ async def test_a_controller_that_has_not_read_everything_reads_it_first():
 
 
 @pytest.mark.parametrize("is_deposed", [False, True])
-async def test_who_is_not_controller_says_so_and_who_finds_out_too(is_deposed):
+async def test_a_broker_that_is_not_controller_refuses_reassignments(is_deposed):
     scene = await Scene.set()
     if is_deposed:
         scene.cluster.sessions[1].expire()
@@ -136,7 +136,7 @@ async def test_who_is_not_controller_says_so_and_who_finds_out_too(is_deposed):
         assert await scene.list() == {}
 
 
-async def test_where_the_store_is_away_nobody_knows():
+async def test_an_unreachable_store_is_an_error_of_the_reassignment():
     scene = await Scene.set()
     scene.cluster.sessions[1].is_cut = True
     answer = await scene.move({0: [3]})

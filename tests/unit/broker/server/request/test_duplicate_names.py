@@ -1,4 +1,4 @@
-"""What a request names is gone through in steps, however much it is."""
+"""The names in a request are counted in steps, however many there are."""
 
 from __future__ import annotations
 

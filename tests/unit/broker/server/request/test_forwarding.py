@@ -1,4 +1,4 @@
-"""What only the controller may do is passed on to it once, for the client and by its rights (S98, KIP-590)."""
+"""Requests for the controller are forwarded to it once, on behalf of the client and by its rights (S98, KIP-590)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_s98_any_broker_grows_and_deletes_topics(brokers: Brokers) -> None
     assert (await brokers.image()).topics == {}
 
 
-async def test_any_broker_lists_reassignments_and_elects_leaders(brokers: Brokers) -> None:
+async def test_every_broker_lists_reassignments_and_elects_leaders(brokers: Brokers) -> None:
     assert (await listed(brokers)).error_code == ErrorCode.NONE
     for version in (0, 1, 2):
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=30_000)
@@ -82,7 +82,7 @@ async def test_any_broker_lists_reassignments_and_elects_leaders(brokers: Broker
 
 
 async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(brokers: Brokers) -> None:
-    """Who may create one topic: no word of the other one reaches the controller, which would refuse nothing."""
+    """The client may create one of two topics: the other never reaches the controller, which would refuse nothing."""
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine"), (rules.CREATED_CONFIGS, "mine")))
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine", "theirs"))
     assert codes(answer) == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -93,15 +93,15 @@ async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(broker
     assert len(brokers.passed_on) == 1
 
 
-async def test_settings_of_a_new_topic_are_shown_to_who_may_see_them_alone(brokers: Brokers) -> None:
+async def test_settings_of_a_new_topic_need_the_right_to_see_them(brokers: Brokers) -> None:
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine")))
     (told,) = (await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine"))).topics
     assert told.topic_config_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert (told.num_partitions, told.configs) == (-1, [])
 
 
-async def test_s98_what_was_passed_on_once_is_not_passed_on_again(brokers: Brokers) -> None:
-    """Each of two brokers takes the other one for the controller."""
+async def test_s98_a_forwarded_request_is_not_forwarded_again(brokers: Brokers) -> None:
+    """Each of two brokers considers the other one to be the controller."""
     brokers.depose()
     answer = await asyncio.wait_for(brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a")), 10)
     assert codes(answer) == [ErrorCode.NOT_CONTROLLER]
@@ -109,7 +109,7 @@ async def test_s98_what_was_passed_on_once_is_not_passed_on_again(brokers: Broke
     assert len(brokers.passed_on) == 1
 
 
-async def test_without_a_controller_nothing_is_passed_on(brokers: Brokers) -> None:
+async def test_no_request_is_forwarded_without_a_controller(brokers: Brokers) -> None:
     brokers.depose()
     brokers.forget_controller()
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
@@ -136,8 +136,8 @@ async def test_s98_a_request_is_sent_once_and_a_lost_answer_is_told_as_such(
     assert brokers.sent == 1
 
 
-async def test_an_older_controller_is_for_the_client_to_find(brokers: Brokers) -> None:
-    """It has no Envelope: the client is sent to it, as before."""
+async def test_a_request_is_not_forwarded_to_an_older_controller(brokers: Brokers) -> None:
+    """It does not know Envelope: the client must go to it, as before."""
     failure = PeerUnavailable(CONTROLLER, "the broker does not have Envelope", may_be_sent=False)
     failure.__cause__ = UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, "the broker does not have Envelope")
     brokers.failure = failure
@@ -150,7 +150,7 @@ async def test_the_clients_timeout_goes_with_its_request(brokers: Brokers) -> No
 
 
 async def test_quotas_are_those_of_the_broker_that_was_asked(brokers: Brokers) -> None:
-    """So many partitions count there, and not any more where the controller refuses; at the controller none count."""
+    """The partitions count at that broker, and no longer if the controller refuses; at the controller none count."""
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     assert brokers.mutations == [(OTHER, 2, None), (OTHER, 2, ErrorCode.TOPIC_ALREADY_EXISTS)]
@@ -161,20 +161,20 @@ def packed(key: int, version: int) -> EnvelopeRequest:
     return EnvelopeRequest(request_data=data, request_principal=b"User:x", client_host_address=b"")
 
 
-async def test_s98_strangers_pass_nothing_on(brokers: Brokers) -> None:
+async def test_s98_only_brokers_may_send_envelopes(brokers: Brokers) -> None:
     context = brokers.context(CONTROLLER, ApiKey.ENVELOPE, 0, listener="CLIENTS")
     answer = envelope.handle(packed(ApiKey.CREATE_TOPICS, 7), context)
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("key", sorted(SERVED.keys() - FORWARDED))
-async def test_an_envelope_holds_what_is_for_the_controller_alone(brokers: Brokers, key: int) -> None:
+async def test_an_envelope_holds_controller_requests_only(brokers: Brokers, key: int) -> None:
     context = brokers.context(CONTROLLER, ApiKey.ENVELOPE, 0)
     answer = envelope.handle(packed(key, SERVED[key].versions.high), context)
     assert answer.error_code == ErrorCode.INVALID_REQUEST  # type: ignore[union-attr]
 
 
-async def test_an_envelope_of_an_unknown_version_or_of_nothing(brokers: Brokers) -> None:
+async def test_an_empty_envelope_or_one_of_an_unknown_version_is_refused(brokers: Brokers) -> None:
     context = brokers.context(CONTROLLER, ApiKey.ENVELOPE, 0)
     answer = envelope.handle(packed(ApiKey.CREATE_TOPICS, 99), context)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION  # type: ignore[union-attr]
@@ -182,7 +182,7 @@ async def test_an_envelope_of_an_unknown_version_or_of_nothing(brokers: Brokers)
         envelope.handle(EnvelopeRequest(request_data=b"\0", client_host_address=b""), context)
 
 
-async def test_what_is_too_large_for_an_envelope_is_for_the_controller_itself(brokers: Brokers) -> None:
+async def test_an_oversized_request_must_be_sent_to_the_controller_itself(brokers: Brokers) -> None:
     topic = CreateTopicsRequest.CreatableTopic
     setting = topic.CreatableTopicConfig(name="retention.ms", value="1" * 30_000)
     large = topic(name="a", num_partitions=1, replication_factor=1, assignments=[], configs=[setting] * 700)

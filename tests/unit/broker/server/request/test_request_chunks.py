@@ -1,4 +1,4 @@
-"""Requests about very many partitions are divided into chunks, and their answers put together again."""
+"""Requests about very many partitions are divided into chunks, and their answers are merged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_long_topic_is_divided() -> None:
 
 
 def test_topics_without_partitions_count_and_none_is_lost() -> None:
-    """Else very many of them, which name nothing, would be one part."""
+    """Otherwise any number of such topics would be one chunk."""
     assert sizes() == []
     assert [len(part) for part in sizes(*[Topic(f"{n}") for n in range(N + 1)])] == [N, 1]
 

@@ -1,4 +1,4 @@
-"""Topics that a request names by id alone (T9)."""
+"""Topics that a request names only by id (T9)."""
 
 from __future__ import annotations
 

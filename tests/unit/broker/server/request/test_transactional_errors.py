@@ -1,4 +1,4 @@
-"""T8: what a transactional error is called in the versions of an API."""
+"""T8: the error codes of transactional errors in the versions of an API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_protocol.errors import ErrorCode
         (ErrorCode.TRANSACTION_ABORTABLE, FIRST_TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_t8_older_versions_hear_a_word_that_they_know(
+def test_t8_older_versions_get_error_codes_that_they_know(
     error: ErrorCode, since: dict[ApiKey, int], before: ErrorCode
 ) -> None:
     for api, first in since.items():

@@ -1,4 +1,4 @@
-"""What an admin request waits for before it answers: a change that this broker's image shows."""
+"""An admin request waits, before its answer, until this broker's image has the change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Cache:
-    """Waits until the test shows an image that fits. `asked` is set when somebody waits."""
+    """Waits until the test shows a matching image. `asked` is set when a request waits."""
 
     def __init__(self) -> None:
         self.image = ClusterImage("cluster")
@@ -38,7 +38,7 @@ class Cache:
         self._changed.set()
 
 
-async def test_waiting_ends_with_the_image_that_shows_it() -> None:
+async def test_waiting_ends_with_the_image_that_has_the_change() -> None:
     cache: Any = Cache()
     waiting = asyncio.ensure_future(wait_until_shown(cache, shows_topic("orders", 2), 60_000))
     await cache.asked.wait()
@@ -51,13 +51,13 @@ async def test_waiting_ends_with_the_image_that_shows_it() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 0, -5])
-async def test_what_is_not_shown_in_time_is_done_all_the_same(timeout_ms: int) -> None:
+async def test_a_change_not_visible_in_time_counts_as_done(timeout_ms: int) -> None:
     with pytest.raises(KafkaError, match="The change is made") as late:
         await wait_until_shown(Cache(), lambda image: False, timeout_ms)  # type: ignore[arg-type]
     assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_usable_is_shown_and_opened_here() -> None:
+async def test_a_topic_is_usable_once_visible_and_opened_here() -> None:
     opened = asyncio.Event()
     names: list[str] = []
 

@@ -77,7 +77,7 @@ async def test_the_loggers_of_another_broker_are_refused(broker: str) -> None:
     assert await alter((NAME, SET, "DEBUG"), broker=broker) is ErrorCode.INVALID_REQUEST
 
 
-async def test_who_may_not_describe_configs_of_the_cluster_is_refused() -> None:
+async def test_describing_loggers_needs_the_right_on_the_cluster() -> None:
     refused = await describe(refused={rules.DESCRIBE_CONFIGS_OF_CLUSTER})
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -104,7 +104,7 @@ async def test_a_change_that_is_only_checked_changes_nothing(logger: logging.Log
         (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_one_wrong_change_refuses_all(change: Any, code: ErrorCode, logger: logging.Logger) -> None:
+async def test_a_single_wrong_change_refuses_all_changes(change: Any, code: ErrorCode, logger: logging.Logger) -> None:
     asyncio_level = logging.getLogger("asyncio").level
     assert await alter(("asyncio", SET, "TRACE"), change) is code
     assert (logging.getLogger("asyncio").level, logger.level) == (asyncio_level, logging.WARNING)

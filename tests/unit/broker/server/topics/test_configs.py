@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: whose settings, what changes, what is refused."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: resources, changes and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETENTION = "retention.ms"
 
 
 class Configs:
-    """The overrides of the topic `orders` and of broker 1, and those of all brokers (None)."""
+    """The overrides of the topic `orders`, of broker 1, and of all brokers (None)."""
 
     def __init__(self) -> None:
         self.of_topics: dict[str, dict[str, str]] = {"orders": {RETENTION: "1000"}}
@@ -107,7 +107,7 @@ class Configs:
         return [each.error_code for each in answer.responses]
 
 
-async def test_all_keys_with_their_values_and_sources() -> None:
+async def test_all_settings_are_described_with_values_and_sources() -> None:
     (result,) = await Configs().describe((TOPIC, "orders", None))
     values = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
     assert values[RETENTION] == ("1000", 1)
@@ -116,7 +116,7 @@ async def test_all_keys_with_their_values_and_sources() -> None:
     assert all(entry.synonyms == [] and entry.documentation is None for entry in result.configs)
 
 
-async def test_only_the_keys_that_are_named_with_what_else_is_asked_for() -> None:
+async def test_named_settings_are_described_with_the_requested_details() -> None:
     (result,) = await Configs().describe(
         (TOPIC, "orders", [RETENTION, "no.such.key"]), include_synonyms=True, include_documentation=True
     )
@@ -140,14 +140,14 @@ async def test_a_resource_that_is_named_twice_is_described_once() -> None:
         (BROKER, "", ErrorCode.NONE),
     ],
 )
-async def test_whose_settings_a_broker_knows(kind: int, name: str, code: ErrorCode) -> None:
+async def test_a_broker_describes_topics_and_its_own_settings_only(kind: int, name: str, code: ErrorCode) -> None:
     (result,) = await Configs().describe((kind, name, None))
     assert result.error_code == code
     if code is not ErrorCode.NONE:
         assert (result.configs, bool(result.error_message)) == ([], True)
 
 
-async def test_what_holds_for_all_brokers_is_what_was_set_for_them() -> None:
+async def test_cluster_wide_settings_are_those_set_for_all_brokers() -> None:
     configs = Configs()
     configs.of_brokers[None] = {"log.retention.ms": "5"}
     (result,) = await configs.describe((BROKER, "", None))
@@ -166,13 +166,13 @@ async def test_single_settings_are_changed_and_the_others_stay() -> None:
     assert configs.of_topics["orders"] == {"cleanup.policy": "compact"}
 
 
-async def test_alter_configs_replaces_all() -> None:
+async def test_alter_configs_replaces_all_settings() -> None:
     configs = Configs()
     assert await configs.replace("orders", {"cleanup.policy": "compact"}) == [ErrorCode.NONE]
     assert configs.of_topics["orders"] == {"cleanup.policy": "compact"}
 
 
-async def test_validating_changes_nothing() -> None:
+async def test_a_validated_change_changes_nothing() -> None:
     configs = Configs()
     assert await configs.change((TOPIC, "orders", [(RETENTION, SET, "7")]), validate=True) == [ErrorCode.NONE]
     bad = await configs.change((TOPIC, "orders", [(RETENTION, SET, "soon")]), validate=True)
@@ -191,7 +191,7 @@ async def test_validating_changes_nothing() -> None:
         (77, "x", (RETENTION, SET, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_changes_that_are_refused_leave_the_others(
+async def test_a_refused_resource_leaves_the_others(
     kind: int, name: str, change: tuple[str, int, str], code: ErrorCode
 ) -> None:
     configs = Configs()
@@ -210,7 +210,7 @@ async def test_a_resource_that_is_named_twice_stays_as_it_is() -> None:
     assert configs.writes == 0
 
 
-async def test_rights_by_resource() -> None:
+async def test_altering_settings_needs_rights_per_resource() -> None:
     configs = Configs()
     changes = ((TOPIC, "orders", [(RETENTION, SET, "7")]), (BROKER, "1", [("log.retention.ms", SET, "5")]))
     denied = {rules.CHANGE_CONFIGS_OF_TOPIC, rules.CHANGE_CONFIGS_OF_CLUSTER}

@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions at the controller: each topic by itself, defaults, dry runs, rights."""
+"""CreateTopics and CreatePartitions at the controller: one result per topic, defaults, dry runs, rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Growing = CreatePartitionsRequest.CreatePartitionsTopic
 
 
 class Cluster:
-    """The topic `there` with two partitions, and a controller whose topics can be used at once."""
+    """The topic `there` with two partitions, and a controller whose topics are usable at once."""
 
     def __init__(self) -> None:
         self.created: list[tuple[Any, ...]] = []
@@ -82,7 +82,7 @@ def topic(name: str, partitions: int = 1, replicas: int = 1, assigned: Any = Non
     )
 
 
-async def test_the_answer_has_id_numbers_and_settings() -> None:
+async def test_the_answer_to_a_creation_has_id_counts_and_settings() -> None:
     (result,) = await Cluster().create(topic("orders", 3, 2))
     assert (result.error_code, result.topic_id) == (ErrorCode.NONE, topic_id("orders"))
     assert (result.num_partitions, result.replication_factor) == (3, 2)
@@ -115,14 +115,14 @@ async def test_an_assignment_by_hand_stands_alone() -> None:
         (topic("orders", **{"no.such.key": "1"}), ErrorCode.INVALID_CONFIG),
     ],
 )
-async def test_each_topic_by_itself(wanted: Creatable, code: ErrorCode) -> None:
+async def test_each_created_topic_has_its_own_result(wanted: Creatable, code: ErrorCode) -> None:
     cluster = Cluster()
     refused, made = await cluster.create(wanted, topic("returns"))
     assert (refused.error_code, made.error_code) == (code, ErrorCode.NONE)
     assert [each[0] for each in cluster.created] == ["returns"]
 
 
-async def test_what_the_controller_refuses_is_told_with_its_reason() -> None:
+async def test_a_refusal_by_the_controller_is_returned_with_its_reason() -> None:
     cluster = Cluster()
     cluster.failing["orders"] = ErrorCode.INVALID_REPLICATION_FACTOR
     (result,) = await cluster.create(topic("orders"))
@@ -143,14 +143,14 @@ async def test_a_dry_run_has_no_id() -> None:
     assert cluster.created[0][-1] is True
 
 
-async def test_together_they_may_ask_for_too_many() -> None:
+async def test_the_partitions_of_one_request_are_bounded() -> None:
     cluster = Cluster()
     results = await cluster.create(topic("orders", 9000), topic("returns", 9000))
     assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
     assert cluster.created == []
 
 
-async def test_rights_to_create_and_to_see_the_settings() -> None:
+async def test_creating_topics_and_seeing_settings_need_rights() -> None:
     cluster = Cluster()
     denied, made = await cluster.create(
         topic("secret"), topic("orders"), refused={rules.CREATE_ANY_TOPIC, (rules.CREATE_TOPIC, "secret")}
@@ -161,7 +161,7 @@ async def test_rights_to_create_and_to_see_the_settings() -> None:
     assert (hidden.num_partitions, hidden.configs) == (-1, [])
 
 
-async def test_topics_grow_each_by_itself() -> None:
+async def test_each_growing_topic_has_its_own_result() -> None:
     cluster = Cluster()
     assigned = [Growing.CreatePartitionsAssignment(broker_ids=[2, 1])]
     codes = await cluster.grow(
@@ -173,7 +173,7 @@ async def test_topics_grow_each_by_itself() -> None:
     assert cluster.grown == [("there", 3, [[2, 1]], False)]
 
 
-async def test_growing_twice_or_by_too_much() -> None:
+async def test_growing_a_topic_twice_or_by_too_much_is_refused() -> None:
     cluster = Cluster()
     assert await cluster.grow(Growing(name="there", count=3), Growing(name="there", count=4)) == {
         "there": ErrorCode.INVALID_REQUEST

@@ -18,7 +18,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 
 
-async def test_by_id_no_other_topic_is_deleted_that_has_the_name_by_now():
+async def test_deleting_by_id_spares_a_re_created_topic_of_the_name():
     cluster = ControlledBrokers()
     await cluster.start(1)
     term = await cluster.control(1)

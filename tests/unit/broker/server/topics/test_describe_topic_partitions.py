@@ -31,7 +31,7 @@ def shown(answer: Any) -> list[tuple[str, list[int]]]:
     return [(topic.name, [each.partition_index for each in topic.partitions]) for topic in answer.topics]
 
 
-async def test_all_topics_by_name() -> None:
+async def test_all_topics_are_described_by_name() -> None:
     answer = await page()
     assert shown(answer) == [("a", [0, 1, 2]), ("b", [0, 1, 2]), ("c", [0, 1, 2])]
     assert answer.next_cursor is None
@@ -50,7 +50,7 @@ async def test_pages_have_all_partitions_once() -> None:
     assert found == [(name, index) for name in "abc" for index in range(3)]
 
 
-async def test_named_topics_and_those_that_one_may_not_see() -> None:
+async def test_named_topics_are_described_and_hidden_ones_refused() -> None:
     answer = await page("b", "secret", "unknown", refused={(rules.TOPIC_PARTITIONS, "secret")})
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("b", ErrorCode.NONE),
@@ -61,7 +61,7 @@ async def test_named_topics_and_those_that_one_may_not_see() -> None:
     assert [topic.name for topic in answer.topics] == ["a", "c"], "of all topics it is left out"
 
 
-async def test_a_partition_without_a_leader() -> None:
+async def test_a_partition_without_a_leader_is_described() -> None:
     (topic,) = (await page("a", image=image_with("a", leader=3, partitions=1))).topics
     (partition,) = topic.partitions
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)

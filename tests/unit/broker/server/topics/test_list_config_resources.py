@@ -56,7 +56,7 @@ async def test_an_unknown_type_is_refused(unknown: int) -> None:
     assert (answer.error_code, answer.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 
-async def test_who_may_not_describe_configs_of_the_cluster_is_refused() -> None:
+async def test_listing_config_resources_needs_the_right_on_the_cluster() -> None:
     answer = await ask(refused={rules.LIST_CONFIG_RESOURCES})
     assert (answer.error_code, answer.config_resources) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
 

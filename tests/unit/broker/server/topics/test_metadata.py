@@ -1,4 +1,4 @@
-"""Metadata: all topics or some, by name or id; what is created on the way, and what is not told."""
+"""Metadata: all topics or some, by name or id; topics that are created, and those that are hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE = image_with("orders", CONSUMER_OFFSETS)
 
 
 class Creating:
-    """Notes what is to be created; with `code` it cannot be."""
+    """Notes the topics to be created; with `code` the creation fails."""
 
     def __init__(self, code: ErrorCode | None = None) -> None:
         self.code = code
@@ -59,7 +59,7 @@ def codes(answer: Any) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in answer.topics}
 
 
-async def test_brokers_topics_and_leaders() -> None:
+async def test_metadata_has_brokers_topics_and_leaders() -> None:
     answer = await ask(Topic(name="orders"))
     assert [(each.node_id, each.host, each.port) for each in answer.brokers] == [
         (1, "host-1", 9092),
@@ -74,7 +74,7 @@ async def test_brokers_topics_and_leaders() -> None:
     ]
 
 
-async def test_all_topics_and_none() -> None:
+async def test_metadata_of_all_topics_or_none_is_returned() -> None:
     everything = {"orders": 0, CONSUMER_OFFSETS: 0}
     assert codes(await ask(every=True)) == everything
     assert codes(await ask(version=0)) == everything
@@ -82,7 +82,7 @@ async def test_all_topics_and_none() -> None:
     assert {topic.name for topic in (await ask(every=True)).topics if topic.is_internal} == {CONSUMER_OFFSETS}
 
 
-async def test_topics_by_id() -> None:
+async def test_metadata_is_requested_by_topic_id() -> None:
     answer = await ask(Topic(topic_id=topic_id("orders"), name=None), Topic(topic_id=b"x" * 16, name=None))
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("orders", ErrorCode.NONE),
@@ -92,7 +92,7 @@ async def test_topics_by_id() -> None:
     assert [topic.error_code for topic in older.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_missing_topics_and_names_that_are_none() -> None:
+async def test_missing_topics_and_illegal_names_are_refused() -> None:
     answer = await ask(Topic(name="missing"), Topic(name="a/b"), Topic(name="missing"))
     assert codes(answer) == {
         "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -110,7 +110,7 @@ async def test_missing_topics_and_names_that_are_none() -> None:
         (3, False, "true", ["missing"]),  # nobody could say so before v4
     ],
 )
-async def test_creation_where_request_and_broker_allow_it(
+async def test_topics_are_created_if_request_and_broker_allow_it(
     version: int, creates: bool, enabled: str, created: list[str]
 ) -> None:
     create = Creating()
@@ -119,14 +119,14 @@ async def test_creation_where_request_and_broker_allow_it(
     assert create.names == created
 
 
-async def test_why_it_could_not_be_created() -> None:
+async def test_a_failed_creation_is_reported_with_the_reason() -> None:
     create = Creating(ErrorCode.INVALID_REPLICATION_FACTOR)
     assert codes(await ask(Topic(name="missing"), creates=True, create=create)) == {
         "missing": ErrorCode.INVALID_REPLICATION_FACTOR
     }
 
 
-async def test_who_may_not_describe_a_topic_does_not_learn_whether_it_is_there() -> None:
+async def test_an_unauthorized_user_does_not_learn_whether_a_topic_exists() -> None:
     create = Creating()
     secret = {(rules.METADATA, "orders"), (rules.METADATA, "missing")}
     answer = await ask(Topic(name="orders"), Topic(name="missing"), creates=True, create=create, refused=secret)
@@ -136,7 +136,7 @@ async def test_who_may_not_describe_a_topic_does_not_learn_whether_it_is_there()
     assert codes(await ask(every=True, refused={(rules.METADATA_OF_ALL, "orders")})) == {CONSUMER_OFFSETS: 0}
 
 
-async def test_who_may_not_create_is_told_so() -> None:
+async def test_creating_a_topic_by_metadata_needs_the_right() -> None:
     create = Creating()
     answer = await ask(
         Topic(name="missing"),

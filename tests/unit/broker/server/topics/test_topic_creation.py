@@ -1,4 +1,4 @@
-"""Auto-creation: by the controller, wherever it is."""
+"""Auto-creation of topics by the controller, on whichever broker it is."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ TOPIC = Topic("t", b"i" * 16, {0: PartitionState((2,), (2,), 2, 0, 0)})
 
 
 class Scene:
-    """Broker 1 of two; `asked` is what reached a controller, and how."""
+    """Broker 1 of two; `asked` are the requests that reached a controller, and how."""
 
     def __init__(self, controller, answer=ErrorCode.NONE, settings=None):
         self.asked = []
@@ -55,7 +55,7 @@ class Scene:
 
 @pytest.mark.parametrize("controller", [1, 2])
 @pytest.mark.parametrize("answer", [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
-async def test_the_controller_creates_it_here_or_elsewhere(controller, answer):
+async def test_the_local_or_remote_controller_creates_the_topic(controller, answer):
     scene = Scene(controller, answer, {"num.partitions": "4"})
     await scene.creation.create("t")
     assert scene.asked == [(controller, "t", 4, 1)]
@@ -70,7 +70,7 @@ async def test_the_controller_creates_it_here_or_elsewhere(controller, answer):
         (2, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-async def test_what_the_controller_answers_is_passed_on_or_can_be_tried_again(controller, answer, code):
+async def test_the_controllers_answer_is_returned_or_becomes_retriable(controller, answer, code):
     with pytest.raises(KafkaError) as raised:
         await Scene(controller, answer).creation.create("t")
     assert raised.value.code is code

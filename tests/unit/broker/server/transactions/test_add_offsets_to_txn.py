@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the partition of a group becomes part of a transaction, and is made where it is not there yet."""
+"""AddOffsetsToTxn: the partition of a group joins a transaction, and is created if it does not exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THERE = image_with(CONSUMER_OFFSETS)
 
 
 class Cluster:
-    """Coordinators of transactions and groups. A topic that is created is in the image of later questions."""
+    """Coordinators of transactions and groups. The image of later requests has each created topic."""
 
     def __init__(self, partition: int | None = 5, code: ErrorCode = ErrorCode.NONE) -> None:
         self.partition, self.code = partition, code
@@ -67,14 +67,14 @@ async def test_the_partition_that_keeps_the_group_is_added() -> None:
     assert cluster.created == []
 
 
-async def test_a_group_that_nobody_has_asked_for_yet() -> None:
+async def test_adding_offsets_for_an_unknown_group_creates_the_internal_topic() -> None:
     cluster = Cluster()
     assert await cluster.add(image=ClusterImage("cluster")) == ErrorCode.NONE
     assert cluster.created == [CONSUMER_OFFSETS]
     assert len(cluster.added) == 1
 
 
-async def test_what_cannot_be_made_is_asked_for_again() -> None:
+async def test_a_missing_internal_topic_is_a_retriable_error() -> None:
     cluster = Cluster()
     cluster.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
     assert await cluster.add(image=ClusterImage("cluster")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -82,7 +82,7 @@ async def test_what_cannot_be_made_is_asked_for_again() -> None:
     assert cluster.added == []
 
 
-async def test_both_rights_are_asked_and_an_id_is_needed() -> None:
+async def test_adding_offsets_needs_both_rights_and_a_transactional_id() -> None:
     cluster = Cluster()
     assert await cluster.add(transactional_id="") == ErrorCode.INVALID_REQUEST
     refused = await cluster.add(refused={rules.ADD_OFFSETS})
@@ -91,7 +91,7 @@ async def test_both_rights_are_asked_and_an_id_is_needed() -> None:
     assert cluster.added == []
 
 
-async def test_errors_in_the_words_of_the_version() -> None:
+async def test_errors_have_codes_known_to_the_version() -> None:
     fenced = Cluster(code=ErrorCode.PRODUCER_FENCED)
     assert await fenced.add(version=1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await fenced.add(version=2) == ErrorCode.PRODUCER_FENCED

@@ -1,4 +1,4 @@
-"""Which partitions may become part of a transaction."""
+"""Which partitions may join a transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 
 
 async def codes(image: ClusterImage, *indexes: int) -> list[int]:
-    """As a client of transactions V1 is answered, whose coordinator agrees to everything."""
+    """The error codes for a client of transactions V1 whose coordinator agrees to everything."""
     services: Any = SimpleNamespace(
         authorizer=None,
         image=image,
@@ -42,14 +42,14 @@ async def codes(image: ClusterImage, *indexes: int) -> list[int]:
     return [each.partition_error_code for each in topic.results_by_partition]
 
 
-async def test_a_partition_without_a_leader_may() -> None:
-    """Its leader has died: there will be another one, and the transaction goes on."""
+async def test_a_partition_without_a_leader_may_be_added() -> None:
+    """Its leader has died: another one will be elected, and the transaction continues."""
     dead, none = PartitionState((2, 1), (2, 1), leader=2), PartitionState((2, 1), (2,), leader=-1)
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: dead, 1: none})})
     assert await codes(image, 0, 1) == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-async def test_one_that_does_not_exist_may_not() -> None:
+async def test_a_missing_partition_may_not_be_added() -> None:
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: PartitionState((1,))})})
     assert await codes(image, 0, 1) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -76,7 +76,7 @@ class Authorizer:
 
 
 async def batched(version: int, listener: str, *topics: str, authorizer: Authorizer | None = None) -> list[int]:
-    """As whoever asks in a version of many transactions is answered, for each topic."""
+    """The error code of each topic for a batched request with many transactions."""
     image = ClusterImage(
         "cluster",
         topics={name: Topic(name, bytes(16), {0: PartitionState((1,))}) for name in ("orders", "__consumer_offsets")},
@@ -107,7 +107,7 @@ async def batched(version: int, listener: str, *topics: str, authorizer: Authori
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
 async def test_s97_a_client_adds_to_its_own_transaction_in_every_version(version: int, listener: str) -> None:
-    """Where brokers have a listener of their own, too, on which a client may not be."""
+    """This also holds if brokers have a listener of their own, which the client does not use."""
     assert await batched(version, listener, "orders") == [ErrorCode.NONE]
 
 

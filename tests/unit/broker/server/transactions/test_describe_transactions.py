@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of a transactional id, as far as who asks may see its topics."""
+"""DescribeTransactions: the state of a transactional id, without topics that the client may not see."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topics(state: Any) -> dict[str, list[int]]:
     return {topic.topic: topic.partitions for topic in state.topics}
 
 
-async def test_an_open_transaction() -> None:
+async def test_an_open_transaction_is_described() -> None:
     driver = with_an_open_transaction()
     (state,) = await describe(driver, TXN)
     assert (state.error_code, state.transaction_state, state.transaction_timeout_ms) == (0, "Ongoing", TIMEOUT_MS)
@@ -49,14 +49,14 @@ async def test_an_open_transaction() -> None:
     assert (state.client_id, state.client_host) == (CLIENT.client_id, CLIENT.host)
 
 
-async def test_one_that_has_not_begun_has_no_start() -> None:
+async def test_a_transaction_that_has_not_begun_has_no_start() -> None:
     driver = TransactionDriver()
     driver.init()
     (state,) = await describe(driver, TXN)
     assert (state.transaction_state, state.transaction_start_time_ms, state.topics) == ("Empty", -1, [])
 
 
-async def test_each_id_once_with_its_own_error() -> None:
+async def test_each_transactional_id_is_described_once_with_its_own_error() -> None:
     states = await describe(
         with_an_open_transaction(), TXN, "unknown", "", "secret", TXN, refused={(rules.DESCRIBE_TRANSACTION, "secret")}
     )
@@ -68,6 +68,6 @@ async def test_each_id_once_with_its_own_error() -> None:
     ]
 
 
-async def test_topics_that_one_may_not_see_are_left_out() -> None:
+async def test_unauthorized_topics_are_left_out() -> None:
     (state,) = await describe(with_an_open_transaction(), TXN, refused={(rules.TOPIC_OF_TRANSACTION, "returns")})
     assert topics(state) == {"orders": [0]}

@@ -1,4 +1,4 @@
-"""EndTxn: which transactions protocol a version speaks, and what errors are called in it."""
+"""EndTxn: the transactions protocol of each version, and its error codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 class Coordinator:
-    """Decides everything, or answers `error`."""
+    """Accepts every decision, or answers `error`."""
 
     def __init__(self, error: ErrorCode | None = None) -> None:
         self.error = error
@@ -58,13 +58,13 @@ async def test_v5_is_transactions_v2(version: int, protocol: int) -> None:
         (5, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_errors_in_the_words_of_the_version(version: int, error: ErrorCode, told: ErrorCode) -> None:
+async def test_errors_have_codes_known_to_the_version(version: int, error: ErrorCode, told: ErrorCode) -> None:
     coordinator = Coordinator(error)
     assert (await end(version, coordinator)).error_code == told
     assert coordinator.noted == []
 
 
-async def test_nothing_is_decided_without_an_id_or_the_right_to_it() -> None:
+async def test_ending_a_transaction_needs_an_id_and_the_right_to_it() -> None:
     coordinator = Coordinator()
     assert (await end(5, coordinator, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
     refused = await end(5, coordinator, refused={(rules.END_TXN, "t")})

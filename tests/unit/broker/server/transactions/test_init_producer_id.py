@@ -1,4 +1,4 @@
-"""InitProducerId: an id for anybody, or a transactional id that is taken over."""
+"""InitProducerId: ids for idempotent producers, and the take-over of transactional ids."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def init(
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
-async def test_without_a_transactional_id_any_broker_gives_one() -> None:
+async def test_any_broker_gives_a_producer_id_without_transactional_id() -> None:
     assert await init(transactional_id=None) == (ErrorCode.NONE, 1000, 0)
 
 
@@ -76,11 +76,11 @@ async def test_without_a_transactional_id_any_broker_gives_one() -> None:
         (ProducerIdsExhausted(), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_when_there_is_none_to_be_had(failure: Exception, code: ErrorCode) -> None:
+async def test_a_missing_producer_id_block_is_a_retriable_error(failure: Exception, code: ErrorCode) -> None:
     assert await init(transactional_id=None, failure=failure) == (code, -1, -1)
 
 
-async def test_one_right_of_two_is_enough_for_idempotence() -> None:
+async def test_either_of_two_rights_is_enough_for_idempotence() -> None:
     cluster, topic = rules.INIT_PRODUCER_ID, rules.INIT_FOR_ANY_TOPIC
     for refused in ({cluster}, {topic}):
         assert (await init(transactional_id=None, refused=refused))[0] == ErrorCode.NONE
@@ -103,7 +103,7 @@ async def test_t21_id_and_epoch_come_together(transactional_id: str | None, pres
     assert coordinator.asked == []
 
 
-async def test_nobody_takes_over_an_id_without_the_right() -> None:
+async def test_taking_over_a_transactional_id_needs_the_right() -> None:
     coordinator = Coordinator()
     refused = await init(refused={(rules.INIT_TRANSACTION, "t")}, coordinator=coordinator)
     assert refused == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
@@ -111,5 +111,5 @@ async def test_nobody_takes_over_an_id_without_the_right() -> None:
 
 
 @pytest.mark.parametrize(("version", "told"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)])
-async def test_a_fenced_producer_in_the_words_of_the_version(version: int, told: ErrorCode) -> None:
+async def test_a_fenced_producer_gets_the_error_code_of_its_version(version: int, told: ErrorCode) -> None:
     assert (await init(version, coordinator=Coordinator(ErrorCode.PRODUCER_FENCED)))[0] == told

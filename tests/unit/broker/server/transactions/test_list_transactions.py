@@ -62,24 +62,24 @@ async def ask(*, is_loading: bool = False, refused: Any = (), **fields: Any) -> 
         ({"transactional_id_pattern": "billing-.*", "state_filters": ["Ongoing"]}, {"billing-1"}),
     ],
 )
-async def test_filters(filters: dict[str, Any], found: set[str]) -> None:
+async def test_transactions_are_filtered(filters: dict[str, Any], found: set[str]) -> None:
     answer = await ask(**filters)
     assert answer.error_code == ErrorCode.NONE
     assert {state.transactional_id for state in answer.transaction_states} == found
 
 
-async def test_states_that_there_are_not_are_named_and_match_nothing() -> None:
+async def test_unknown_states_are_named_and_match_nothing() -> None:
     answer = await ask(state_filters=["Ongoing", "Sleeping", "Sleeping"])
     assert answer.unknown_state_filters == ["Sleeping"]
     assert [state.transaction_state for state in answer.transaction_states] == ["Ongoing"]
     assert (await ask(state_filters=["Sleeping"])).transaction_states == []
 
 
-async def test_others_transactions_are_left_out() -> None:
+async def test_unauthorized_transactions_are_left_out() -> None:
     answer = await ask(refused={(rules.LIST_TRANSACTIONS, "billing-1")})
     assert {state.transactional_id for state in answer.transaction_states} == {"billing-2", "stock"}
 
 
-async def test_errors_of_the_whole() -> None:
+async def test_errors_of_the_whole_list_are_returned() -> None:
     assert (await ask(is_loading=True)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await ask(transactional_id_pattern="(")).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: each marker's answer stands where its question stood, and none waits for long."""
+"""WriteTxnMarkers: the answers are in the order of the markers, and no marker waits for long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Asked = WriteTxnMarkersRequest.WritableTxnMarker
 
 
 class Appender:
-    """Answers what `codes` has for a partition; NONE for others."""
+    """Answers the code in `codes` for a partition, NONE for others."""
 
     def __init__(self, codes: dict[TopicPartition, Any]) -> None:
         self.codes = codes
@@ -60,7 +60,7 @@ def codes(answer: Any) -> list[tuple[int, str, int, int]]:
     ]
 
 
-async def test_each_answer_stands_where_its_question_stood() -> None:
+async def test_each_marker_has_its_answer_at_its_place() -> None:
     refusing = TopicPartition("returns", 1)
     appender = Appender({refusing: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     request = WriteTxnMarkersRequest(

@@ -1,4 +1,4 @@
-"""The coordinator of a group of one, in the place of that of transactions."""
+"""The coordinator of a one-member group, in place of the transaction coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of the consumer protocol against a coordinator that answers as the test wants it (KIP-848)."""
+"""A member of the consumer protocol (KIP-848) against a coordinator whose answers the test chooses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_member_joins_says_what_it_owns_and_leaves(
     assert len({sent.member_id for sent in coordinator.heartbeats}) == 1
 
 
-async def test_what_goes_is_committed_and_revoked_and_the_rest_is_read_on(
+async def test_revoked_partitions_are_committed_and_the_rest_is_read_on(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int]
 ) -> None:
     listener = Listener()
@@ -79,7 +79,7 @@ RETRIED = [
 
 
 @pytest.mark.parametrize("code", RETRIED)
-async def test_what_may_pass_is_tried_again_and_said_in_full(
+async def test_retriable_errors_are_retried_with_a_full_heartbeat(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int], code: ErrorCode
 ) -> None:
     coordinator.errors[ConsumerGroupHeartbeatRequest] = [code]
@@ -106,7 +106,7 @@ async def test_what_may_pass_is_tried_again_and_said_in_full(
         (ErrorCode.GROUP_ID_NOT_FOUND, True),
     ],
 )
-async def test_who_was_thrown_out_has_lost_all_and_joins_again(
+async def test_a_fenced_member_loses_all_partitions_and_rejoins(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int], code: ErrorCode, keeps_id: bool
 ) -> None:
     listener = Listener()
@@ -129,7 +129,7 @@ async def test_who_was_thrown_out_has_lost_all_and_joins_again(
         (ErrorCode.INVALID_REGULAR_EXPRESSION, "group g: no"),
     ],
 )
-async def test_what_does_not_pass_is_raised_and_tried_by_the_next_poll(
+async def test_a_lasting_error_is_raised_and_retried_by_the_next_poll(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int], code: ErrorCode, words: str
 ) -> None:
     coordinator.errors[ConsumerGroupHeartbeatRequest] = [code]
@@ -216,7 +216,7 @@ async def test_a_callback_that_is_cancelled_is_called_again(
         await poll_until(consumer, listener, *calls, f"{what} 2")
 
 
-async def test_a_stale_commit_is_sent_again_in_the_epoch_of_now(
+async def test_a_stale_commit_is_repeated_in_the_present_epoch(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int]
 ) -> None:
     listener = Listener()
@@ -232,7 +232,7 @@ async def test_a_stale_commit_is_sent_again_in_the_epoch_of_now(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
-async def test_c15_who_asks_in_a_stale_epoch_asks_again_and_begins_nowhere_else(
+async def test_c15_an_offset_fetch_in_a_stale_epoch_is_repeated(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int], code: ErrorCode
 ) -> None:
     coordinator.committed = {FIRST: 0, SECOND: 0}
@@ -248,7 +248,7 @@ async def test_c15_who_asks_in_a_stale_epoch_asks_again_and_begins_nowhere_else(
     assert asked[0].groups[0].member_epoch == 1
 
 
-async def test_who_does_not_poll_leaves_and_comes_back(
+async def test_a_member_that_does_not_poll_leaves_and_rejoins(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int]
 ) -> None:
     listener = Listener()
@@ -296,7 +296,7 @@ async def test_a_topic_that_is_not_known_yet_is_waited_for(
         {"partition_assignment_strategy": ["range"]},
     ],
 )
-def test_what_the_broker_decides_cannot_be_set(options: dict[str, Any]) -> None:
+def test_settings_decided_by_the_broker_cannot_be_set(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="the broker decides"):
         Consumer("127.0.0.1:1", group_id="g", group_protocol="consumer", **options)
 

@@ -23,7 +23,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_commit_carries_what_its_version_has(version: int) -> None:
+def test_a_commit_carries_the_fields_of_its_version(version: int) -> None:
     offsets = {B0: OffsetAndMetadata(3), A0: OffsetAndMetadata(1, "note", 7), A1: OffsetAndMetadata(2)}
     coder = codec(OffsetCommitRequest, version)
     told = coder.decode(coder.encode(commit_request(CONFIG, Generation(5, "me"), offsets)))
@@ -41,7 +41,7 @@ def test_a_commit_carries_what_its_version_has(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_a_question_carries_what_its_version_has(version: int) -> None:
+def test_an_offset_fetch_carries_the_fields_of_its_version(version: int) -> None:
     coder = codec(OffsetFetchRequest, version)
     told = coder.decode(coder.encode(fetch_request(CONFIG, [B0, A1, A0])))
     if version >= 8:
@@ -74,7 +74,7 @@ def answer(version: int, error_code: int = 0) -> OffsetFetchResponse:
 
 
 @pytest.mark.parametrize("version", [1, 8])
-def test_what_is_committed_is_read(version: int) -> None:
+def test_committed_offsets_are_read_back(version: int) -> None:
     assert read_committed_offsets(answer(version)) == {A0: OffsetAndMetadata(4, "note", -1)}
 
 

@@ -1,4 +1,4 @@
-"""A member against a coordinator that answers as the test wants it: every error, and callbacks that misbehave."""
+"""A member against a coordinator whose answers the test chooses: every error, and misbehaving callbacks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RETRIED = [
 
 
 @pytest.mark.parametrize(("request_type", "code"), RETRIED)
-async def test_what_may_pass_is_tried_again(
+async def test_retriable_errors_are_retried(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], request_type: type, code: ErrorCode
 ) -> None:
     coordinator.errors[request_type] = [code, code]
@@ -64,7 +64,7 @@ async def test_what_may_pass_is_tried_again(
 async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_request_timeout(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The coordinator's machine lost its power, say: the connection stays open, and nobody answers."""
+    """The coordinator's machine lost power, for example: the connection stays open without answers."""
 
     def silent(_: SyncGroupRequest) -> None:
         fake_broker.handlers[SyncGroupRequest] = coordinator.SyncGroupRequest
@@ -82,7 +82,7 @@ async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_r
 async def test_a_member_joins_the_new_coordinator_while_the_old_one_holds_its_join_group_in_silence(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The machine of the old one lost its power, say, and JoinGroup may be held for five minutes."""
+    """The old machine lost power, for example, and JoinGroup may be held for five minutes."""
     find = coordinator.FindCoordinatorRequest
 
     def elsewhere(request: FindCoordinatorRequest) -> Any:
@@ -142,7 +142,7 @@ async def test_the_listener_hears_whether_partitions_are_revoked_or_lost(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
-async def test_what_does_not_pass_is_raised_and_tried_by_the_next_poll(
+async def test_a_lasting_error_is_raised_and_retried_by_the_next_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], code: ErrorCode
 ) -> None:
     coordinator.errors[JoinGroupRequest] = [code]
@@ -214,7 +214,7 @@ async def test_a_callback_that_is_cancelled_is_called_again(
         await poll_until(consumer, listener, "assigned 2", *calls)
 
 
-async def test_cooperative_members_give_up_only_what_goes(
+async def test_cooperative_members_revoke_only_reassigned_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     listener = Listener()
@@ -256,8 +256,10 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """A callback that takes longer than the session, say. What is lost then the listener hears before the member joins,
-    and it gets what it is assigned."""
+    """A callback takes longer than the session, for example.
+
+    The listener is told of the loss before the member joins, and the member gets its new assignment.
+    """
     fake_broker.topics["other"] = 1
     coordinator.assigned = (*PLACES, TopicPartition("other", 0))
 
@@ -308,7 +310,7 @@ async def test_commits_that_are_refused_raise(
 
 
 async def polled_twice(consumer: Consumer) -> None:
-    """So that what the first poll handed out counts as done, and is due."""
+    """Poll twice, so that the records of the first poll count as processed and are due for a commit."""
     for _ in range(2):
         while not await consumer.poll(10, max_records=1):
             pass
@@ -360,7 +362,7 @@ async def test_commits_go_in_the_order_in_which_they_were_asked_for(
     assert [partition.committed_offset for partition in sent] == [3, 3, 1, 2]
 
 
-async def test_a_generation_that_is_none_is_an_error_and_joined_for_again(
+async def test_an_invalid_generation_is_an_error_and_the_member_rejoins(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     works = fake_broker.handlers[JoinGroupRequest]
@@ -382,7 +384,7 @@ async def test_a_generation_that_is_none_is_an_error_and_joined_for_again(
         await poll_until(consumer, listener, "assigned 2")
 
 
-async def test_an_assignment_that_cannot_be_read_is_an_error_and_joined_for_again(
+async def test_an_unreadable_assignment_is_an_error_and_the_member_rejoins(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     works = fake_broker.handlers[SyncGroupRequest]
@@ -437,7 +439,7 @@ def test_strategies_are_checked_early() -> None:
         Consumer("h", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=10)
 
 
-async def test_without_a_group_there_is_nothing_to_subscribe_to(fake_broker: Any) -> None:
+async def test_subscribing_needs_a_group_id(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address) as consumer:
         with pytest.raises(ValueError):
             consumer.subscribe(["topic"])

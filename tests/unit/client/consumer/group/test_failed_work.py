@@ -1,4 +1,4 @@
-"""Leaving `async with` by an exception commits only what the application was done with (S89)."""
+"""Leaving `async with` by an exception commits only the records that the application has processed (S89)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = PLACES[0]
 
 
 class Failed(Exception):
-    """Raised by the work on a record."""
+    """Raised by the processing of a record."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ async def poll_some(consumer: Consumer, count: int) -> list[int]:
 async def test_s89_the_record_whose_work_has_failed_is_read_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], failing: int
 ) -> None:
-    """At the beginning, in the middle and at the end of batches and answers."""
+    """This holds at the beginning, in the middle and at the end of batches and answers."""
     with pytest.raises(Failed):
         async with consumer_of(fake_broker, fast) as consumer:
             consumer.subscribe(["topic"])
@@ -91,10 +91,10 @@ async def test_s89_a_seek_since_then_does_not_count(
 
 @pytest.mark.parametrize("is_automatic", [True, False])
 @pytest.mark.parametrize("how", ["poll", "async for"])
-async def test_s89_what_was_committed_by_hand_stands(
+async def test_s89_offsets_committed_by_hand_stand(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], how: str, is_automatic: bool
 ) -> None:
-    """Also where the listener commits once more when the partitions are given up."""
+    """They stand even if the listener commits again during the revocation."""
 
     class Committing(Listener):
         async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -114,7 +114,7 @@ async def test_s89_what_was_committed_by_hand_stands(
     assert coordinator.committed[FIRST] == 4
 
 
-async def test_s89_everything_is_done_with_while_the_next_poll_waits(
+async def test_s89_records_count_as_processed_once_the_next_poll_waits(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     with pytest.raises(asyncio.CancelledError):
@@ -129,7 +129,7 @@ async def test_s89_everything_is_done_with_while_the_next_poll_waits(
     assert coordinator.committed[FIRST] == 10
 
 
-async def test_s89_leaving_otherwise_is_done_with_everything(
+async def test_s89_leaving_the_block_without_error_marks_everything_processed(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
     async with consumer_of(fake_broker, fast) as consumer:

@@ -22,7 +22,7 @@ def test_polls_are_late_when_nothing_changes_for_too_long() -> None:
 
 
 def test_s93_heartbeats_go_on_after_whatever_one_raises() -> None:
-    """A defect of the loop or of ours once ended them, and the member was thrown out of its group."""
+    """A defect once ended the heartbeats, and the member was removed from its group."""
 
     class Connection:
         def __init__(self) -> None:

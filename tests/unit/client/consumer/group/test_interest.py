@@ -41,16 +41,16 @@ def test_a_pattern_matches_whole_names(
 
 
 @pytest.mark.parametrize(("topics", "pattern"), [(None, None), (["a"], "a"), ("orders", None), ([], None)])
-def test_one_of_both_is_needed(topics: list[str] | None, pattern: str | None) -> None:
+def test_topics_or_a_pattern_are_needed(topics: list[str] | None, pattern: str | None) -> None:
     with pytest.raises(ValueError):
         Interest.of(topics, pattern, True)
 
 
-def test_no_interest_is_none() -> None:
+def test_an_empty_subscription_is_none() -> None:
     assert not Interest()
 
 
-async def test_what_is_lost_counts_as_revoked_unless_said_otherwise() -> None:
+async def test_lost_partitions_count_as_revoked_by_default() -> None:
     calls = []
 
     class Listener(RebalanceListener):
@@ -71,7 +71,7 @@ async def test_what_is_lost_counts_as_revoked_unless_said_otherwise() -> None:
     ],
 )
 def test_a_listener_with_a_method_that_nobody_calls_is_refused(name: str, meant: str | None) -> None:
-    """As Java's client and aiokafka name theirs: whoever commits in one would commit nothing."""
+    """Its methods are named as in Java's client and aiokafka: a commit in one of them would never run."""
 
     async def method(self: object, partitions: object) -> None:
         raise AssertionError("not called")

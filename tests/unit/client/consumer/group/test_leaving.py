@@ -1,4 +1,4 @@
-"""Members that leave: whatever they are about, they have left then, and neither join nor read again."""
+"""Members that leave, whatever they are doing, neither join nor read afterwards."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ async def test_a_close_that_is_cancelled_still_closes(
 
 
 @pytest.mark.parametrize("where", ["commit", "callback"])
-async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others_get(
+async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], where: str
 ) -> None:
-    """It has left: to read on, and commit as a member of nothing, would be to read what others read."""
+    """The member has left: reading on would duplicate the reads of other members."""
     for _ in range(5):
         fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
     listener = Listener()
@@ -92,10 +92,10 @@ async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others
 
 
 @pytest.mark.parametrize("leaves", ["unsubscribe", "close"])
-async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
+async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identity(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
-    """A transaction may end later than its consumer: as somebody outside of the group it would be checked by nobody."""
+    """A transaction may end later than its consumer: without its identity the offsets would not be checked."""
     listener = Listener()
     consumer = consumer_of(fake_broker, fast)
     await consumer.start()
@@ -111,10 +111,10 @@ async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
         await consumer.close()
 
 
-async def test_who_is_cancelled_as_soon_as_it_leaves_while_it_joins_has_left(
+async def test_a_leave_cancelled_during_a_join_has_taken_effect(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """Else the others would wait for the end of its session."""
+    """Otherwise the other members would wait for the end of its session."""
     listener = Listener()
     async with consumer_of(fake_broker, fast) as consumer:
         consumer.subscribe(["topic"], listener=listener)
@@ -151,7 +151,7 @@ async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subsc
 
 
 class Holding(Listener):
-    """Its first callback for what is given up waits until it may go on."""
+    """A listener whose first revocation callback waits until told to continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Holding(Listener):
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
-async def test_who_leaves_while_a_poll_gives_partitions_up_neither_joins_nor_reads_again(
+async def test_a_member_leaving_during_a_revocation_neither_joins_nor_reads_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str, strategy: str
 ) -> None:
     listener = Holding()
@@ -204,11 +204,11 @@ async def test_who_leaves_while_a_poll_gives_partitions_up_neither_joins_nor_rea
 
 
 @pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
-async def test_who_leaves_ends_a_join_that_a_poll_has_begun_meanwhile(
+async def test_leaving_ends_a_join_begun_by_a_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
     class HoldingBoth(Listener):
-        """The callback of the poll goes on first, then that of who leaves."""
+        """A listener whose callback from the poll continues first, and then the one from leaving."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -26,7 +26,7 @@ STABLE, FENCED, LEFT = MemberState.STABLE, MemberState.FENCED, MemberState.LEFT
 
 
 def member_in(state: MemberState) -> Membership:
-    """A member that has come to `state` the usual way, and has been in a generation before if that is possible."""
+    """A member that has reached `state` in the usual way, with an earlier generation if possible."""
     member = Membership()
     if state is LEFT:
         return member
@@ -108,7 +108,7 @@ REACTING = [
 
 
 @pytest.mark.parametrize(("state", "api_key", "code", "then", "is_in_generation", "is_lost"), REACTING)
-def test_errors_lead_where_they_should(
+def test_errors_lead_to_their_states(
     state: MemberState, api_key: ApiKey, code: ErrorCode, then: MemberState, is_in_generation: bool, is_lost: bool
 ) -> None:
     member = member_in(state)
@@ -132,7 +132,7 @@ def test_a_rebalance_is_a_reason_to_join_again() -> None:
 @pytest.mark.parametrize(
     ("code", "member_id"), [(ErrorCode.ILLEGAL_GENERATION, "me"), (ErrorCode.UNKNOWN_MEMBER_ID, "")]
 )
-def test_who_is_unknown_joins_as_somebody_new(code: ErrorCode, member_id: str) -> None:
+def test_an_unknown_member_joins_with_a_new_id(code: ErrorCode, member_id: str) -> None:
     member = member_in(STABLE)
     member.react(HEARTBEAT, code, CURRENT)
     assert member.generation == Generation(-1, member_id)
@@ -141,7 +141,7 @@ def test_who_is_unknown_joins_as_somebody_new(code: ErrorCode, member_id: str) -
     assert member.needs_join
 
 
-def test_news_of_a_generation_that_is_over_are_no_news() -> None:
+def test_events_of_a_past_generation_are_ignored() -> None:
     member = member_in(STABLE)
     for code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
         member.react(HEARTBEAT, code, Generation(4, "me"))
@@ -168,7 +168,7 @@ def test_leaving_forgets_all_but_being_fenced() -> None:
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_s46_s64_who_was_thrown_out_or_left_is_known_by_its_last_generation(code: ErrorCode | None) -> None:
+def test_s46_s64_a_fenced_or_departed_member_keeps_its_last_generation(code: ErrorCode | None) -> None:
     member = member_in(STABLE)
     if code is None:
         member.drop_out()
@@ -185,14 +185,14 @@ def test_s46_s64_who_was_thrown_out_or_left_is_known_by_its_last_generation(code
     assert member.last_generation == Generation()
 
 
-def test_who_drops_out_has_lost_its_partitions() -> None:
+def test_a_member_that_drops_out_has_lost_its_partitions() -> None:
     member = member_in(STABLE)
     member.drop_out()
     assert member.is_lost
     assert member.needs_join
 
 
-def test_errors_that_nobody_listed_are_for_the_application() -> None:
+def test_unlisted_errors_are_raised_to_the_application() -> None:
     listed = set(REACTIONS) | {code for _, code in SPECIAL_REACTIONS}
     assert {reaction(HEARTBEAT, code) for code in ErrorCode if code not in listed} == {Reaction.FAIL}
     assert reaction(COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) is Reaction.RETRY

@@ -41,12 +41,12 @@ def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff" + VERSIONS[0][2:], VERSIONS[0][:-1], VERSIONS[3][:-2]])
-def test_what_is_no_subscription_is_refused(data: bytes) -> None:
+def test_a_malformed_subscription_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         Subscription.decode(data)
 
 
-def test_an_assignment_goes_both_ways() -> None:
+def test_an_assignment_is_written_and_read_back() -> None:
     partitions = (TopicPartition("a", 0), TopicPartition("a", 5), TopicPartition("b", 1))
     assert decode_assignment(encode_assignment(reversed(partitions))) == partitions
     assert (

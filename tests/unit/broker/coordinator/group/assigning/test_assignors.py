@@ -1,4 +1,4 @@
-"""The assignors: who gets what, and that nothing moves without need."""
+"""The assignors: the assignment of partitions, and that none moves without need."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_more_members_than_partitions_leave_some_without() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_nobody_and_nothing_to_read(name: str) -> None:
+def test_groups_without_members_or_topics_are_assigned_nothing(name: str) -> None:
     assert assign(name, spec({})) == {}
     assert assign(name, spec({}, ("a", set(), {T: {1}}))) == {"a": {}}
 
@@ -71,37 +71,37 @@ def test_uniform_moves_as_little_as_possible_for_a_new_member() -> None:
 
 
 def test_a_balanced_assignment_does_not_move() -> None:
-    """Also where the members that have one more are not the first ones (KAFKA-18688)."""
+    """It stays although the members with one more partition are not the first ones (KAFKA-18688)."""
     had: dict[str, Target] = {"a": {T: frozenset({0})}, "b": {T: frozenset({1, 2})}, "c": {T: frozenset({3, 4})}}
     members = [(member, {T}, {T: set(target[T])}) for member, target in had.items()]
     assert assign("uniform", spec({T: 5}, *members)) == had
 
 
-def test_who_is_gone_is_replaced() -> None:
+def test_partitions_of_a_departed_member_are_given_to_others() -> None:
     targets = assign("uniform", spec({T: 4}, ("a", {T}, {T: {0, 1}}), ("c", {T}, {})))
     assert targets == {"a": {T: frozenset({0, 1})}, "c": {T: frozenset({2, 3})}}
 
 
-def test_what_is_not_read_any_more_or_is_not_there_is_given_up() -> None:
+def test_unsubscribed_and_missing_partitions_are_revoked() -> None:
     targets = assign("uniform", spec({T: 2}, ("a", {T}, {T: {0, 7}, U: {0}})))
     assert targets == {"a": {T: frozenset({0, 1})}}
 
 
 @pytest.mark.parametrize("is_homogeneous", [True, False])
-def test_what_two_had_is_given_to_one(is_homogeneous: bool) -> None:
-    """Part of an assignment was logged when the broker ended."""
+def test_a_partition_claimed_by_two_members_goes_to_one(is_homogeneous: bool) -> None:
+    """A broker that ended logged only a part of an assignment."""
     given = spec({T: 4}, ("a", {T}, {T: {0, 1}}), ("b", {T}, {T: {1, 2}}), is_homogeneous=is_homogeneous)
     targets = assign("uniform", given)
     assert sorted([*targets["a"][T], *targets["b"][T]]) == [0, 1, 2, 3]
 
 
-def test_with_different_subscriptions_who_reads_more_gets_less_of_what_others_read() -> None:
+def test_a_member_of_more_topics_gets_fewer_partitions_of_shared_topics() -> None:
     given = spec({T: 4, U: 4}, ("a", {T}, {}), ("b", {T, U}, {}), is_homogeneous=False)
     targets = assign("uniform", given)
     assert targets == {"a": {T: frozenset(range(4))}, "b": {U: frozenset(range(4))}}
 
 
-def test_with_different_subscriptions_what_is_out_of_balance_moves() -> None:
+def test_unbalanced_partitions_move_among_different_subscriptions() -> None:
     given = spec(
         {T: 6, U: 2},
         ("a", {T}, {T: {0, 1, 2, 3, 4, 5}}),

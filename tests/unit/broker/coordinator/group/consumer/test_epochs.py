@@ -1,4 +1,4 @@
-"""Offsets of a consumer group: who may commit and fetch them, in which epoch (KIP-1251)."""
+"""Offsets of a consumer group: which members may commit and fetch them, and in which epoch (KIP-1251)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def driver() -> ConsumerDriver:
 
 @pytest.fixture
 def pair(driver: ConsumerDriver) -> tuple[Client848, Client848]:
-    """Two members. The first kept t-0 and t-1 from epoch 2 on, the second was given t-2 and t-3 in epoch 3."""
+    """Two members: the first has t-0 and t-1 since epoch 2, the second got t-2 and t-3 in epoch 3."""
     first = driver.joined()
     driver.advance(2)
     second = driver.joined()
@@ -27,7 +27,7 @@ def pair(driver: ConsumerDriver) -> tuple[Client848, Client848]:
 
 
 def code(answer: Answer) -> ErrorCode:
-    """The error of the whole, or that of the partitions."""
+    """The error of the whole response, or that of its partitions."""
     if answer.error is not None:
         return answer.error
     (found,) = {p.error_code for topic in answer.response.topics for p in topic.partitions}
@@ -67,11 +67,15 @@ def commit_in_transaction(driver: ConsumerDriver, member: str, epoch: int, parti
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
-def test_in_its_epoch_a_member_commits_what_it_likes(driver: ConsumerDriver, pair: tuple[Client848, Client848]) -> None:
+def test_a_member_commits_any_partition_in_its_current_epoch(
+    driver: ConsumerDriver, pair: tuple[Client848, Client848]
+) -> None:
     assert commit(driver, "m1", 3, 0, 3) is ErrorCode.NONE
 
 
-def test_c16_in_an_older_epoch_what_it_had_then(driver: ConsumerDriver, pair: tuple[Client848, Client848]) -> None:
+def test_c16_a_member_commits_in_an_older_epoch_what_it_owned_then(
+    driver: ConsumerDriver, pair: tuple[Client848, Client848]
+) -> None:
     assert commit(driver, "m1", 2, 0, 1) is ErrorCode.NONE
     assert commit(driver, "m1", 1, 0) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit(driver, "m2", 2, 2) is ErrorCode.STALE_MEMBER_EPOCH, "it was another member's then"
@@ -79,7 +83,7 @@ def test_c16_in_an_older_epoch_what_it_had_then(driver: ConsumerDriver, pair: tu
     assert driver.machine.offsets.get("g", "t", 2) is None
 
 
-def test_c16_what_it_is_to_give_up_it_may_still_commit(driver: ConsumerDriver) -> None:
+def test_c16_a_member_may_still_commit_partitions_that_it_must_revoke(driver: ConsumerDriver) -> None:
     first = driver.joined()
     driver.advance(2)
     driver.joined()
@@ -93,7 +97,7 @@ def test_an_epoch_to_come_is_stale(driver: ConsumerDriver, pair: tuple[Client848
     assert commit(driver, "m1", 4, 0) is ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_strangers_commit_while_there_are_no_members(driver: ConsumerDriver) -> None:
+def test_anybody_commits_while_the_group_has_no_members(driver: ConsumerDriver) -> None:
     first = driver.joined()
     assert commit(driver, "", -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(driver, "m9", 2, 0) is ErrorCode.UNKNOWN_MEMBER_ID

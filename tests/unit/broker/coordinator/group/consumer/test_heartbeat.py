@@ -60,7 +60,7 @@ def test_an_idle_heartbeat_of_a_stable_member_logs_nothing_and_keeps_it_alive(dr
     assert first.idle().code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_c1_who_missed_the_answer_with_the_new_epoch_is_let_in(driver: ConsumerDriver) -> None:
+def test_c1_a_member_that_missed_the_answer_with_the_new_epoch_is_let_in(driver: ConsumerDriver) -> None:
     first = driver.joined()
     driver.advance(2)
     driver.joined()
@@ -72,13 +72,13 @@ def test_c1_who_missed_the_answer_with_the_new_epoch_is_let_in(driver: ConsumerD
 
 
 @pytest.mark.parametrize("epoch", [1, 4])
-def test_c1_with_an_epoch_that_it_never_had_a_member_is_fenced(driver: ConsumerDriver, epoch: int) -> None:
+def test_c1_a_member_with_an_epoch_that_it_never_had_is_fenced(driver: ConsumerDriver, epoch: int) -> None:
     first = driver.joined()
     first.epoch = epoch
     assert first.beat().code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_c1_with_the_epoch_before_and_partitions_that_are_not_its_own_it_is_fenced(driver: ConsumerDriver) -> None:
+def test_c1_a_member_with_the_previous_epoch_and_foreign_partitions_is_fenced(driver: ConsumerDriver) -> None:
     first = driver.joined()
     driver.advance(2)
     driver.joined()
@@ -88,7 +88,7 @@ def test_c1_with_the_epoch_before_and_partitions_that_are_not_its_own_it_is_fenc
     assert first.beat().code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_c2_who_never_gives_up_is_fenced_after_its_rebalance_timeout(driver: ConsumerDriver) -> None:
+def test_c2_a_member_that_never_revokes_is_fenced_after_its_rebalance_timeout(driver: ConsumerDriver) -> None:
     first = driver.joined()
     driver.advance(2)
     second = driver.joined()
@@ -105,7 +105,7 @@ def test_c2_who_never_gives_up_is_fenced_after_its_rebalance_timeout(driver: Con
     assert owned(second) == ALL
 
 
-def test_c3_who_subscribes_to_less_while_it_gives_up_stays_in_its_epoch(driver: ConsumerDriver) -> None:
+def test_c3_a_member_that_unsubscribes_while_revoking_stays_in_its_epoch(driver: ConsumerDriver) -> None:
     driver.set_topics(topic("s", 2))
     first = driver.joined(topics=("s", "t"))
     driver.advance(2)
@@ -209,7 +209,7 @@ def test_fields_that_are_left_out_stay_as_they_were(driver: ConsumerDriver) -> N
     assert (member.assignor, member.rack_id, member.topics) == ("range", "r1", frozenset({"t"}))
 
 
-def test_who_subscribes_to_nothing_gives_all_up(driver: ConsumerDriver) -> None:
+def test_a_member_without_subscription_revokes_all_partitions(driver: ConsumerDriver) -> None:
     first = driver.joined()
     driver.advance(2)
     first.subscribe()
@@ -245,14 +245,14 @@ def test_a_member_that_is_not_known_is_told_so(driver: ConsumerDriver) -> None:
     assert stranger.beat().code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_full_group_takes_nobody_but_its_members() -> None:
+def test_a_full_group_accepts_only_its_members() -> None:
     driver = ConsumerDriver(GroupConfig(consumer_max_size=1))
     first = driver.joined()
     assert driver.client().join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert first.join().code is ErrorCode.NONE
 
 
-def test_what_members_say_of_themselves_has_bounds() -> None:
+def test_the_data_that_members_send_about_themselves_is_bounded() -> None:
     driver = ConsumerDriver(GroupConfig(member_metadata_max_bytes=3000, metadata_max_bytes=5000))
     assert driver.client(topics=tuple(f"{n:0100}" for n in range(20))).join().code is ErrorCode.MESSAGE_TOO_LARGE
     driver.joined(topics=tuple(f"{n:0100}" for n in range(15)))
@@ -346,7 +346,7 @@ def test_c12_a_full_group_lets_a_static_member_back_in() -> None:
     assert owned(driver.joined(instance_id="i1")) == ALL
 
 
-def test_c12_who_was_replaced_is_fenced(driver: ConsumerDriver) -> None:
+def test_c12_a_replaced_member_is_fenced(driver: ConsumerDriver) -> None:
     first = driver.joined(instance_id="i1")
     first.leave(-2)
     driver.joined(instance_id="i1")
@@ -448,7 +448,7 @@ def test_c12_a_static_member_that_leaves_while_it_revokes_keeps_its_place_until_
 
 
 @pytest.mark.parametrize("field", ["rack_id", "client_id", "instance_id", "member_id"])
-def test_all_that_a_member_says_is_counted(driver: ConsumerDriver, field: str) -> None:
+def test_every_field_that_a_member_sends_is_counted(driver: ConsumerDriver, field: str) -> None:
     said = {"member_id": "m", field: "x" * 5000}
     answer = driver.consumer_heartbeat(
         member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=[], topic_partitions=[], **said

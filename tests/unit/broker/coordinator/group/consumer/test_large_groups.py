@@ -32,7 +32,7 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 MEMBERS, TOPICS, PARTITIONS = 1000, 10, 1000
 MAX_TURN_SECONDS = 0.01
 MAX_HEARTBEAT_SECONDS = 100e-6
-"""On a busy machine; `bench/consumer_groups.py` has the figure."""
+"""The limit on a busy machine; `bench/consumer_groups.py` has the typical figure."""
 NAMES = [f"t{number}" for number in range(TOPICS)]
 
 
@@ -44,7 +44,7 @@ def as_in_a_broker() -> Iterator[None]:
 
 
 class LargeGroup:
-    """The runtime, and the members as what they were told last."""
+    """The runtime, and the members with their last answers."""
 
     def __init__(self, internal_topic: Any) -> None:
         view = TopicView(ClusterImage("").with_topics([topic(name, PARTITIONS) for name in NAMES]))
@@ -88,7 +88,7 @@ def failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-async def test_s87_a_large_assignment_leaves_the_loop_to_others(internal_topic: Any) -> None:
+async def test_s87_a_large_assignment_lets_other_work_run(internal_topic: Any) -> None:
     large = LargeGroup(internal_topic)
     members = [f"member-{number:04}" for number in range(MEMBERS)]
     for member in members:

@@ -1,4 +1,6 @@
-"""Groups change between the classic and the consumer protocol while their members work (bidirectional, as in Kafka)."""
+"""Groups change between the classic and the consumer protocol while their members work, in both directions as in
+Kafka.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
 
 
 class ClassicClient:
-    """A member of the classic protocol, cooperative: it says what it owns when it joins."""
+    """A cooperative member of the classic protocol: it reports its partitions when it joins."""
 
     def __init__(self, driver: ConsumerDriver, instance_id: str | None = None) -> None:
         self.driver = driver
@@ -45,7 +47,7 @@ class ClassicClient:
         self.joined: Answer = Answer()
 
     def join(self) -> Answer:
-        """Ask to join; with an id, where one is needed."""
+        """Join the group, with a member id if one is needed."""
         for _ in range(2):
             self.joined = self.driver.join(
                 self.member_id,
@@ -74,7 +76,7 @@ class ClassicClient:
         return self.driver.heartbeat(self.member_id, self.generation, self.instance_id)
 
     def follow(self) -> None:
-        """Send a heartbeat, and join and sync again where it says so: in a group of the consumer protocol."""
+        """Send a heartbeat, and rejoin and sync if the answer says so, in a group of the consumer protocol."""
         if self.heartbeat() is not ErrorCode.NONE:
             assert self.join().code is ErrorCode.NONE
             self.read(self.sync())
@@ -86,7 +88,7 @@ def driver() -> ConsumerDriver:
 
 
 def classic_pair(driver: ConsumerDriver) -> tuple[ClassicClient, ClassicClient]:
-    """A stable classic group of two; each has two partitions."""
+    """A stable classic group of two members with two partitions each."""
     one, two = ClassicClient(driver), ClassicClient(driver)
     one.join()
     one.read(one.sync({one.member_id: assignment(0, 1, 2, 3)}))
@@ -122,7 +124,7 @@ def test_a_consumer_joins_a_classic_group_and_all_work_on(driver: ConsumerDriver
     assert state_of(driver.replayed()) == state_of(driver.machine)
 
 
-def test_c13_who_waits_in_the_classic_group_is_told_to_join_again(driver: ConsumerDriver) -> None:
+def test_c13_a_member_waiting_in_the_classic_group_is_told_to_rejoin(driver: ConsumerDriver) -> None:
     one, two = classic_pair(driver)
     one.join()
     assert not one.joined.is_there
@@ -131,7 +133,7 @@ def test_c13_who_waits_in_the_classic_group_is_told_to_join_again(driver: Consum
     assert two.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_c13_who_never_synced_has_nothing(driver: ConsumerDriver) -> None:
+def test_c13_a_member_that_never_synced_owns_nothing(driver: ConsumerDriver) -> None:
     one = ClassicClient(driver)
     one.join()
     new = driver.joined()
@@ -140,7 +142,7 @@ def test_c13_who_never_synced_has_nothing(driver: ConsumerDriver) -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_c13_where_groups_may_not_be_upgraded_they_stay_as_they_are(policy: str) -> None:
+def test_c13_a_classic_group_stays_classic_where_upgrades_are_disabled(policy: str) -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy=policy))
     one, _ = classic_pair(driver)
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -154,7 +156,7 @@ def test_c13_state_of_a_custom_assignor_is_not_lost(driver: ConsumerDriver) -> N
     assert driver.group.state is GroupState.STABLE
 
 
-def test_what_librdkafka_says_with_its_sticky_assignments_is_no_such_state(driver: ConsumerDriver) -> None:
+def test_the_user_data_of_librdkafkas_sticky_assignor_is_no_custom_state(driver: ConsumerDriver) -> None:
     _, joined = driver.join_new(protocols=(("cooperative-sticky", subscription("t")),))
     driver.sync(joined.response, {joined.response.member_id: assignment(0, user_data=b"\0\0\0\1")})
     assert driver.client().join().code is ErrorCode.NONE
@@ -165,7 +167,7 @@ def test_groups_of_other_protocol_types_are_no_consumer_groups(driver: ConsumerD
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_what_cannot_be_read_is_not_upgraded(driver: ConsumerDriver) -> None:
+def test_a_group_with_an_unreadable_subscription_is_not_upgraded(driver: ConsumerDriver) -> None:
     driver.join_new(protocols=(("range", b"\0\0\0\0\0\7"),))
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -205,7 +207,7 @@ def test_a_consumer_group_without_members_is_replaced_and_its_offsets_stay(drive
 
 
 @pytest.mark.parametrize("how", ["leaves", "dies", "is removed"])
-def test_with_its_last_consumer_gone_a_group_is_classic_again(driver: ConsumerDriver, how: str) -> None:
+def test_a_group_becomes_classic_again_when_its_last_consumer_leaves(driver: ConsumerDriver, how: str) -> None:
     one, two = classic_pair(driver)
     new = driver.joined()
     settle(driver, [one, two], new)
@@ -229,7 +231,7 @@ def test_with_its_last_consumer_gone_a_group_is_classic_again(driver: ConsumerDr
     assert [name for name, _ in group.members[one.member_id].protocols] == ["range", "other"]
 
 
-def test_where_groups_may_not_be_downgraded_they_stay() -> None:
+def test_a_consumer_group_stays_one_where_downgrades_are_disabled() -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy="upgrade"))
     one, two = classic_pair(driver)
     new = driver.joined()
@@ -301,7 +303,7 @@ def test_a_classic_member_has_its_own_session_timeout(driver: ConsumerDriver) ->
     assert one.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_a_classic_member_may_not_say(driver: ConsumerDriver) -> None:
+def test_bad_requests_of_a_classic_member_are_refused(driver: ConsumerDriver) -> None:
     new = driver.joined()
     one = ClassicClient(driver)
     one.join()
@@ -312,14 +314,14 @@ def test_what_a_classic_member_may_not_say(driver: ConsumerDriver) -> None:
     assert driver.join("x", protocols=(("range", b"\0"),)).code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_where_protocols_may_not_mix_classic_members_are_refused() -> None:
+def test_classic_members_are_refused_where_protocols_may_not_mix() -> None:
     driver = ConsumerDriver(GroupConfig(consumer_migration_policy="disabled"))
     driver.joined()
     assert driver.join().code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(driver: ConsumerDriver) -> None:
-    """The last member of the consumer protocol is replaced: nothing has changed, so nobody has to join again."""
+    """The last member of the consumer protocol is replaced: no assignment has changed, so no member has to rejoin."""
     new = driver.joined(instance_id="i1")
     driver.advance(2)
     new.leave(-2)
@@ -335,7 +337,7 @@ def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(drive
     assert isinstance(driver.replayed().groups["g"], ClassicGroup)
 
 
-def test_describing_is_by_protocol(driver: ConsumerDriver) -> None:
+def test_groups_are_described_by_protocol(driver: ConsumerDriver) -> None:
     driver.joined()
     with pytest.raises(KafkaError, match="is not a classic group"):
         driver.machine.find_classic("g")

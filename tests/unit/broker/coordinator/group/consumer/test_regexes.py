@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when topics are looked up, and what follows."""
+"""Subscriptions by regular expression: when topics are looked up, and the resulting assignments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_member_gets_the_topics_that_match_as_a_whole(driver: ConsumerDriver) 
     assert first.interval_ms == 5000
 
 
-def test_names_and_pattern_together_are_both(driver: ConsumerDriver) -> None:
+def test_a_subscription_by_names_and_pattern_is_their_union(driver: ConsumerDriver) -> None:
     first = driver.joined(topics=("u",), regex="t.*")
     assert owned(first) == [("u", 0), ("u", 1)]
     driver.run_jobs()
@@ -46,7 +46,7 @@ def test_c8_a_pattern_that_is_wrong_is_refused_when_it_is_new(driver: ConsumerDr
     assert driver.consumers.members["m1"].regex == ""
 
 
-def test_c8_from_pattern_to_none_and_back(driver: ConsumerDriver) -> None:
+def test_c8_a_member_drops_its_pattern_and_takes_it_again(driver: ConsumerDriver) -> None:
     first = driver.joined(topics=("u",), regex="t")
     driver.run_jobs()
     driver.advance(2)
@@ -76,7 +76,7 @@ def test_a_second_member_with_a_known_pattern_is_assigned_at_once(driver: Consum
     assert driver.jobs == []
 
 
-def test_c8_with_its_last_member_a_pattern_goes(driver: ConsumerDriver) -> None:
+def test_c8_a_pattern_is_dropped_with_its_last_member(driver: ConsumerDriver) -> None:
     first = driver.joined(topics=None, regex="t")
     driver.joined(topics=("u",))
     driver.run_jobs()

@@ -1,4 +1,4 @@
-"""Large groups are assigned by jobs, whose results are taken whatever has happened since."""
+"""Jobs compute the assignments of large groups; their results are applied whatever happened meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGro
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> ConsumerDriver:
-    """Every group is large."""
+    """A driver for which every group is large."""
     monkeypatch.setattr(target, "SMALL", 0)
     return ConsumerDriver()
 
@@ -31,14 +31,14 @@ def test_the_assignment_comes_with_a_later_heartbeat(driver: ConsumerDriver, fir
     assert state_of(driver.replayed()) == state_of(driver.machine)
 
 
-def test_until_then_heartbeats_ask_for_it_again_and_come_soon(driver: ConsumerDriver, first: Client848) -> None:
+def test_heartbeats_before_the_assignment_ask_again_and_come_soon(driver: ConsumerDriver, first: Client848) -> None:
     first.beat()
     first.beat()
     assert [job.name for job in driver.jobs] == ["assign"] * 3, "the runtime does one of them"
     assert first.interval_ms <= 1000
 
 
-def test_who_has_gone_meanwhile_is_passed_over(driver: ConsumerDriver, first: Client848) -> None:
+def test_a_member_that_left_during_the_computation_is_passed_over(driver: ConsumerDriver, first: Client848) -> None:
     second = driver.joined()
     driver.run_jobs_after(lambda: second.leave())
     assert driver.consumers.targets.keys() == {"m1"}
@@ -46,7 +46,9 @@ def test_who_has_gone_meanwhile_is_passed_over(driver: ConsumerDriver, first: Cl
     assert len(first.owns) == 4
 
 
-def test_who_has_come_meanwhile_waits_for_the_next(driver: ConsumerDriver, first: Client848) -> None:
+def test_a_member_that_joined_during_the_computation_waits_for_the_next_assignment(
+    driver: ConsumerDriver, first: Client848
+) -> None:
     joined: list[Client848] = []
     driver.run_jobs_after(lambda: joined.append(driver.joined()))
     assert driver.consumers.assignment_epoch < driver.consumers.epoch
@@ -86,8 +88,8 @@ def test_s85_a_result_that_cannot_be_logged_is_asked_for_again(driver: ConsumerD
     assert len(first.owns) == 4
 
 
-def test_of_an_assignment_that_was_logged_in_part_all_is_assigned_again(driver: ConsumerDriver) -> None:
-    """Its epoch is logged last: a broker that ends before has targets of two assignments, which may overlap."""
+def test_a_partly_logged_assignment_is_computed_again_as_a_whole(driver: ConsumerDriver) -> None:
+    """The epoch is logged last: a broker that ends earlier has targets of two assignments, which may overlap."""
     driver.set_topics(topic("t", 6))
     members = [driver.joined() for _ in range(2)]
     driver.settle(*members)

@@ -1,4 +1,4 @@
-"""ZooKeeper over TLS with an identity: who else is let in, what strangers may do, and what is said of it."""
+"""ZooKeeper over TLS with an identity: which clients are admitted, what strangers may do, and the log messages."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ USER = f"{paths.USER_CONFIGS}/anna"
 
 @pytest.fixture
 async def open_with(secured_zookeeper, tmp_path):
-    """A store by the settings of a broker, some of them changed."""
+    """Open a store with the settings of a broker, some of them changed."""
     opened = []
 
     async def open_one(**changed):
@@ -104,7 +104,7 @@ async def test_strangers_read_no_secrets_and_write_nothing(open_with, secured_zo
 
 
 async def test_a_certificate_is_an_identity_too(open_with, secured_zookeeper):
-    """ZooKeeper's scheme `x509`: no digest at all."""
+    """ZooKeeper's scheme `x509` is used without a digest."""
 
     def by_certificate(key_store):
         return open_with(digest_user=None, digest_password=None, ssl_keystore_location=str(key_store))
@@ -142,7 +142,7 @@ async def test_a_broker_with_another_password_is_told_what_it_may_not(open_with,
 
 
 async def test_a_watch_tells_strangers_of_no_secrets(open_with):
-    """ZooKeeper looks at ACLs before it tells; the other identity hears of what it may read."""
+    """ZooKeeper checks ACLs before it notifies; the other identity is notified of readable nodes."""
     store, other = await open_with(), await open_with(digest_password="guessed")
     await store.create(paths.USER_CONFIGS, make_parents=True)
     heard = []
@@ -170,8 +170,8 @@ async def test_nodes_from_before_that_anybody_may_change_are_named(open_with, se
     "path",
     [paths.LITERAL_ACLS, f"{paths.PREFIXED_ACLS}/Topic", paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LOGIN_KEY],
 )
-async def test_so_are_those_that_are_made_when_they_are_needed(monkeypatch, caplog, path):
-    """Who may write there gives himself rights."""
+async def test_nodes_made_on_demand_are_protected_too(monkeypatch, caplog, path):
+    """A client that may write there could give itself rights."""
     store = ZooKeeperStore("127.0.0.1:1", "", 1.0, SystemClock(), ZooKeeperAccess(protects_nodes=True))
 
     async def ask(asked, request):
@@ -186,7 +186,7 @@ async def test_so_are_those_that_are_made_when_they_are_needed(monkeypatch, capl
 
 
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])
-async def test_servers_of_others_are_not_told_who_we_are(open_with, tmp_path, trusted):
+async def test_foreign_servers_do_not_get_our_credentials(open_with, tmp_path, trusted):
     location = None
     if trusted == "another authority":
         location = str(tmp_path / "another.pem")
@@ -226,14 +226,14 @@ async def test_changed_certificates_hold_from_the_next_connection_on(open_with, 
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused_without_secrets(settings, message):
+def test_contradictory_settings_are_refused_without_showing_secrets(settings, message):
     config = BrokerConfig.of({f"zookeeper.{key}": value for key, value in settings.items()})
     with pytest.raises(InvalidConfig, match=message) as raised:
         configured_access(config, tls_to_zookeeper(config))
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_set_of_tls_is_what_is_done(tmp_path):
+def test_the_tls_settings_are_followed(tmp_path):
     authority = Certificate.authority()
     settings = {
         "zookeeper.ssl.client.enable": "true",
@@ -272,7 +272,7 @@ def test_what_is_set_of_tls_is_what_is_done(tmp_path):
         ("/brokers/ids/1", False),
     ],
 )
-def test_which_nodes_are_nobody_else_s(path, is_secret):
+def test_secret_nodes_are_readable_by_brokers_only(path, is_secret):
     assert zk_acls.is_secret(path) is is_secret
     acl = zk_acls.entries(path, is_protected=True)
     assert not zk_acls.is_open(path, acl)

@@ -1,4 +1,4 @@
-"""What `zk_client` uses of kazoo beyond its documented interface, by name: a release that moves it fails here."""
+"""The undocumented names of kazoo that `zk_client` uses: a release that moves one of them fails here."""
 
 import asyncio
 import inspect
@@ -50,7 +50,9 @@ class Listener:
 
 
 async def test_the_table_of_watches_is_looked_up_by_path_and_dropped_by_these_names():
-    """Events of recursive watches name paths that nobody asked for: our table has our callback for each."""
+    """Events of recursive watches name paths that were not watched themselves: our table gives our callback for
+    each.
+    """
     listener = Listener()
     session = ZooKeeperSession("127.0.0.1:1", 1.0, listener, SystemClock())
     client = session._client
@@ -80,7 +82,7 @@ async def test_answers_and_events_have_one_way_into_the_loop():
 
 
 def test_a_closed_loop_does_not_raise_in_kazoos_thread():
-    """And nobody hears of what came too late."""
+    """Late events are dropped."""
     late = []
 
     async def make():
@@ -119,7 +121,7 @@ def test_the_names_that_a_session_reaches_for_are_there():
 
 
 async def test_more_requests_than_the_socket_pair_holds_do_not_stop_the_loop():
-    """kazoo's thread is busy connecting to somebody who does not answer; each request wakes it with one byte."""
+    """kazoo's thread is busy connecting to a silent server; each request wakes it with one byte."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         listener = Listener()
         session = ZooKeeperSession(f"127.0.0.1:{silent.getsockname()[1]}", 2.0, listener, SystemClock())

@@ -1,4 +1,4 @@
-"""What has come is read at once; nothing of it is missed, waited for again, or given twice."""
+"""Received bytes are read at once; none is missed, awaited again, or returned twice."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0
 LITTLE = 0.02
-"""A time that is to pass."""
+"""A short time that must pass."""
 
 
 class Counting(socket.socket):
-    """Counts how often it is read."""
+    """Counts the reads of a socket."""
 
     reads = 0
 
@@ -52,7 +52,7 @@ def wait(reading, seconds=SECONDS, writing=()):
 
 
 class Kazoo:
-    """kazoo's own reading of answers, over a socket of ours."""
+    """kazoo's own reading of answers, over one of our sockets."""
 
     def __init__(self, connection):
         handler = _Handler(None, 1.0, None, SystemClock())
@@ -60,7 +60,7 @@ class Kazoo:
         self.reader._socket = connection
 
     def answer(self, seconds=SECONDS):
-        """Its xid and what is in it."""
+        """The xid and the content of an answer."""
         header, read, offset = self.reader._read_header(seconds)
         return header.xid, read[offset:]
 
@@ -117,7 +117,7 @@ def test_half_an_answer_is_a_timeout(ends):
         Kazoo(connection).answer(LITTLE)
 
 
-def test_what_came_before_the_end_is_given_before_the_end(ends):
+def test_bytes_received_before_the_end_are_returned_before_the_end(ends):
     connection, _, server, _ = ends
     server.sendall(answer(1, b"one") + answer(2, b"two") + answer(3, b"three")[:9])
     server.close()
@@ -150,7 +150,7 @@ def test_an_error_comes_after_what_was_read(ends):
         connection.recv(10)
 
 
-def test_nothing_is_there_for_as_long_as_was_asked(ends):
+def test_an_idle_socket_is_waited_for_until_the_timeout(ends):
     connection, counted, _, wake_ups = ends
     uptime = SystemClock().uptime
     began = uptime()
@@ -177,7 +177,7 @@ def test_requests_are_seen_beside_answers_that_are_there(ends):
     later.join(SECONDS)
 
 
-def test_what_can_be_sent_is_sent_without_asking_and_waits_where_it_cannot(ends):
+def test_a_send_happens_at_once_and_waits_only_if_the_socket_is_full(ends):
     connection, _, server, _ = ends
     assert wait([], 0, [connection]) == [connection]
     sent = 0

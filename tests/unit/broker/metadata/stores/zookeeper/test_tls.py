@@ -1,4 +1,4 @@
-"""What kazoo gets in place of a socket: readable when there is something for it, and never without its encryption."""
+"""The socket replacement given to kazoo: readable when there is data for kazoo, and never without encryption."""
 
 import selectors
 import socket
@@ -17,7 +17,7 @@ SECONDS = 60.0
 
 
 class Server:
-    """The other end, of which each record is in the test's hands."""
+    """The other end, whose records the test sends one by one."""
 
     def __init__(self, context):
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -36,7 +36,7 @@ class Server:
                 self.incoming.write(self.raw.recv(65536))
 
     def session_tickets(self):
-        """Session tickets of TLS 1.3, which are sent after the handshake."""
+        """TLS 1.3 session tickets, which are sent after the handshake."""
         return self.outgoing.read()
 
     def record(self, data):
@@ -68,13 +68,13 @@ def wait(reading, seconds=SECONDS):
 
 
 def arrived(client):
-    """Something is in the socket, whatever it is."""
+    """Wait until bytes are in the socket."""
     with selectors.DefaultSelector() as selector:
         selector.register(client, selectors.EVENT_READ)
         assert selector.select(SECONDS)
 
 
-def test_what_is_tls_s_own_makes_nothing_readable_and_lets_others_pass(ends):
+def test_tls_control_records_make_nothing_readable(ends):
     client, server, other = ends
     server.raw.sendall(server.session_tickets())
     arrived(client)
@@ -111,8 +111,8 @@ def test_all_records_that_have_come_are_read_at_once_and_hide_nobody_else(ends):
         client.recv(1)
 
 
-def test_nothing_is_left_with_openssl_where_no_descriptor_tells_of_it(ends):
-    """More than is read at a time, in records of any length."""
+def test_no_decrypted_bytes_stay_unnoticed_in_openssl(ends):
+    """There are more bytes than one read takes, in records of any length."""
     client, server, other = ends
     sent = b"".join(bytes([65 + each]) * length for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
     records = (server.record(bytes([65 + each]) * length) for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
@@ -128,7 +128,7 @@ def test_nothing_is_left_with_openssl_where_no_descriptor_tells_of_it(ends):
     assert wait([client], 0) == []
 
 
-def test_the_end_is_something_to_read(ends):
+def test_the_end_of_a_tls_connection_is_readable(ends):
     client, server, _ = ends
     server.raw.sendall(server.session_tickets())
     server.raw.close()
@@ -138,7 +138,7 @@ def test_the_end_is_something_to_read(ends):
 
 
 def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
-    """`ssl.SSLSocket.shutdown` drops it first: what is sent after that leaves as it is, and what comes is taken so."""
+    """`ssl.SSLSocket.shutdown` drops the encryption first: later bytes would be sent and accepted in plain text."""
     client, server, _ = ends
     server.raw.sendall(server.session_tickets() + server.record(b"an answer"))
     arrived(client)
@@ -153,7 +153,7 @@ def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
     assert b"password" not in received
 
 
-def test_writing_is_waited_for_as_ever(ends):
+def test_a_tls_write_waits_for_the_socket(ends):
     client, _, _ = ends
     assert select(SystemClock().uptime, [], [client], SECONDS)[1] == [client]
     assert isinstance(client, ReadAhead)

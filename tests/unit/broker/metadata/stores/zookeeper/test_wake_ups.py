@@ -1,4 +1,4 @@
-"""However many requests wait for a connection to ZooKeeper, nobody waits to wake kazoo's thread."""
+"""Waking kazoo's thread never blocks, however many requests wait for a connection to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 
 MANY = 10_000
-"""Far more bytes than a pair of sockets holds."""
+"""Far more bytes than a socket pair holds."""
 
 
 def is_readable(wake_ups: WakeUps) -> bool:
     return bool(select.select([wake_ups], [], [], 0)[0])
 
 
-def test_each_one_is_received_once() -> None:
+def test_each_wake_up_is_received_once() -> None:
     wake_ups = WakeUps()
     assert not is_readable(wake_ups)
     for _ in range(MANY):
@@ -32,7 +32,7 @@ def test_each_one_is_received_once() -> None:
     wake_ups.close()
 
 
-def test_it_is_closed_twice_and_wakes_nobody_then() -> None:
+def test_a_wake_up_is_closed_twice_and_wakes_nobody_afterwards() -> None:
     wake_ups = WakeUps()
     wake_ups.send(b"\0")
     wake_ups.close()

@@ -1,4 +1,4 @@
-"""The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
+"""The ZooKeeper store when connections break and sessions end; `test_store_contract.py` has its other properties."""
 
 import asyncio
 import itertools
@@ -33,14 +33,14 @@ from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 
 LONG, SHORT = 20.0, 2.0
-"""Session timeouts: nobody is to be missed, and somebody is."""
+"""Session timeouts: one that never expires in a test, and one that does."""
 SECONDS = 60.0
 UNKNOWN_OPERATION = 117
 """No request of ZooKeeper has this number."""
 
 
 class Heard:
-    """What a store tells, to wait for."""
+    """Collects the notifications of a store, so that tests can wait for them."""
 
     def __init__(self, store, root="/"):
         self.paths, self.states = [], []
@@ -63,7 +63,7 @@ class Heard:
 
 
 async def until_answered(ask):
-    """What `ask` gives when the connection is back."""
+    """The result of `ask` once the connection is back."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
@@ -74,7 +74,7 @@ async def until_answered(ask):
 
 @pytest.fixture(params=["plain", "tls"])
 def zookeeper_proxy(request, zookeeper, tmp_path):
-    """With `access`, how it is reached: what holds of sessions, leases and lost answers holds over TLS, too."""
+    """The proxy; with `access`, over TLS, too: sessions, leases and lost answers must behave alike."""
     if request.param == "plain":
         with CuttingProxy(zookeeper) as proxy:
             proxy.access = OPEN_ACCESS
@@ -181,7 +181,7 @@ async def test_a_session_whose_end_is_lost_on_the_way_is_ended_all_the_same(open
 
 
 @pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.soak)])
-async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
+async def test_a_session_is_begun_however_often_sessions_end(open_zookeeper, times):
     store, other = await open_zookeeper(), await open_zookeeper()
     heard, seen = Heard(store), {store.session_id}
     for number in range(times):
@@ -193,9 +193,10 @@ async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
     assert await store.children("/") == []
 
 
-async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
-    """The session ends behind the connection's back, while writes are on their way to nobody: more than a pair of
-    sockets has room for wake-ups (`zk_wake_ups`)."""
+async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
+    """The session ends unnoticed while more writes are under way than a socket pair has room for wake-ups
+    (`zk_wake_ups`).
+    """
     store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
     heard = Heard(store)
     zookeeper_proxy.hold(Direction.REQUESTS)
@@ -212,7 +213,7 @@ async def test_what_was_asked_in_one_session_is_never_done_in_the_next(open_zook
 
 
 async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookeeper, zookeeper_proxy):
-    """Only what is read after one's own write is sure not to be an older state of the tree, of a server that lags."""
+    """Only a read after one's own write cannot return an older tree of a lagging server."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
     store = await open_zookeeper(zookeeper_proxy)
@@ -228,15 +229,14 @@ async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookee
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
-    """kazoo would believe in its connection for as long as requests are sent."""
+    """kazoo would trust its connection for as long as requests are sent."""
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
     numbers = itertools.count()
 
     async def create():
-        """Under a new name each time: a server that stands still for a moment costs a session so short its
-        connection."""
+        """Create a node with a new name each time: a pause of the server costs such a short session its connection."""
         path = f"/brief{next(numbers)}"
         await store.create(path, ephemeral=True)
         return path
@@ -282,7 +282,7 @@ async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zo
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(8))
 async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_lease_outlast_the_session(ensemble, run):
-    """It has answered the heartbeat, and may not have told its leader, who ends sessions."""
+    """It has answered the heartbeat and may not have informed its leader, which ends sessions."""
     clock, timeout = SystemClock(), 3.0
     leader = ensemble.leader
     follower = next(number for number in (1, 2, 3) if number != leader)
@@ -309,7 +309,7 @@ async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_le
     await store.close()
 
 
-async def test_a_write_that_the_server_would_not_take_is_refused_here(open_zookeeper):
+async def test_an_oversized_write_is_refused_before_it_is_sent(open_zookeeper):
     store = await open_zookeeper()
     half = b"x" * (MAX_REQUEST_BYTES // 2)
     with pytest.raises(RequestTooLarge):
@@ -365,7 +365,9 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
         ("nowhere.invalid:2181", r"no address found for nowhere\.invalid"),
     ],
 )
-async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last(servers, reason, monkeypatch, caplog):
+async def test_failed_connection_attempts_are_logged_from_time_to_time_and_at_the_end(
+    servers, reason, monkeypatch, caplog
+):
     look_up = socket.getaddrinfo
 
     def unknown(host, *arguments):
@@ -384,7 +386,7 @@ async def test_who_cannot_connect_is_told_where_and_why_now_and_then_and_at_last
     assert re.search(reason, told[-1].last_try)
 
 
-def test_the_connect_string():
+def test_the_connect_string_is_parsed():
     assert parse_connect("a:1,b:2/c/d/") == ("a:1,b:2", "/c/d")
     assert parse_connect("a:1") == ("a:1", "")
     for text in ("", "/c", "a:1,,b:2", "a:1/c//d"):
@@ -393,7 +395,7 @@ def test_the_connect_string():
 
 
 async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
-    """One before 3.6 does not know the request. The broker must not go on with what it has read once."""
+    """A server before 3.6 does not know the request. The broker must not continue with data that it read once."""
     store = await open_zookeeper(timeout=SHORT)
     heard = Heard(store)
     await store.create("/seen")

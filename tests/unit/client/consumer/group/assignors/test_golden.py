@@ -1,4 +1,4 @@
-"""Assignments that Kafka's own assignors come to, worked out from their tests and documents."""
+"""Assignments made by Kafka's own assignors, derived from their tests and documents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("strategy", "partitions", "subscriptions", "outcome"), GOLDEN)
-def test_outcome(
+def test_the_assignment_equals_the_golden_one(
     strategy: str, partitions: dict[str, int], subscriptions: dict[str, str], outcome: dict[str, str]
 ) -> None:
     members = [member(name, *wanted) for name, wanted in subscriptions.items()]

@@ -1,4 +1,4 @@
-"""Who asks a broker that does not lead is told who does, and where that one listens (KIP-951)."""
+"""A broker that does not lead a partition names the leader and its address in its answer (KIP-951)."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.support.storage import make_batch
 from oncelog.connection.versions import CLIENT_MAX
 from oncelog_broker.metadata.model.image import Broker, PartitionState, Topic
 from oncelog_broker.metadata.model.payloads import Endpoint
-from oncelog_broker.server.records import leader_hints
+from oncelog_broker.server.request import leader_hints
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest
@@ -20,7 +20,7 @@ FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 
 class Moved(Served):
-    """Its partitions are led by FOLLOWER, in epoch 9, as far as it knows."""
+    """A broker that knows FOLLOWER as leader of its partitions in epoch 9."""
 
     def __init__(self, directory, **options):
         super().__init__(directory, **options)
@@ -50,7 +50,7 @@ async def served(tmp_path):
 
 
 def hints(response):
-    """What an answer names: the leader of each partition, and where it is."""
+    """The hints of an answer: the leader of each partition, and its address."""
     told = []
     for topic in response.responses:
         for partition in getattr(topic, "partition_responses", None) or topic.partitions:
@@ -76,7 +76,7 @@ THERE = [(FOLLOWER, "there", 9093, "r")]
 
 
 @pytest.mark.parametrize("version", [10, 12, 13])
-async def test_a_producer_is_told_who_leads_and_where(served, version):
+async def test_a_refused_producer_learns_the_leader_and_its_address(served, version):
     request = produce(bytes(make_batch()))
     request.topic_data[0].topic_id = ID
     response = await answer(served, request, ApiKey.PRODUCE, version)
@@ -85,23 +85,23 @@ async def test_a_producer_is_told_who_leads_and_where(served, version):
 
 
 @pytest.mark.parametrize("version", [16, 18])
-async def test_so_is_a_consumer(served, version):
+async def test_a_refused_consumer_learns_the_leader_and_its_address(served, version):
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], THERE)
 
 
 @pytest.mark.parametrize("version", [CLIENT_MAX[ApiKey.FETCH], 15])
-async def test_a_consumer_that_cannot_be_told_where_is_told_who(served, version):
-    """Our own, for one: it knows from the metadata where that is."""
+async def test_a_consumer_learns_the_leader_even_without_its_address(served, version):
+    """Our own consumer finds the address in the metadata."""
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], [])
 
 
 @pytest.mark.parametrize(("api", "version"), [(ApiKey.PRODUCE, 9), (ApiKey.FETCH, 11)])
-async def test_older_clients_are_not(served, api, version):
+async def test_older_clients_get_no_leader_hint(served, api, version):
     request = produce(bytes(make_batch())) if api is ApiKey.PRODUCE else fetch(0)
     assert hints(await answer(served, request, api, version)) == ([None], [])
 
 
-async def test_it_sends_nobody_to_itself_while_it_may_not_lead_nor_to_who_is_gone(served):
+async def test_no_leader_hint_names_this_fenced_broker_or_a_dead_one(served):
     served.led_by(LEADER)
     assert hints(await answer(served, produce(bytes(make_batch())), ApiKey.PRODUCE, 12)) == ([None], [])
     served.led_by(5)
@@ -123,7 +123,7 @@ async def test_a_reader_of_an_older_epoch_is_told_the_newer_one(tmp_path):
     served.leave()
 
 
-async def test_one_answer_names_so_many_and_no_more(served, monkeypatch):
+async def test_a_response_has_a_bounded_number_of_leader_hints(served, monkeypatch):
     monkeypatch.setattr(leader_hints, "MAX_HINTS", 2)
     data = ProduceRequest.TopicProduceData.PartitionProduceData
     request = produce(bytes(make_batch()))
@@ -133,7 +133,7 @@ async def test_one_answer_names_so_many_and_no_more(served, monkeypatch):
     assert nodes == THERE
 
 
-async def test_who_waits_for_replicas_is_told_when_the_lead_moves(tmp_path):
+async def test_a_waiting_produce_gets_a_hint_when_leadership_moves(tmp_path):
     served = Served(tmp_path)
     partition = served.partitions[0]
     partition.lead(3, (LEADER, FOLLOWER), (LEADER, FOLLOWER))

@@ -1,0 +1,110 @@
+"""The assignor of share groups, `simple`: each partition may have several members, each member several partitions.
+
+Source: Kafka's SimpleAssignor. With M members and P partitions each partition is to have ceil(M / P) members, so that
+every member has at least one partition; members' shares differ by one at most. Within both limits a member keeps what
+it has. Where members read different topics, each topic is assigned by itself. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, Subscriber, Targets, frozen
+from oncelog_broker.runtime.steps import Steps
+
+SIMPLE: Final = "simple"
+TopicPartition = tuple[bytes, int]
+
+
+def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Collection[int]]) -> Steps[Targets]:
+    """The partitions of each member. `partitions`: those that may be assigned, by topic id; `members` are in the order
+    of their ids."""
+    assigned: dict[str, dict[bytes, set[int]]] = {member.member_id: {} for member in members}
+    if len({member.topics for member in members}) == 1:
+        topics = [topic_id for topic_id in sorted(partitions) if topic_id in members[0].topics]
+        together = [(topic_id, number) for topic_id in topics for number in sorted(partitions[topic_id])]
+        yield from _assign(members, together, assigned)
+    else:
+        for topic_id in sorted(partitions):
+            readers = [member for member in members if topic_id in member.topics]
+            yield from _assign(readers, [(topic_id, number) for number in sorted(partitions[topic_id])], assigned)
+    return {member_id: frozen(topics) for member_id, topics in assigned.items()}
+
+
+def _assign(
+    members: Sequence[Subscriber],
+    partitions: Sequence[TopicPartition],
+    assigned: Mapping[str, dict[bytes, set[int]]],
+) -> Steps[None]:
+    """Assign these partitions to these members, who read all of them; add them to `assigned`."""
+    if not members or not partitions:
+        return
+    sharing = -(-len(members) // len(partitions))
+    quota, extras = divmod(sharing * len(partitions), len(members))
+    holders = dict.fromkeys(partitions, 0)
+    rooms: dict[str, int] = {}
+    done = 0
+    for member in members:
+        # A member with more than the smaller share may keep one of the larger ones, as long as there are some left.
+        had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
+        kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
+        room = quota + (extras > 0 and len(kept) > quota)
+        extras -= room > quota
+        for partition in kept[:room]:
+            holders[partition] += 1
+            assigned[member.member_id].setdefault(partition[0], set()).add(partition[1])
+            done += 1
+            if done % UNITS_PER_STEP == 0:
+                yield None
+        rooms[member.member_id] = room - len(kept[:room])
+    for member in members:
+        if not extras:
+            break
+        if _count(assigned[member.member_id], partitions) <= quota:  # who has more got an extra one above
+            rooms[member.member_id] += 1
+            extras -= 1
+    yield from _fill(members, rooms, holders, sharing, assigned)
+
+
+def _count(topics: Mapping[bytes, set[int]], partitions: Sequence[TopicPartition]) -> int:
+    of = {topic_id for topic_id, _ in partitions}
+    return sum(len(numbers) for topic_id, numbers in topics.items() if topic_id in of)
+
+
+def _fill(
+    members: Sequence[Subscriber],
+    rooms: dict[str, int],
+    holders: dict[TopicPartition, int],
+    sharing: int,
+    assigned: Mapping[str, dict[bytes, set[int]]],
+) -> Steps[None]:
+    """Give out what is left, the least shared partitions first. A member that has all partitions with room already
+    takes the place of another one there, which gets something else in its next turn: so nobody is left without."""
+    done = 0
+    unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]
+    free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
+    free.sort(key=lambda partition: holders[partition], reverse=True)  # the least shared ones are at the end
+    while unfilled and free:
+        waiting = []
+        for member_id in unfilled:
+            index = _last_that_fits(free, assigned[member_id])
+            if index is None:
+                continue
+            topic_id, number = free.pop(index)
+            assigned[member_id].setdefault(topic_id, set()).add(number)
+            rooms[member_id] -= 1
+            if rooms[member_id]:
+                waiting.append(member_id)
+            done += 1
+            if done % UNITS_PER_STEP == 0:
+                yield None
+        unfilled = waiting
+
+
+def _last_that_fits(free: Sequence[TopicPartition], topics: Mapping[bytes, set[int]]) -> int | None:
+    for index in range(len(free) - 1, -1, -1):
+        topic_id, number = free[index]
+        if number not in topics.get(topic_id, ()):
+            return index
+    return None

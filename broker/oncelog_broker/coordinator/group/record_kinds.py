@@ -1,0 +1,100 @@
+"""Tables of the kinds of records in `__consumer_offsets`: how a record is made of its bytes, and its bytes of it. Pure.
+
+Each protocol of groups has a table of its own. The version of a record's key is the number of its kind; its value has a
+version, too, and to guess at an unknown one would lose the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Encoded
+from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned
+
+VALUE_VERSION: Final = 0
+
+
+def value_itself(record: Any) -> Any:
+    """The message in the value of a record that holds its message as it is."""
+    return record.value
+
+
+class Kind(NamedTuple):
+    """One kind of record: `number` is the version of the key, `key` and `value` are the messages, `record` the type of
+    the record in memory. `made(key, value)` makes the record, `key_of` and `value_of` the messages; a value of None is
+    a tombstone."""
+
+    number: int
+    record: type[Any]
+    key: type[Any]
+    value: type[Any]
+    made: Callable[[Any, Any], Any]
+    key_of: Callable[[Any], Any]
+    value_of: Callable[[Any], Any] = value_itself
+
+
+def group_kind(number: int, record: type[Any], key: type[Any], value: type[Any]) -> Kind:
+    """A kind whose key is the group; the record is made of the group's id and the message of the value."""
+    return Kind(
+        number,
+        record,
+        key,
+        value,
+        lambda k, v: record(k.group_id, v),
+        lambda made: key(group_id=made.group_id),
+    )
+
+
+def member_kind(
+    number: int,
+    record: type[Any],
+    key: type[Any],
+    value: type[Any],
+    made: Callable[[str, str, Any], Any] | None = None,
+    value_of: Callable[[Any], Any] = value_itself,
+) -> Kind:
+    """A kind whose key is a member of a group; the record is made of both ids and the message of the value."""
+    make = record if made is None else made
+    return Kind(
+        number,
+        record,
+        key,
+        value,
+        lambda k, v: make(k.group_id, k.member_id, v),
+        lambda one: key(group_id=one.group_id, member_id=one.member_id),
+        value_of,
+    )
+
+
+class Kinds:
+    """The records of one protocol."""
+
+    __slots__ = ("_by_number", "_by_type")
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._by_type = {kind.record: kind for kind in kinds}
+        self._by_number = {kind.number: kind for kind in self._by_type.values()}
+
+    def has(self, record: object) -> bool:
+        """Whether the record is of one of these kinds."""
+        return type(record) in self._by_type
+
+    def encode(self, record: Any) -> Encoded:
+        """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+        kind = self._by_type[type(record)]
+        value = kind.value_of(record)
+        return Encoded(
+            encode_versioned(kind.key_of(record), kind.number),
+            None if value is None else encode_versioned(value, VALUE_VERSION),
+        )
+
+    def decode(self, number: int, key: bytes, value: bytes | None) -> Any | None:
+        """The record whose key is of this kind; None for a kind that is not of this protocol. Raises MalformedMessage,
+        also for a version of a value that we do not know."""
+        kind = self._by_number.get(number)
+        if kind is None:
+            return None
+        return kind.made(
+            decode_versioned(kind.key, key), None if value is None else decode_versioned(kind.value, value)
+        )

@@ -1,0 +1,56 @@
+"""What administrators do with the share partitions of a group without members: set start offsets, delete state. Pure.
+
+The state itself is in the share coordinators. So each change has two steps: what is to be done is logged first, and
+when the share coordinators have done it, that. Where a coordinator fails in between, the request is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.assignments import Target
+from oncelog_broker.coordinator.group.share.share_step import ShareStep
+from oncelog_broker.coordinator.group.share.state_partitions import NamedPartitions
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+Starts = Mapping[bytes, Mapping[int, int]]
+"""Start offsets by topic id and partition."""
+
+
+def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
+    """Note that the state of these share partitions is begun anew. Returns the effects and the new state epoch, which
+    fences leaders that still have the old state (KAFKA-20910). Raises KafkaError NON_EMPTY_GROUP."""
+    group, effects = step.group, step.effects
+    _check_empty(step)
+    named = {}
+    for topic_id, partitions in starts.items():
+        name = step.topics.name_of(topic_id)
+        if name is not None:
+            named[topic_id] = NamedPartitions(name, frozenset(partitions))
+    epoch = group.epoch + 1
+    effects.append(group.epoch_record(epoch, step.topics.hash_of(group.topics())))
+    effects.append(group.target_epoch_record(epoch, 0))
+    effects.append(group.state_record(group.state_partitions.begun(named)))
+    return effects, epoch
+
+
+def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
+    """Note that the state of these topics, None: of all, is being deleted. Returns the effects and the share
+    partitions; of a topic whose deletion had begun before, all. Raises KafkaError NON_EMPTY_GROUP."""
+    group, effects = step.group, step.effects
+    _check_empty(step)
+    state = group.state_partitions
+    wanted = state.topic_ids() if topic_ids is None else topic_ids
+    partitions = {topic_id: numbers for topic_id, numbers in state.all().items() if topic_id in wanted}
+    for topic_id in wanted & state.deleting.keys():
+        partitions[topic_id] = frozenset(range(step.topics.partitions_of(topic_id)))
+    then = state.being_deleted(partitions)
+    if then != state:
+        effects.append(group.state_record(then))
+    return effects, partitions
+
+
+def _check_empty(step: ShareStep) -> None:
+    if step.group.members:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)

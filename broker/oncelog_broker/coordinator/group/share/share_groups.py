@@ -1,0 +1,184 @@
+"""All share groups of one machine: what the machine asks of this protocol. Pure.
+
+A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this
+class changes for share groups alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.assignments import Target
+from oncelog_broker.coordinator.group.config import GroupConfig, ShareGroupSettings
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.share import heartbeat, offsets_administration
+from oncelog_broker.coordinator.group.share.heartbeat import ShareHeartbeat
+from oncelog_broker.coordinator.group.share.offsets_administration import Starts
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
+from oncelog_broker.coordinator.group.share.share_step import ShareStep
+from oncelog_broker.coordinator.group.share.share_target import ShareAssigned, take_assigned
+from oncelog_broker.coordinator.group.share.state_partitions import StatePartitions
+from oncelog_broker.coordinator.group.share_records import ShareGroupEpochRecord, ShareGroupRecord
+from oncelog_broker.coordinator.group.step import GroupTimer
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class ShareGroups:
+    """`remove(group_id)` takes away a group of whatever protocol, `has_offsets(group_id)` says whether offsets are
+    committed; the other parameters are those of the machine."""
+
+    def __init__(
+        self,
+        groups: dict[str, Any],
+        remove: Callable[[str], None],
+        has_offsets: Callable[[str], bool],
+        config: GroupConfig,
+        now_ms: Callable[[], int],
+        held: HeldBytes,
+        topics: Callable[[], TopicView],
+        overrides_of: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._groups = groups
+        self._remove = remove
+        self._has_offsets = has_offsets
+        self._config = config
+        self._now_ms = now_ms
+        self._held = held
+        self._topics = topics
+        self._overrides_of = overrides_of
+
+    # --- the machine's
+
+    def replay(self, record: ShareGroupRecord) -> None:
+        """Apply a logged record. The tombstone of a group that is no longer a share group has no effect."""
+        group = self._groups.get(record.group_id)
+        if not isinstance(group, ShareGroup):
+            if record.value is None:
+                return
+            self._remove(record.group_id)
+            group = self._groups[record.group_id] = ShareGroup(record.group_id, self._held)
+        if isinstance(record, ShareGroupEpochRecord) and record.value is None:
+            self._remove(record.group_id)
+        else:
+            group.replay(record)
+
+    def start_sessions(self, group: ShareGroup, effects: Effects) -> None:
+        self._step(group, effects).start_sessions()
+
+    def on_timer(self, group: ShareGroup, timer: GroupTimer, effects: Effects) -> None:
+        """The session of a member has ended."""
+        if timer.member_id in group.members:
+            heartbeat.fence(self._step(group, effects), timer.member_id)
+
+    def on_job(self, group: ShareGroup, result: object) -> Effects:
+        if isinstance(result, ShareAssigned):
+            return take_assigned(group, result, self._now_ms())
+        return Effects()
+
+    def on_failed(self, group: ShareGroup, effects: Effects) -> None:
+        """The append of a step failed. Logged state is intact; only the session timers may be wrong."""
+        group.checked_topics = None
+        self.start_sessions(group, effects)
+
+    # --- members
+
+    def heartbeat(self, asked: ShareHeartbeat) -> Effects:
+        """Serve a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and as `heartbeat`."""
+        group_id = asked.request.group_id
+        group = self._groups.get(group_id)
+        if group is None and asked.joins and not self._has_offsets(group_id):
+            group = ShareGroup(group_id, self._held)
+        step = self._step(find_share_group(group, group_id), effects := Effects())
+        if asked.leaves:
+            heartbeat.leave(step, asked)
+        else:
+            heartbeat.heartbeat(step, asked)
+        return effects
+
+    # --- the state of share partitions
+
+    def states_begun(self, group_id: str, done: Target, failed: Target) -> Effects:
+        """Note that the share coordinators have initialized these share partitions, or failed to. Nothing happens if
+        the group no longer waits for them."""
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return effects
+        now = group.state_partitions
+        then = now.done(done).failed(failed)
+        if then != now:
+            effects.append(group.state_record(then))
+        return effects
+
+    def topics_deleted(self, group_id: str) -> Effects:
+        """Forget the state of topics that are gone: the share coordinators delete it by themselves."""
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            gone = [topic for topic in group.state_partitions.topic_ids() if self._topics().name_of(topic) is None]
+            if gone:
+                effects.append(group.state_record(group.state_partitions.without(gone)))
+        return effects
+
+    def all_states(self, group_id: str) -> Target:
+        """The share partitions of which a group has state; topics that are gone are left out. Raises KafkaError
+        GROUP_ID_NOT_FOUND."""
+        group = find_share_group(self._groups.get(group_id), group_id)
+        assignable, topics = group.state_partitions.assignable(), self._topics()
+        return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}
+
+    def alter_offsets(self, group_id: str, starts: Starts) -> tuple[Effects, int]:
+        """Note that the state of these share partitions is begun anew: the records, and the new state epoch. The group
+        is made if there is none. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = self._groups.get(group_id)
+        if group is None and not self._has_offsets(group_id):
+            group = ShareGroup(group_id, self._held)
+        return offsets_administration.alter(self._step(find_share_group(group, group_id), Effects()), starts)
+
+    def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
+        """Note that the state of these topics, None: of all, is being deleted: the records, and the share partitions.
+        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = find_share_group(self._groups.get(group_id), group_id)
+        return offsets_administration.delete(self._step(group, Effects()), topic_ids)
+
+    def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
+        """The share coordinators have deleted the state of these topics. `with_group`: the group goes, too, if it has
+        nothing else."""
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return effects
+        left = group.state_partitions.without(topic_ids)
+        if with_group:
+            if group.members or left != StatePartitions():
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            effects.records += group.tombstones()
+        elif left != group.state_partitions:
+            effects.append(group.state_record(left))
+        return effects
+
+    # --- inside
+
+    def _step(self, group: ShareGroup, effects: Effects) -> ShareStep:
+        own = self._overrides_of(group.group_id)
+        settings: ShareGroupSettings = self._config.share
+        return ShareStep(
+            group,
+            self._groups,
+            effects,
+            self._config,
+            settings.with_own(own) if own else settings,
+            self._topics(),
+            self._now_ms(),
+        )
+
+
+def find_share_group(group: object, group_id: str) -> ShareGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    if not isinstance(group, ShareGroup):
+        what = "not found" if group is None else "is not a share group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    return group

@@ -1,0 +1,145 @@
+"""The share partitions of which a group has state: what was begun, what is being begun, and what is being deleted.
+An immutable value. Pure.
+
+Only share partitions whose state was begun are assigned. A group begins the state of what its members subscribe to in
+the share coordinator. While that is under way the share partitions are noted here, so that nothing is forgotten where a
+coordinator fails: what is noted is begun again, which does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.assignments import Target
+from oncelog_protocol.coordinator_records.share_groups import ShareGroupStatePartitionMetadataValue
+
+Value = ShareGroupStatePartitionMetadataValue
+
+
+class NamedPartitions(NamedTuple):
+    """Partitions of one topic, with the topic's name."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+Topics = Mapping[bytes, NamedPartitions]
+"""By topic id."""
+NO_TOPICS: Final[Topics] = MappingProxyType({})
+
+
+class StatePartitions(NamedTuple):
+    """`deleting` has the names of topics by their ids."""
+
+    initializing: Topics = NO_TOPICS
+    initialized: Topics = NO_TOPICS
+    deleting: Mapping[bytes, str] = MappingProxyType({})
+
+    def begun(self, topics: Topics) -> StatePartitions:
+        """These share partitions are being begun. They may be begun again, so they are initialized no more."""
+        return self._replace(
+            initializing=_plus(self.initializing, topics), initialized=_minus(self.initialized, _numbers(topics))
+        )
+
+    def done(self, topics: Target) -> StatePartitions:
+        """The state of these share partitions was begun."""
+        found = {
+            topic_id: NamedPartitions(named.name, named.partitions & topics[topic_id])
+            for topic_id, named in self.initializing.items()
+            if topic_id in topics and named.partitions & topics[topic_id]
+        }
+        return self._replace(initializing=_minus(self.initializing, topics), initialized=_plus(self.initialized, found))
+
+    def failed(self, topics: Target) -> StatePartitions:
+        """The state of these share partitions could not be begun."""
+        return self._replace(initializing=_minus(self.initializing, topics))
+
+    def being_deleted(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        """The state of these topics is being deleted."""
+        names = {}
+        for topic_id in topic_ids:
+            named = self.initialized.get(topic_id) or self.initializing.get(topic_id)
+            if named is not None:
+                names[topic_id] = named.name
+        without = self.without(names)
+        return without._replace(deleting={**without.deleting, **names})
+
+    def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        """Remove these topics."""
+        gone = frozenset(topic_ids)
+        return StatePartitions(
+            {topic_id: named for topic_id, named in self.initializing.items() if topic_id not in gone},
+            {topic_id: named for topic_id, named in self.initialized.items() if topic_id not in gone},
+            {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in gone},
+        )
+
+    def assignable(self) -> Target:
+        """The share partitions that may be assigned."""
+        return _numbers(self.initialized)
+
+    def all(self) -> Target:
+        """The share partitions of which there may be state, but those that are being deleted."""
+        return _numbers(_plus(self.initialized, self.initializing))
+
+    def topic_ids(self) -> frozenset[bytes]:
+        """The ids of all topics that are named here."""
+        return frozenset((*self.initializing, *self.initialized, *self.deleting))
+
+    def to_value(self) -> Value | None:
+        """The value of the record; None if all three are empty."""
+        if self == StatePartitions():
+            return None
+        return Value(
+            initializing_topics=_infos(self.initializing),
+            initialized_topics=_infos(self.initialized),
+            deleting_topics=[
+                Value.TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in self.deleting.items()
+            ],
+        )
+
+    @classmethod
+    def of(cls, value: Value | None) -> StatePartitions:
+        """The value of a record, decoded."""
+        if value is None:
+            return cls()
+        return cls(
+            _topics(value.initializing_topics),
+            _topics(value.initialized_topics),
+            {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
+        )
+
+
+def _topics(infos: Iterable[Value.TopicPartitionsInfo]) -> Topics:
+    return {info.topic_id: NamedPartitions(info.topic_name, frozenset(info.partitions)) for info in infos}
+
+
+def _infos(topics: Topics) -> list[Value.TopicPartitionsInfo]:
+    return [
+        Value.TopicPartitionsInfo(topic_id=topic_id, topic_name=named.name, partitions=sorted(named.partitions))
+        for topic_id, named in topics.items()
+    ]
+
+
+def _numbers(topics: Topics) -> Target:
+    return {topic_id: named.partitions for topic_id, named in topics.items()}
+
+
+def _plus(topics: Topics, more: Topics) -> Topics:
+    merged = dict(topics)
+    for topic_id, named in more.items():
+        before = merged.get(topic_id)
+        merged[topic_id] = (
+            named if before is None else NamedPartitions(named.name, before.partitions | named.partitions)
+        )
+    return merged
+
+
+def _minus(topics: Topics, fewer: Target) -> Topics:
+    left = {}
+    for topic_id, named in topics.items():
+        partitions = named.partitions - fewer.get(topic_id, frozenset())
+        if partitions:
+            left[topic_id] = NamedPartitions(named.name, partitions)
+    return left

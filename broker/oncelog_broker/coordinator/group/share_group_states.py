@@ -1,0 +1,156 @@
+"""What the group coordinator does for share groups at the share coordinators: begins, describes, alters and deletes the
+state of share partitions.
+
+Each change is logged in the group before the share coordinators are asked, and again when they have done it. Where this
+broker fails in between, the next heartbeat, or the next request of an administrator, does it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.assignments import Target
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.share.offsets_administration import Starts
+from oncelog_broker.coordinator.group.share.share_group import ShareGroup
+from oncelog_broker.coordinator.group.share.share_step import BeginStates
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.shard import Waiter
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state import ShareState
+from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
+from oncelog_broker.runtime.answers import Answer, settled
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+class ShareGroupStates:
+    """`runtime` has the groups, `calls` asks the share coordinators."""
+
+    def __init__(self, runtime: CoordinatorRuntime[GroupMachine], calls: ShareStateCalls, tasks: Tasks) -> None:
+        self._runtime = runtime
+        self._calls = calls
+        self._tasks = tasks
+
+    def begin(self, wanted: BeginStates) -> None:
+        """Begin the state of share partitions, as a heartbeat has asked for; errors are logged."""
+        self._tasks.spawn(f"states of share group {wanted.group_id}", self._begin(wanted))
+
+    async def _begin(self, wanted: BeginStates) -> None:
+        errors = await self._initialize(wanted.group_id, wanted.state_epoch, wanted.starts)
+        for key, error in errors.items():
+            logger.warning("state of share partition not begun", extra={"share_partition": key.text, "reason": error})
+        outcome = await self._note_begun(wanted.group_id, wanted.topics, errors)
+        if isinstance(outcome, KafkaError):
+            logger.warning("states of share group not noted", extra={"group": wanted.group_id, "reason": outcome})
+
+    async def _initialize(self, group_id: str, state_epoch: int, starts: Starts) -> dict[ShareKey, KafkaError]:
+        """Returns the errors."""
+        results = await self._calls.initialize(
+            {
+                ShareKey(group_id, topic_id, partition): (state_epoch, start)
+                for topic_id, partitions in starts.items()
+                for partition, start in partitions.items()
+            }
+        )
+        return {key: result for key, result in results.items() if isinstance(result, KafkaError)}
+
+    async def _note_begun(
+        self, group_id: str, topics: Target, errors: Mapping[ShareKey, KafkaError]
+    ) -> KafkaError | None:
+        failed: dict[bytes, frozenset[int]] = {}
+        for key in errors:
+            failed[key.topic_id] = failed.get(key.topic_id, frozenset()) | {key.partition}
+        done = {topic_id: partitions - failed.get(topic_id, frozenset()) for topic_id, partitions in topics.items()}
+        return await self._write(group_id, lambda machine: (machine.share.states_begun(group_id, done, failed), None))
+
+    # --- administrators
+
+    def is_share_group(self, group_id: str) -> Answer[bool]:
+        """False also for a group that is not coordinated here."""
+        return self._runtime.read(
+            group_id, lambda machine: isinstance(machine.groups.get(group_id), ShareGroup), lambda error: False
+        )
+
+    async def describe(
+        self, group_id: str, wanted: Target | None
+    ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
+        """How far share partitions are; None: all of which the group has state."""
+        known = await self._states(group_id)
+        if isinstance(known, KafkaError):
+            return known
+        if wanted is not None:
+            return await self._calls.summaries(_keys(group_id, wanted))
+        return await self._calls.summaries(_keys(group_id, known))
+
+    async def _states(self, group_id: str) -> KafkaError | Target:
+        def query(machine: GroupMachine) -> KafkaError | Target:
+            return machine.share.all_states(group_id)
+
+        return await settled(self._runtime.read(group_id, query, KafkaError.as_value))
+
+    async def alter(self, group_id: str, starts: Starts) -> KafkaError | dict[ShareKey, KafkaError]:
+        """Begin the state of share partitions anew at these offsets. Returns the errors of share partitions."""
+        epoch = await self._write(group_id, lambda machine: machine.share.alter_offsets(group_id, starts))
+        if isinstance(epoch, KafkaError):
+            return epoch
+        errors = await self._initialize(group_id, epoch, starts)
+        topics = {topic_id: frozenset(partitions) for topic_id, partitions in starts.items()}
+        return await self._note_begun(group_id, topics, errors) or errors
+
+    async def delete_offsets(
+        self, group_id: str, topic_ids: frozenset[bytes]
+    ) -> KafkaError | dict[bytes, KafkaError | None]:
+        """Delete the state of topics. Returns an outcome for each topic of which there was state."""
+        found = await self._write(group_id, lambda machine: machine.share.delete_states(group_id, topic_ids))
+        if isinstance(found, KafkaError):
+            return found
+        outcomes: dict[bytes, KafkaError | None] = dict.fromkeys(found)
+        for key, result in (await self._calls.delete(_keys(group_id, found))).items():
+            outcomes[key.topic_id] = outcomes[key.topic_id] or result
+        gone = frozenset(topic_id for topic_id, error in outcomes.items() if error is None)
+        noted = await self._write(
+            group_id, lambda machine: (machine.share.states_deleted(group_id, gone, with_group=False), None)
+        )
+        return noted or outcomes
+
+    async def delete_group(self, group_id: str) -> KafkaError | None:
+        """Delete a share group without members, with its state."""
+        found = await self._write(group_id, lambda machine: machine.share.delete_states(group_id, None))
+        if isinstance(found, KafkaError):
+            return found
+        for result in (await self._calls.delete(_keys(group_id, found))).values():
+            if isinstance(result, KafkaError):
+                return result
+        topics = frozenset(found)
+        return await self._write(
+            group_id, lambda machine: (machine.share.states_deleted(group_id, topics, with_group=True), None)
+        )
+
+    async def _write(self, group_id: str, operation: Callable[[GroupMachine], tuple[Effects, R]]) -> KafkaError | R:
+        """Run an operation on the group; what it returns beside its effects, when those are committed."""
+        return await settled(self._runtime.write(group_id, partial(_operate, operation), KafkaError.as_value))
+
+
+def _operate(
+    operation: Callable[[GroupMachine], tuple[Effects, R]], machine: GroupMachine, waiter: Waiter[KafkaError | R]
+) -> Effects:
+    effects, result = operation(machine)
+    effects.reply(waiter, result)
+    return effects
+
+
+def _keys(group_id: str, topics: Target) -> list[ShareKey]:
+    return [
+        ShareKey(group_id, topic_id, partition)
+        for topic_id, partitions in topics.items()
+        for partition in sorted(partitions)
+    ]

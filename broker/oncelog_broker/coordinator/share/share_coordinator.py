@@ -1,0 +1,159 @@
+"""Runs the machines of the partitions of `__share_group_state` that this broker leads: gives them time, answers
+requests, and deletes the records that newer snapshots have replaced.
+
+The topic is not compacted: a change replaces no other one. Instead everything before the oldest snapshot that is still
+the newest of its share partition is deleted, and share partitions that have not been written for long get a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final, TypeVar
+
+from oncelog_broker.config import share_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
+from oncelog_broker.coordinator.shard import Shard
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state import ShareState
+from oncelog_broker.coordinator.share.share_state_machine import ShareStateMachine, StateWrite
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.metadata.topic_names import SHARE_GROUP_STATE
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.host import Host
+from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+FORGET_RETRY_SECONDS: Final = 1.0
+"""How soon share partitions of deleted topics are looked for again where they could not be removed."""
+KEYS_PER_STEP: Final = 100
+"""Share partitions that are written again before other work gets its turn."""
+R = TypeVar("R")
+
+
+class ShareCoordinator:
+    """The share partitions whose partition of `__share_group_state` this broker leads. All requests are answered with a
+    value or a KafkaError, never by raising one."""
+
+    def __init__(self, config: BrokerConfig, replicas: Replicas, host: Host) -> None:
+        self._image = ClusterImage("")
+        self._prune_seconds = config[keys.SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS] / 1000
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
+        updates = config[keys.SHARE_SNAPSHOT_UPDATE_RECORDS]
+        self.runtime = CoordinatorRuntime(
+            SHARE_GROUP_STATE,
+            lambda _: ShareStateMachine(host.clock.now_ms, self._exists, updates),
+            replicas,
+            host,
+            commit_seconds=config[keys.SHARE_COORDINATOR_WRITE_TIMEOUT_MS] / 1000,
+        )
+
+    def start(self) -> None:
+        """Begin the background work; it ends with the broker's tasks."""
+        self._tasks.every("old states of share partitions", self._prune_seconds, self.prune)
+
+    def close(self) -> None:
+        self.runtime.close()
+
+    def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """To be called after `Replicas.on_image`."""
+        self._image = new
+        self.runtime.on_image(new)
+        gone = frozenset(topic.topic_id for topic in new.topic_changes_since(old).removed)
+        if gone and self.runtime.all_shards():
+            self._tasks.supervise("share partitions of deleted topics", partial(self._forget_topics, gone))
+
+    # --- requests
+
+    def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> Answer[KafkaError | None]:
+        return self.runtime.write(
+            key.text,
+            lambda machine, waiter: machine.initialize(key, state_epoch, start_offset, waiter),
+            _error,
+        )
+
+    def read(self, key: ShareKey, leader_epoch: int) -> Answer[KafkaError | ShareState]:
+        return self.runtime.write(key.text, lambda machine, waiter: machine.read(key, leader_epoch, waiter), _error)
+
+    def write(self, key: ShareKey, write: StateWrite) -> Answer[KafkaError | None]:
+        return self.runtime.write(key.text, lambda machine, waiter: machine.write(key, write, waiter), _error)
+
+    def delete(self, key: ShareKey) -> Answer[KafkaError | None]:
+        return self.runtime.write(key.text, lambda machine, waiter: machine.delete(key, waiter), _error)
+
+    def summary(self, key: ShareKey, leader_epoch: int) -> Answer[KafkaError | ShareState | None]:
+        return self.runtime.read(key.text, lambda machine: machine.summary(key, leader_epoch), _error)
+
+    def _exists(self, topic_id: bytes, partition: int) -> bool:
+        topic = self._image.topic_by_id(topic_id)
+        return topic is not None and partition in topic.partitions
+
+    # --- upkeep
+
+    async def prune(self) -> None:
+        """Write share partitions again that keep old records from being deleted, and delete what is not needed."""
+        pauses = self._slices.pauses()
+        before_ms = self._clock.now_ms() - int(self._prune_seconds * 1000)
+        for shard in self.runtime.loaded_shards():
+            try:
+                cold = shard.machine.cold(before_ms) if _has_more_than_snapshots(shard) else []
+                for start in range(0, len(cold), KEYS_PER_STEP):
+                    some = cold[start : start + KEYS_PER_STEP]
+                    if self.runtime.may_step(shard):
+                        self.runtime.step(shard, lambda machine, some=some: machine.write_again(some))  # type: ignore[misc]
+                    await pauses.here()
+            except KafkaError as error:
+                logger.error(
+                    "share partitions are not written again",
+                    extra={"partition": shard.partition.log.name, "reason": error},
+                )
+                continue
+            self._delete_old(shard)
+            await pauses.here()
+
+    def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
+        """Delete what is before the oldest snapshot that is needed, as far as it is committed."""
+        partition = shard.partition
+        oldest = shard.machine.oldest_snapshot_offset()
+        target = partition.high_watermark if oldest is None else min(oldest, partition.high_watermark)
+        if self.runtime.may_step(shard) and target > partition.log.log_start_offset:
+            partition.log.trimmer.delete_records_before(target)
+
+    async def _forget_topics(self, topic_ids: frozenset[bytes]) -> None:
+        """Remove the share partitions of deleted topics, for as long as their logs are ours."""
+        left = self.runtime.all_shards()
+        while left:
+            left = [
+                shard for shard in left if self.runtime.is_current(shard) and not await self._forgets(shard, topic_ids)
+            ]
+            if left:
+                await asyncio.sleep(FORGET_RETRY_SECONDS)
+
+    async def _forgets(self, shard: Shard[ShareStateMachine], topic_ids: frozenset[bytes]) -> bool:
+        """Whether the share partitions of these topics are gone from one log."""
+        try:
+            while self.runtime.may_step(shard):
+                if not self.runtime.step(shard, lambda machine: machine.forget_topics(topic_ids)):
+                    return True
+                await asyncio.sleep(0)
+        except StepFailed:
+            return True  # it is logged, and would fail again
+        except KafkaError as error:
+            logger.error("share partitions of deleted topics stay", extra={"reason": error})
+        return False
+
+
+def _has_more_than_snapshots(shard: Shard[ShareStateMachine]) -> bool:
+    """Whether a partition's log has records that new snapshots would make unnecessary."""
+    log = shard.partition.log
+    return log.log_end_offset - log.log_start_offset > len(shard.machine.states)
+
+
+def _error(error: KafkaError) -> KafkaError:
+    return error.as_value()

@@ -1,0 +1,80 @@
+"""All that is kept of one share partition. An immutable value. Pure.
+
+Two epochs keep out what is outdated. The *state epoch* is raised where a group begins the state anew: writes that name
+an older one belong to the state before. The *leader epoch* is that of the newest leader of the partition that has read
+the state: an older leader may write no more.
+
+Invariant: the start offset never decreases within a state epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.share.state_batches import StateBatch, batches_of, merged, messages_of
+from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
+
+NOT_SET: Final = -1
+"""A start offset that the group's share.auto.offset.reset decides, an epoch that is not checked, a count that is not
+known."""
+
+
+class ShareState(NamedTuple):
+    """`complete_count`: how many records from the start offset on are acknowledged or archived. `snapshot_offset` is
+    the log offset of the newest snapshot, `updates` how many changes were logged since."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    complete_count: int = NOT_SET
+    batches: tuple[StateBatch, ...] = ()
+    snapshot_epoch: int = 0
+    created_ms: int = 0
+    written_ms: int = 0
+    snapshot_offset: int = 0
+    updates: int = 0
+
+    # --- the log
+
+    def snapshot(self, now_ms: int) -> ShareSnapshotValue:
+        """The value of a snapshot record of this state."""
+        return ShareSnapshotValue(
+            snapshot_epoch=self.snapshot_epoch,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.complete_count,
+            create_timestamp=self.created_ms,
+            write_timestamp=now_ms,
+            state_batches=messages_of(ShareSnapshotValue.StateBatch, self.batches),
+        )
+
+    @classmethod
+    def of_snapshot(cls, value: ShareSnapshotValue, offset: int) -> ShareState:
+        """The state that was logged at `offset`."""
+        return cls(
+            state_epoch=value.state_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            complete_count=value.delivery_complete_count,
+            batches=merged((), batches_of(value.state_batches), value.start_offset),
+            snapshot_epoch=value.snapshot_epoch,
+            created_ms=value.create_timestamp,
+            written_ms=value.write_timestamp,
+            snapshot_offset=offset,
+        )
+
+    def updated(self, value: ShareUpdateValue) -> ShareState:
+        """The state after a logged change."""
+        start, count = self.start_offset, self.complete_count
+        if value.start_offset > start:
+            start, count = value.start_offset, value.delivery_complete_count
+        elif value.start_offset == start and value.delivery_complete_count != NOT_SET:
+            count = value.delivery_complete_count
+        return self._replace(
+            leader_epoch=max(self.leader_epoch, value.leader_epoch),
+            start_offset=start,
+            complete_count=count,
+            batches=merged(self.batches, batches_of(value.state_batches), start),
+            updates=self.updates + 1,
+        )

@@ -1,0 +1,226 @@
+"""The state of all share partitions of one partition of `__share_group_state`: the machine that the runtime drives.
+Pure.
+
+A write is logged as a change, and now and then as a snapshot of the whole state; loading replays both. Only
+`initialize` sets the state epoch, and only `read` the leader epoch (KAFKA-19456). Requests raise KafkaError to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
+from oncelog_broker.coordinator.share import share_state_records as records
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state import NOT_SET, ShareState
+from oncelog_broker.coordinator.share.share_state_records import ShareStateRecord, SnapshotRecord, UpdateRecord
+from oncelog_broker.coordinator.share.state_batches import KEPT_STATES, StateBatch, messages_of
+from oncelog_protocol.coordinator_records.share_group_state import ShareUpdateValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_GONE_PER_STEP: Final = 100
+"""Tombstones of share partitions of deleted topics in one batch."""
+
+
+class StateWrite(NamedTuple):
+    """A change that the leader of a partition wants to be kept. A start offset of -1: as before."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    complete_count: int
+    batches: Sequence[StateBatch]
+
+
+class ShareStateMachine:
+    """See `shard.Machine`. `now_ms` is wall time; `exists(topic id, partition)` says whether there is such a partition;
+    a snapshot is logged after `updates_per_snapshot` changes."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], exists: Callable[[bytes, int], bool], updates_per_snapshot: int = 500
+    ) -> None:
+        self._now_ms = now_ms
+        self._exists = exists
+        self._updates_per_snapshot = updates_per_snapshot
+        self.states: dict[ShareKey, ShareState] = {}
+
+    # --- the runtime's
+
+    records_replace_older: Final = False
+    """See `Machine`: a change replaces no other one."""
+
+    def encode(self, record: ShareStateRecord) -> Encoded:
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> ShareStateRecord | None:
+        return records.decode(key, value)
+
+    def replay(self, record: ShareStateRecord, offset: int, producer_id: int) -> None:
+        key = record.key
+        if isinstance(record, SnapshotRecord):
+            if record.value is None:
+                self.states.pop(key, None)
+            else:
+                self.states[key] = ShareState.of_snapshot(record.value, offset)
+        elif record.value is not None and key in self.states:
+            self.states[key] = self.states[key].updated(record.value)
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """There are no transactions in this topic."""
+
+    def on_loaded(self) -> Iterator[Effects]:
+        return iter(())
+
+    def on_timer(self, timer: TimerKey) -> Effects:
+        raise AssertionError("there are no timers")
+
+    def on_job(self, key: str, result: object) -> Effects:
+        raise AssertionError("there are no jobs")
+
+    def key_of(self, timer: TimerKey) -> str:
+        raise AssertionError("there are no timers")
+
+    def on_failed(self, key: str) -> Effects:
+        return Effects()  # all of the state is logged
+
+    def on_unloaded(self, error: KafkaError) -> Effects:
+        return Effects()
+
+    # --- requests
+
+    def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, waiter: Waiter) -> Effects:
+        """Begin the state anew; again in the same state epoch, if it has not been used yet. Raises KafkaError
+        FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        self._check_exists(key)
+        if state_epoch < 0 or start_offset < NOT_SET:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a state epoch, or a start offset, that cannot be")
+        before = self.states.get(key)
+        effects = Effects()
+        effects.reply(waiter, None)
+        if before is not None and state_epoch < before.state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        if before is not None and state_epoch == before.state_epoch:
+            return effects  # the answer was lost: begun is begun, and what was written since stays
+        now = self._now_ms()
+        state = ShareState(
+            state_epoch,
+            -1 if before is None else before.leader_epoch,
+            start_offset,
+            snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
+            created_ms=now,
+        )
+        effects.append(SnapshotRecord(key, state.snapshot(now)))
+        return effects
+
+    def read(self, key: ShareKey, leader_epoch: int, waiter: Waiter) -> Effects:
+        """Answer with the ShareState. A newer leader epoch is noted, which fences older leaders. Raises KafkaError
+        FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        state = self._known(key)
+        _check_leader_epoch(state, leader_epoch)
+        effects = Effects()
+        if leader_epoch > state.leader_epoch:
+            value = ShareUpdateValue(
+                snapshot_epoch=state.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=NOT_SET,
+                state_batches=[],
+            )
+            effects.append(UpdateRecord(key, value))
+        effects.reply(waiter, state)
+        return effects
+
+    def summary(self, key: ShareKey, leader_epoch: int) -> ShareState | None:
+        """The state, without noting anything; None if there is none. Raises KafkaError FENCED_LEADER_EPOCH."""
+        state = self.states.get(key)
+        if state is not None and leader_epoch != NOT_SET:
+            _check_leader_epoch(state, leader_epoch)
+        return state
+
+    def write(self, key: ShareKey, write: StateWrite, waiter: Waiter) -> Effects:
+        """Log a change. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
+        INVALID_REQUEST."""
+        state = self._known(key)
+        _check_leader_epoch(state, write.leader_epoch)
+        if write.state_epoch < state.state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        if write.state_epoch > state.state_epoch or write.leader_epoch > state.leader_epoch:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an epoch that was never given")
+        for batch in write.batches:
+            if not 0 <= batch.first <= batch.last or batch.state not in KEPT_STATES or batch.deliveries < 0:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"no batch of records: {batch}")
+        value = ShareUpdateValue(
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=write.leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.complete_count,
+            state_batches=messages_of(ShareUpdateValue.StateBatch, write.batches),
+        )
+        effects = Effects()
+        if state.updates >= self._updates_per_snapshot:
+            effects.append(self._snapshot(key, state.updated(value)))
+        else:
+            effects.append(UpdateRecord(key, value))
+        effects.reply(waiter, None)
+        return effects
+
+    def delete(self, key: ShareKey, waiter: Waiter) -> Effects:
+        """Delete the state, if there is any."""
+        effects = Effects()
+        if key in self.states:
+            effects.append(SnapshotRecord(key, None))
+        effects.reply(waiter, None)
+        return effects
+
+    # --- upkeep
+
+    def oldest_snapshot_offset(self) -> int | None:
+        """The log offset before which no record is needed; None if no record at all is."""
+        return min((state.snapshot_offset for state in self.states.values()), default=None)
+
+    def cold(self, written_before_ms: int) -> list[ShareKey]:
+        """The share partitions whose newest snapshot is older than that (wall time)."""
+        return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
+
+    def write_again(self, keys: Iterable[ShareKey]) -> Effects:
+        """Snapshots of these share partitions, so that their older records are not needed any more."""
+        effects = Effects()
+        effects.may_be_divided = True
+        for key in keys:
+            state = self.states.get(key)
+            if state is not None:
+                effects.append(self._snapshot(key, state))
+        return effects
+
+    def forget_topics(self, topic_ids: frozenset[bytes]) -> Effects:
+        """Tombstones of the share partitions of deleted topics, some at a time."""
+        effects = Effects()
+        effects.may_be_divided = True
+        for key in self.states:
+            if key.topic_id in topic_ids:
+                effects.append(SnapshotRecord(key, None))
+                if len(effects.records) == MAX_GONE_PER_STEP:
+                    break
+        return effects
+
+    # --- inside
+
+    def _snapshot(self, key: ShareKey, state: ShareState) -> SnapshotRecord:
+        return SnapshotRecord(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1).snapshot(self._now_ms()))
+
+    def _check_exists(self, key: ShareKey) -> None:
+        if not self._exists(key.topic_id, key.partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _known(self, key: ShareKey) -> ShareState:
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST where the state was not begun."""
+        self._check_exists(key)
+        state = self.states.get(key)
+        if state is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the state of share partition {key.text} was not begun")
+        return state
+
+
+def _check_leader_epoch(state: ShareState, leader_epoch: int) -> None:
+    if leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

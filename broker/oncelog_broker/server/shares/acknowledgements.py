@@ -1,0 +1,141 @@
+"""What ShareFetch and ShareAcknowledge have in common: who asks, the session, and acknowledgements by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from oncelog_broker.coordinator.group.share.heartbeat import check_member_id
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.request.context import level_in_force
+from oncelog_broker.server.shares.services import ShareContext
+from oncelog_broker.sharing.acknowledgement import AckBatch
+from oncelog_broker.sharing.share_sessions import SharedTopicPartition, ShareSession
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+
+class AskedPartition(Protocol):
+    """A partition of either request."""
+
+    partition_index: int
+    acknowledgement_batches: Sequence[Any]
+
+
+class ShareRules(NamedTuple):
+    """The rules of either API."""
+
+    group: Rule
+    topic: Rule
+
+
+class Asker(NamedTuple):
+    """The member that asks, and the group."""
+
+    group_id: str
+    member_id: str
+
+
+def check_asker(group_id: str | None, member_id: str | None, rules: ShareRules, context: ShareContext) -> Asker:
+    """Raises KafkaError UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    if level_in_force(context) < feature_levels.SHARE_GROUPS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "some broker does not know share groups yet")
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    check_member_id(member_id)
+    context.require(rules.group, group_id)
+    return Asker(group_id, member_id or "")
+
+
+def end_with_connection(context: ShareContext) -> None:
+    """Have the sessions of this connection closed when it is over."""
+    connection, share_partitions = context.connection, context.services.share_partitions
+    connection.at_end["share sessions"] = lambda: share_partitions.lose_connection(connection)
+
+
+def find_session(asker: Asker, epoch: int, context: ShareContext) -> ShareSession:
+    """The session of a request that does not open it. Raises KafkaError SHARE_SESSION_NOT_FOUND,
+    INVALID_SHARE_SESSION_EPOCH."""
+    session = context.services.share_partitions.sessions.next(*asker, epoch, context.connection)
+    end_with_connection(context)
+    return session
+
+
+def close_session(session: ShareSession, context: ShareContext) -> None:
+    """Close the session and release the member's records."""
+    context.services.share_partitions.sessions.close(session)
+    context.services.share_partitions.release(session)
+
+
+Outcomes = Mapping[SharedTopicPartition, KafkaError | None]
+
+
+def acknowledge(
+    topics: Iterable[Any], asker: Asker, rules: ShareRules, context: ShareContext, *, renews: bool
+) -> Answer[Outcomes]:
+    """Acknowledge what the topics of a request say. The outcomes come when all of it is kept, and are those of
+    partitions with acknowledgements."""
+    begun: Answer[dict[SharedTopicPartition, Answer[KafkaError | None]]] = context.services.slices.run(
+        _acknowledge_each(topics, asker, rules, context, renews=renews), must_finish=True
+    )
+    return then(begun, _when_kept)
+
+
+def _when_kept(answers: dict[SharedTopicPartition, Answer[KafkaError | None]]) -> Answer[Outcomes]:
+    partitions = list(answers)
+    return then(all_of(list(answers.values())), lambda errors: dict(zip(partitions, errors, strict=True)))
+
+
+def _acknowledge_each(
+    topics: Iterable[Any], asker: Asker, rules: ShareRules, context: ShareContext, *, renews: bool
+) -> Steps[dict[SharedTopicPartition, Answer[KafkaError | None]]]:
+    answers: dict[SharedTopicPartition, Answer[KafkaError | None]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                where = SharedTopicPartition(topic.topic_id, partition.partition_index)
+                batches = [
+                    AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                    for batch in partition.acknowledgement_batches
+                ]
+                answers[where] = _acknowledge(where, batches, asker, rules, context, renews=renews)
+                yield None
+    return answers
+
+
+def _acknowledge(
+    where: SharedTopicPartition,
+    batches: Sequence[AckBatch],
+    asker: Asker,
+    rules: ShareRules,
+    context: ShareContext,
+    *,
+    renews: bool,
+) -> Answer[KafkaError | None]:
+    try:
+        check_may_read(where.topic_id, rules, context)
+        context.services.replicas.leader_by_id(*where)
+    except KafkaError as error:
+        return error.as_value()
+    hosted = context.services.share_partitions.loaded(ShareKey(asker.group_id, *where))
+    if hosted is None:
+        return KafkaError(ErrorCode.INVALID_RECORD_STATE, "the records were acquired from another leader")
+    return hosted.acknowledge(asker.member_id, batches, renews=renews)
+
+
+def check_may_read(topic_id: bytes, rules: ShareRules, context: ShareContext) -> None:
+    """Raises KafkaError TOPIC_AUTHORIZATION_FAILED, unless nobody knows what topic that is."""
+    topic = context.services.image.topic_by_id(topic_id)
+    if topic is not None:
+        context.require(rules.topic, topic.name)
+
+
+def by_topic(partitions: Iterable[tuple[SharedTopicPartition, Any]]) -> dict[bytes, list[Any]]:
+    """Things of partitions by the id of their topics."""
+    topics: dict[bytes, list[Any]] = {}
+    for where, thing in partitions:
+        topics.setdefault(where.topic_id, []).append(thing)
+    return topics

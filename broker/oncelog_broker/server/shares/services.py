@@ -1,0 +1,21 @@
+"""For handlers of share partitions."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from oncelog_broker.coordinator.share.share_coordinator import ShareCoordinator
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.server.request.context import CommonServices, RequestContext
+from oncelog_broker.sharing.share_partitions import SharePartitions
+
+
+class ShareServices(CommonServices, Protocol):
+    """What handlers of share partitions may reach, beside what all may."""
+
+    replicas: Replicas
+    shares: ShareCoordinator
+    share_partitions: SharePartitions
+
+
+ShareContext: TypeAlias = RequestContext[ShareServices]

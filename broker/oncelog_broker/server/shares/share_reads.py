@@ -1,0 +1,232 @@
+"""One pass of a ShareFetch over the partitions of its session: what is read from their logs, and acquired.
+
+First the logs are read from where records can be handed out. Only where that is enough are records acquired: what is
+acquired must be sent. Another member may have been given some of them in between; those are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from mmap import mmap
+from typing import Final, NamedTuple
+
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.net.answer_queue import SCATTER_BYTES
+from oncelog_broker.server.shares.acknowledgements import Asker, ShareRules, check_may_read
+from oncelog_broker.server.shares.services import ShareContext
+from oncelog_broker.sharing.acquisition import Acquired, LogBatch
+from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
+from oncelog_broker.sharing.share_sessions import SharedTopicPartition
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
+
+MAX_BATCHES: Final = 1_000
+"""Batches of one partition whose headers are looked at in one pass: a millisecond or two."""
+MAX_EMPTY_READS: Final = 4
+"""Reads of one partition in a pass that bring no records for anybody: markers, and records of aborted transactions."""
+NO_RECORDS: Final = memoryview(b"")
+
+
+class Got(NamedTuple):
+    """What a pass has for one partition: `records` are whole batches with all that is `acquired`, or an error."""
+
+    records: memoryview = NO_RECORDS
+    acquired: Sequence[Acquired] = ()
+    error: KafkaError | None = None
+
+
+class _Read(NamedTuple):
+    """What was read from one log, from the offset `position` on; `aborted` are the transactions among it that were
+    aborted, as producer id and first offset."""
+
+    where: SharedTopicPartition
+    hosted: HostedSharePartition
+    position: int
+    records: memoryview
+    aborted: Sequence[tuple[int, int]]
+
+
+class ShareRead:
+    """`got` is the result: empty where nothing is to be answered yet. `waits_for` are the share partitions without an
+    error, `missing_bytes` is how much more the fetch wants to wait for, at least 1."""
+
+    __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "got",
+                 "missing_bytes", "waits_for")  # fmt: skip
+
+    def __init__(
+        self,
+        request: ShareFetchRequest,
+        asker: Asker,
+        partitions: Sequence[SharedTopicPartition],
+        rules: ShareRules,
+        context: ShareContext,
+    ) -> None:
+        self._request = request
+        self._asker = asker
+        self._partitions = partitions
+        self._rules = rules
+        self._context = context
+        self._remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
+        self._copies_left = context.connection.copied_answer_bytes
+        self.got: dict[SharedTopicPartition, Got] = {}
+        self.waits_for: list[HostedSharePartition] = []
+        self.missing_bytes = 1
+
+    def find_all(self) -> Steps[list[Answer[HostedSharePartition | KafkaError]]]:
+        """The share partitions of the session, which may have to be loaded first."""
+        found: list[Answer[HostedSharePartition | KafkaError]] = []
+        for where in self._partitions:
+            found.append(self._find(where))
+            yield None
+        return found
+
+    def _find(self, where: SharedTopicPartition) -> Answer[HostedSharePartition | KafkaError]:
+        services = self._context.services
+        try:
+            check_may_read(where.topic_id, self._rules, self._context)
+            partition = services.replicas.leader_by_id(*where)
+        except KafkaError as error:
+            return error.as_value()
+        return services.share_partitions.find(ShareKey(self._asker.group_id, *where), partition)
+
+    def read_all(self, found: Sequence[HostedSharePartition | KafkaError], *, is_last: bool) -> Steps[None]:
+        """Read the logs and acquire records, if those are enough or the fetch waits no more (`is_last`)."""
+        reads: list[_Read] = []
+        size = 0
+        for number, (where, hosted) in enumerate(zip(self._partitions, found, strict=True)):
+            if isinstance(hosted, KafkaError):
+                self.got[where] = Got(error=hosted)
+                continue
+            try:
+                read = self._read(where, hosted, len(found) - number, is_first=not size)
+            except KafkaError as error:
+                self.got[where] = Got(error=error.as_value())
+                continue
+            self.waits_for.append(hosted)
+            if read is not None:
+                reads.append(read)
+                size += len(read.records)
+            yield None
+        wanted = min(self._request.min_bytes, self._request.max_bytes)
+        if size < wanted and not (is_last or self.got):
+            self.missing_bytes = wanted - size
+            return
+        records_left = max(1, self._request.max_records)
+        for read in reads:
+            if records_left <= 0:
+                break
+            acquired = yield from self._acquire(read, records_left)
+            records_left -= acquired
+            yield None
+
+    def has_news(self) -> bool:
+        """Whether records can be handed out by now: only where others came in between."""
+        for hosted in self.waits_for:
+            offset = hosted.next_offset()
+            if not hosted.is_current or (offset is not None and offset < hosted.readable_end()):
+                return self.missing_bytes == 1
+        return False
+
+    def _read(
+        self, where: SharedTopicPartition, hosted: HostedSharePartition, partitions_left: int, *, is_first: bool
+    ) -> _Read | None:
+        """Read a log from where records can be handed out; None while there are none. Raises KafkaError."""
+        if not hosted.is_current:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        position = hosted.next_offset()
+        end = hosted.readable_end()
+        if position is None or position >= end or not (is_first or self._remaining > 0):
+            return None
+        reader, max_bytes, may_copy = (
+            hosted.partition.log.reader,
+            self._remaining // partitions_left,
+            self._copies_left > 0,
+        )
+        aborted: list[tuple[int, int]] = []
+        if hosted.settings().reads_committed:
+            records, found = reader.read_committed(
+                position, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
+            )
+            aborted = [(entry.producer_id, entry.first_offset) for entry in found]
+        else:
+            records = reader.read(position, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
+        size = len(records)
+        if not size:
+            return None
+        if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
+            if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
+                return None
+            self._copies_left -= size
+        self._remaining = max(0, self._remaining - size)
+        return _Read(where, hosted, position, records, aborted)
+
+    def _acquire(self, read: _Read, max_records: int) -> Steps[int]:
+        """Acquire what was read. Returns how many records that are. Where it is only markers, and records of aborted
+        transactions, those are done, and the log is read on."""
+        for _ in range(MAX_EMPTY_READS):
+            try:
+                found = list(islice(batches(read.records), MAX_BATCHES))
+            except CorruptBatch as error:
+                self.got[read.where] = Got(error=KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)))
+                return 0
+            exact = self._request.share_acquire_mode == AcquireMode.RECORD_LIMIT
+            acquired = read.hosted.acquire(
+                self._asker.member_id,
+                read.position,
+                list(_log_batches(found, read.aborted)),
+                max_records,
+                max(1, self._request.batch_size),
+                exact=exact,
+            )
+            if acquired:
+                self.got[read.where] = Got(_slice(read.records, found, acquired), acquired)
+                self._count(read.hosted, len(self.got[read.where].records))
+                return sum(last - first + 1 for first, last, _ in acquired)
+            if read.hosted.next_offset() in (None, read.position):
+                return 0
+            yield None
+            try:
+                again = self._read(read.where, read.hosted, 1, is_first=True)
+            except KafkaError as error:
+                self.got[read.where] = Got(error=error.as_value())
+                return 0
+            if again is None:
+                return 0
+            read = again
+        return 0
+
+    def _count(self, hosted: HostedSharePartition, size: int) -> None:
+        traffic = hosted.partition.traffic
+        traffic.fetches += 1
+        traffic.bytes_out += size
+
+
+def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
+    """The batches with whether their records are delivered. A producer's records are aborted from the first offset of
+    an aborted transaction to its marker."""
+    starts = sorted(aborted, key=lambda transaction: transaction[1])
+    open_producers: set[int] = set()
+    index = 0
+    for batch in found:
+        last = batch.next_offset - 1
+        while index < len(starts) and starts[index][1] <= last:
+            open_producers.add(starts[index][0])
+            index += 1
+        if batch.is_control:
+            open_producers.discard(batch.producer_id)
+            yield LogBatch(batch.base_offset, last, is_delivered=False)
+        else:
+            is_aborted = batch.is_transactional and batch.producer_id in open_producers
+            yield LogBatch(batch.base_offset, last, is_delivered=not is_aborted)
+
+
+def _slice(records: memoryview, found: Sequence[RecordBatch], acquired: Sequence[Acquired]) -> memoryview:
+    """The batches from the first acquired record to the last one."""
+    first, last = acquired[0].first, acquired[-1].last
+    wanted = [batch for batch in found if batch.next_offset > first and batch.base_offset <= last]
+    return records[wanted[0].start : wanted[-1].start + wanted[-1].size]

@@ -1,0 +1,148 @@
+"""How records of a share partition are handed out to a member. Pure.
+
+Records are handed out in the order of their offsets, whole batches of the log where that is possible. A record that was
+delivered several times without being accepted may be at fault itself (*poison*): from half of the delivery limit on, a
+run is handed out alone and in halves, the last time record by record, so that its neighbours do not go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.share.state_batches import DeliveryState
+from oncelog_broker.sharing.record_runs import Run
+from oncelog_broker.sharing.share_partition import SharePartition
+
+
+class LogBatch(NamedTuple):
+    """The offsets of a batch that was read from the log. `is_delivered` is False for a marker, and for records of an
+    aborted transaction where the group reads committed ones alone."""
+
+    first: int
+    last: int
+    is_delivered: bool = True
+
+
+class Terms(NamedTuple):
+    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. `max_records` may be
+    exceeded by the rest of a batch of the log, unless it `is_exact`; an acquired batch has about `batch_size`
+    records."""
+
+    owner: str
+    deadline: float
+    max_records: int
+    batch_size: int
+    is_exact: bool
+    delivery_limit: int
+    max_locks: int
+
+
+class Acquired(NamedTuple):
+    """Records that a member has now; `deliveries` includes this one."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
+class _Acquisition:
+    """One pass over batches of the log."""
+
+    __slots__ = ("_terms", "_throttle", "count", "partition", "result")
+
+    def __init__(self, partition: SharePartition, terms: Terms) -> None:
+        self.partition = partition
+        self._terms = terms
+        self._throttle = max(2, -(-terms.delivery_limit // 2))
+        self.count = 0
+        self.result: list[Acquired] = []
+
+    def take(self, batch: LogBatch) -> bool:
+        """Acquire the available records of a batch. Returns whether the pass continues."""
+        runs, terms = self.partition.runs, self._terms
+        last = batch.last
+        for run in list(runs.over(batch.first, min(last, runs.end - 1))) if batch.first < runs.end else ():
+            if not run.is_free:
+                continue
+            if terms.is_exact and self.count >= terms.max_records:
+                return False
+            first_here, last_here = max(run.first, batch.first), min(run.last, last)
+            goes_on = True
+            if run.deliveries >= self._throttle:
+                if self.count:
+                    return False
+                last_here = min(last_here, first_here + self._alone(run) - 1)
+                goes_on = False
+            self._acquire(first_here, last_here)
+            if not goes_on:
+                return False
+        if last < runs.end:
+            return True
+        if len(runs) >= terms.max_locks or (terms.is_exact and self.count >= terms.max_records):
+            return False
+        if terms.is_exact:
+            last = min(last, runs.end + terms.max_records - self.count - 1)
+        first = runs.end
+        runs.append(Run(first, last, DeliveryState.AVAILABLE))
+        self._acquire(first, last)
+        return last == batch.last
+
+    def _alone(self, run: Run) -> int:
+        """The number of records to acquire of a run that was delivered often."""
+        limit = self._terms.delivery_limit
+        if limit > 2 and run.deliveries == limit - 1:
+            return 1
+        return max(1, len(run) >> (run.deliveries - self._throttle + 1))
+
+    def _acquire(self, first: int, last: int) -> None:
+        terms = self._terms
+        if terms.is_exact:
+            last = min(last, first + terms.max_records - self.count - 1)
+        for run in self.partition.runs.cut(first, last):
+            run.state, run.owner, run.deadline = DeliveryState.ACQUIRED, terms.owner, terms.deadline
+            run.deliveries += 1
+            self.count += len(run)
+            before = self.result[-1] if self.result else None
+            if (
+                before is not None
+                and before.last + 1 == run.first
+                and before.deliveries == run.deliveries
+                and before.last - before.first + 1 < terms.batch_size
+            ):
+                self.result[-1] = before._replace(last=run.last)
+            else:
+                self.result.append(Acquired(run.first, run.last, run.deliveries))
+
+    def archive(self, first: int, last: int) -> None:
+        """Archive the offsets of this range that no member has: they have no record to deliver."""
+        partition = self.partition
+        runs = partition.runs
+        if last >= runs.end and first <= runs.end:
+            runs.append(Run(runs.end, last, DeliveryState.AVAILABLE))
+        for run in runs.cut(first, min(last, runs.end - 1)) if first < runs.end else ():
+            if run.is_free:
+                run.settle(DeliveryState.ARCHIVED)
+                partition.outbox.append(run.to_batch())
+
+
+def acquire(partition: SharePartition, position: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
+    """Hand out records of these batches, which were read from `position` on; the first one may begin below it. Offsets
+    between the batches have no records: they are archived, or the start offset would never move beyond them."""
+    pass_ = _Acquisition(partition, terms)
+    for batch in batches:
+        if batch.last < position:
+            continue
+        if pass_.count >= terms.max_records:
+            break
+        if batch.first > position:
+            pass_.archive(position, batch.first - 1)
+        first = max(batch.first, position)
+        position = batch.last + 1
+        if not batch.is_delivered:
+            pass_.archive(first, batch.last)
+        elif not pass_.take(LogBatch(first, batch.last)):
+            break
+    partition.runs.join()
+    partition.runs.advance()
+    return pass_.result

@@ -1,0 +1,176 @@
+"""The states of the records of a share partition, as runs of offsets that are alike. Pure.
+
+Source: Kafka's SharePartition, which keeps batches of the log, and single records where a batch is divided. Here a run
+is divided wherever two offsets differ, and joined with its neighbours where they are alike.
+
+Invariant: runs are in the order of their offsets and tile the offsets from `start` to `end` without a gap. No run is
+below `start`; records from `end` on were never handed out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
+
+NOBODY: Final = ""
+"""The owner of a run that no member has."""
+
+
+class Run:
+    """The offsets from `first` to `last`, both included.
+
+    `deliveries` counts how often the records were handed out. In the state ACQUIRED, `owner` is the member that has
+    them, and `deadline` when its lock runs out (monotonic seconds). `becomes` is the state that the owner has asked for
+    and that is not kept yet; until then the run changes no more.
+    """
+
+    __slots__ = ("becomes", "deadline", "deliveries", "first", "last", "owner", "state", "transition")
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        state: DeliveryState,
+        deliveries: int = 0,
+        owner: str = NOBODY,
+        deadline: float = 0.0,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.deliveries = deliveries
+        self.owner = owner
+        self.deadline = deadline
+        self.becomes: DeliveryState | None = None
+        self.transition = 0
+        """Which acknowledgement asked for `becomes`; 0: none."""
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __repr__(self) -> str:
+        becomes = "" if self.becomes is None else f" -> {self.becomes.name}"
+        return f"{self.first}-{self.last} {self.state.name}{becomes} x{self.deliveries} {self.owner}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the records can be handed out."""
+        return self.state is DeliveryState.AVAILABLE
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the records are never handed out again."""
+        return self.state.is_terminal
+
+    @property
+    def will_be_done(self) -> bool:
+        """Whether the run is done when what was asked for is kept."""
+        return (self.state if self.becomes is None else self.becomes).is_terminal
+
+    def settle(self, state: DeliveryState) -> None:
+        """Take the state `state`, without an owner."""
+        self.state, self.owner, self.deadline, self.becomes, self.transition = state, NOBODY, 0.0, None, 0
+
+    def to_batch(self) -> StateBatch:
+        """The run as it is kept when what was asked for is done."""
+        state = self.state if self.becomes is None else self.becomes
+        return StateBatch(self.first, self.last, state, self.deliveries)
+
+    def part(self, first: int, last: int) -> Run:
+        """A copy for a part of the offsets."""
+        run = Run(first, last, self.state, self.deliveries, self.owner, self.deadline)
+        run.becomes, run.transition = self.becomes, self.transition
+        return run
+
+    def is_like(self, other: Run) -> bool:
+        return (
+            self.state is other.state
+            and self.deliveries == other.deliveries
+            and self.owner == other.owner
+            and self.deadline == other.deadline
+            and self.becomes is other.becomes
+            and self.transition == other.transition
+        )
+
+
+class RecordRuns:
+    """See the module's docstring."""
+
+    __slots__ = ("end", "runs", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.end = start
+        self.runs: list[Run] = []
+
+    def __len__(self) -> int:
+        """How many offsets are in flight: from the first one that is not done to the last one handed out."""
+        return self.end - self.start
+
+    def append(self, run: Run) -> None:
+        """Add a run at the end."""
+        assert run.first == self.end
+        self.runs.append(run)
+        self.end = run.last + 1
+
+    def over(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that have offsets from `first` to `last`, without changing them."""
+        index = self._index(first)
+        if index < len(self.runs) and self.runs[index].last < first:
+            index += 1
+        while index < len(self.runs) and self.runs[index].first <= last:
+            yield self.runs[index]
+            index += 1
+
+    def cut(self, first: int, last: int) -> list[Run]:
+        """The runs of exactly these offsets, as far as they are known: runs that reach beyond are divided."""
+        self._divide(first)
+        self._divide(last + 1)
+        return list(self.over(first, last))
+
+    def join(self) -> None:
+        """Join neighbours that are alike."""
+        joined: list[Run] = []
+        for run in self.runs:
+            if joined and joined[-1].is_like(run):
+                joined[-1].last = run.last
+            else:
+                joined.append(run)
+        self.runs = joined
+
+    def advance(self) -> None:
+        """Move the start beyond runs that are done, and drop these runs."""
+        count = 0
+        for run in self.runs:
+            if not run.is_done:
+                break
+            count += 1
+        if count:
+            self.start = self.runs[count - 1].last + 1
+            del self.runs[:count]
+
+    def begin_at(self, offset: int) -> None:
+        """Drop all runs below `offset`."""
+        if offset <= self.start:
+            return
+        self._divide(offset)
+        self.runs = [run for run in self.runs if run.first >= offset]
+        self.start = offset
+        self.end = max(self.end, offset)
+
+    def _index(self, offset: int) -> int:
+        """The index of the run that has the offset; 0 for one below the start."""
+        return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
+
+    def _divide(self, offset: int) -> None:
+        """Divide the run that contains `offset`, so that a run begins there."""
+        if not self.start < offset < self.end:
+            return
+        index = self._index(offset)
+        run = self.runs[index]
+        if run.first < offset:
+            self.runs.insert(index + 1, run.part(offset, run.last))
+            run.last = offset - 1

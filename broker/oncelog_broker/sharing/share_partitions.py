@@ -1,0 +1,216 @@
+"""All share partitions at this broker: those of partitions that it leads and members of share groups read.
+
+A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences the leaders
+before. It is dropped when this broker leads the partition no more, when its state has begun anew, when the group's last
+session at this broker is over (then an administrator may begin the state anew), and when nobody has used it for some
+minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from oncelog_broker.config import share_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state import NOT_SET, ShareState
+from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
+from oncelog_broker.coordinator.share.share_state_machine import StateWrite
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import Answer, settled
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition, as_told
+from oncelog_broker.sharing.share_group_settings import EARLIEST, LATEST, ShareGroupSettings
+from oncelog_broker.sharing.share_partition import SharePartition
+from oncelog_broker.sharing.share_sessions import ShareSession, ShareSessions
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 300.0
+"""A share partition is dropped after this time without a request, if no member has records of it."""
+
+
+class _Loading:
+    """The load of a state for a partition in its leader epoch of now. `answer` is set when the load begins."""
+
+    __slots__ = ("answer", "leader_epoch", "partition")
+
+    answer: asyncio.Future[HostedSharePartition | KafkaError]
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+
+    def is_for(self, partition: Partition) -> bool:
+        """Whether the load is of use for this partition as it is led now."""
+        return self.partition is partition and self.leader_epoch == partition.leader_epoch and not partition.is_resigned
+
+
+class SharePartitions:
+    """`config()` is the broker's configuration as it is now."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], calls: ShareStateCalls, host: Host) -> None:
+        self._config = config
+        self._calls = calls
+        self._host = host
+        self._image = ClusterImage("")
+        self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
+        self._loading: dict[ShareKey, _Loading] = {}
+        self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
+        """The settings of groups, each with the configurations that they were made of."""
+        self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
+
+    def start(self) -> None:
+        """Begin the background work; it ends with the broker's tasks."""
+        self._host.tasks.every("idle share partitions", SWEEP_SECONDS, self.sweep)
+
+    def on_image(self, image: ClusterImage) -> None:
+        """To be called after `Replicas.on_image`."""
+        self._image = image
+        self._drop_if(lambda hosted: not hosted.is_led)
+
+    async def sweep(self) -> None:
+        """Drop share partitions that this broker no longer leads, or that no member uses."""
+        now = self._host.clock.monotonic()
+        self._drop_if(
+            lambda hosted: (
+                not hosted.is_led
+                or (hosted.is_retired and not hosted.is_writing)
+                or (hosted.is_idle and now - hosted.last_used > IDLE_SECONDS)
+            )
+        )
+        self._settings = {group_id: found for group_id, found in self._settings.items() if group_id in self._groups}
+
+    def all(self) -> Iterator[HostedSharePartition]:
+        for group in self._groups.values():
+            yield from group.values()
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """The settings of a group as they are now."""
+        config, overrides = self._config(), self._image.config_of_group(group_id)
+        known = self._settings.get(group_id)
+        if known is not None and known[0] is config and known[1] is overrides:
+            return known[2]
+        settings = ShareGroupSettings.of(config, overrides)
+        if group_id in self._groups:
+            self._settings[group_id] = config, overrides, settings
+        return settings
+
+    # --- finding
+
+    def loaded(self, key: ShareKey) -> HostedSharePartition | None:
+        """The share partition, if it is loaded, and its partition still led."""
+        hosted = self._groups.get(key.group_id, {}).get(key)
+        return hosted if hosted is not None and hosted.is_current else None
+
+    def find(self, key: ShareKey, partition: Partition) -> Answer[HostedSharePartition | KafkaError]:
+        """The share partition of a partition that this broker leads; or the error, for members."""
+        hosted = self.loaded(key)
+        if hosted is not None:
+            return hosted
+        loading = self._loading.get(key)
+        if loading is None or not loading.is_for(partition):
+            loading = self._loading[key] = _Loading(partition)
+            loading.answer = self._host.tasks.answer(f"load share partition {key.text}", self._load(key, loading))
+            loading.answer.add_done_callback(partial(self._on_loaded, key, loading))
+        return asyncio.shield(loading.answer)
+
+    def _on_loaded(self, key: ShareKey, loading: _Loading, _: object) -> None:
+        if self._loading.get(key) is loading:
+            del self._loading[key]
+
+    async def _load(self, key: ShareKey, loading: _Loading) -> HostedSharePartition | KafkaError:
+        partition, leader_epoch = loading.partition, loading.leader_epoch
+        before = self._groups.get(key.group_id, {}).get(key)
+        if before is not None:
+            await (
+                before.written()
+            )  # a write of the same epochs that came after the read would undo what is written then
+        state = await self._calls.read(key, leader_epoch)
+        if isinstance(state, KafkaError):
+            return as_told(state)
+        try:
+            share = await self._begin(key, partition, state)
+        except ValueError as error:
+            logger.error("state of share partition not read", extra={"share_partition": key.text, "reason": error})
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except KafkaError as error:
+            return error.as_value()
+        if state.start_offset == NOT_SET:
+            # Otherwise the next leader would begin by the reset again, and miss what has come since with "latest".
+            kept = await self._calls.write(key, StateWrite(state.state_epoch, leader_epoch, share.start_offset, 0, ()))
+            if kept is not None:
+                return as_told(kept)
+        if self._loading.get(key) is not loading or not loading.is_for(partition):
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        hosted = HostedSharePartition(
+            key, partition, share, partial(self.settings_of, key.group_id), self._calls, self._host, self._drop
+        )
+        before = self._groups.setdefault(key.group_id, {}).get(key)
+        if before is not None:
+            before.drop()
+        self._groups[key.group_id][key] = hosted
+        return hosted
+
+    async def _begin(self, key: ShareKey, partition: Partition, state: ShareState) -> SharePartition:
+        """Raises ValueError for batches that cannot be, KafkaError where the log cannot be read."""
+        start = state.start_offset
+        if start == NOT_SET:
+            start = await self._reset_offset(self.settings_of(key.group_id).offset_reset, partition)
+        share = SharePartition(start, state.batches, state.state_epoch)
+        share.move_log_start(partition.log.log_start_offset)
+        if share.start_offset > partition.log.log_end_offset:
+            logger.warning("share partition is beyond the log's end", extra={"share_partition": key.text})
+            return SharePartition(partition.log.log_end_offset, (), state.state_epoch)
+        return share
+
+    async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
+        """The start offset of a share partition without one, by share.auto.offset.reset."""
+        log = partition.log
+        if strategy == EARLIEST:
+            return log.log_start_offset
+        end = partition.high_watermark
+        if strategy == LATEST:
+            return end
+        since = self._host.clock.now_ms() - int(strategy)
+        found = await settled(self._host.slices.run(log.reader.offset_for_timestamp(since, upper_bound=end)))
+        return end if found is None else found.offset
+
+    # --- dropping
+
+    def release(self, session: ShareSession) -> None:
+        """Release the records of a member whose session has ended; with the group's last session, drop its share
+        partitions."""
+        is_last = not self.sessions.has_group(session.group_id)
+        for hosted in list(self._groups.get(session.group_id, {}).values()):
+            if hosted.is_current:
+                hosted.release(session.member_id)
+            if is_last:
+                hosted.retire()
+        if is_last:
+            self._drop_if(lambda hosted: hosted.is_retired and not hosted.is_writing)
+            self._loading = {key: found for key, found in self._loading.items() if key.group_id != session.group_id}
+
+    def lose_connection(self, connection: object) -> None:
+        """Close the sessions of a connection that has ended."""
+        for session in self.sessions.lose(connection):
+            self.release(session)
+
+    def _drop_if(self, is_over: Callable[[HostedSharePartition], bool]) -> None:
+        for hosted in [hosted for hosted in self.all() if is_over(hosted)]:
+            self._drop(hosted)
+
+    def _drop(self, hosted: HostedSharePartition) -> None:
+        group = self._groups.get(hosted.key.group_id, {})
+        if group.get(hosted.key) is hosted:
+            del group[hosted.key]
+            if not group:
+                del self._groups[hosted.key.group_id]
+        hosted.drop()

@@ -1,0 +1,88 @@
+"""The acknowledgements of one partition that are not sent yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from oncelog_protocol.messages.share_fetch import AcknowledgeType
+
+
+class AckBatch(NamedTuple):
+    """Neighbouring offsets; `types` has one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: tuple[AcknowledgeType, ...]
+
+
+def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
+    """As few batches as possible that state these acknowledgements, ascending."""
+    batches: list[AckBatch] = []
+    run: list[int] = []
+    for offset in sorted(said):
+        if run and offset != run[-1] + 1:
+            batches.append(_batch(run, said))
+            run = []
+        run.append(offset)
+    if run:
+        batches.append(_batch(run, said))
+    return batches
+
+
+def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:
+    types = tuple(said[offset] for offset in offsets)
+    return AckBatch(offsets[0], offsets[-1], types[:1] if len(set(types)) == 1 else types)
+
+
+class Acknowledgements:
+    """`unsaid` are the offsets of delivered records that the application has not acknowledged."""
+
+    __slots__ = ("_renewals", "_said", "unsaid")
+
+    def __init__(self) -> None:
+        self.unsaid: set[int] = set()
+        self._said: dict[int, AcknowledgeType] = {}
+        self._renewals: dict[int, AcknowledgeType] = {}
+
+    def acquired(self, offsets: Iterable[int]) -> None:
+        """Note that the application gets these records."""
+        self.unsaid.update(offsets)
+
+    def say(self, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record. A renewed record stays unsaid. Raises ValueError for a record that was acknowledged
+        already."""
+        if offset not in self.unsaid:
+            raise ValueError(f"the record at offset {offset} was acknowledged already, or is not this consumer's")
+        if kind is AcknowledgeType.RENEW:
+            self._renewals[offset] = kind
+            return
+        self.unsaid.discard(offset)
+        self._renewals.pop(offset, None)
+        self._said[offset] = kind
+
+    def say_of_no_records(self, offsets: Iterable[int], kind: AcknowledgeType) -> None:
+        """Acknowledge offsets that the application does not get: gaps, or records that cannot be read."""
+        self._said.update(dict.fromkeys(offsets, kind))
+
+    def accept_all(self) -> None:
+        """Accept all unsaid records."""
+        for offset in list(self.unsaid):
+            self.say(offset, AcknowledgeType.ACCEPT)
+
+    def take(self) -> dict[int, AcknowledgeType]:
+        """Take the acknowledgements to send, without renewals, which need a request of their own."""
+        said, self._said = self._said, {}
+        return said
+
+    def take_renewals(self) -> dict[int, AcknowledgeType]:
+        renewals, self._renewals = self._renewals, {}
+        return renewals
+
+    def put_back(self, said: Mapping[int, AcknowledgeType]) -> None:
+        """Put back acknowledgements whose request was not sent."""
+        self._said = {**said, **self._said}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._said or self._renewals)

@@ -1,0 +1,383 @@
+"""The public consumer of share groups (KIP-932): records instead of partitions are shared."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, Unpack
+
+from oncelog.cluster import NO_NODE, Broker, TopicPartition
+from oncelog.config import ShareConsumerConfig, load
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import ClientClosed, CorruptRecords, ErrorCode, KafkaError, error_for
+from oncelog.lifecycle import Lifecycle
+from oncelog.metadata.metadata import Metadata
+from oncelog.share.acknowledgements import Acknowledgements
+from oncelog.share.share_decoding import decode
+from oncelog.share.share_membership import ShareMembership
+from oncelog.share.share_node import Outcomes, PartitionData, ShareNode, merged
+from oncelog.share.share_records import ShareRecord
+from oncelog.share.share_request import IdPartition, Said
+from oncelog.typed_options import ShareConsumerOptions
+from oncelog_protocol.messages.share_fetch import AcknowledgeType, ShareFetchResponse
+from oncelog_protocol.uuids import uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_MS: Final = 30_000
+MAX_UNREPORTED: Final = 100
+"""Fetches whose outcomes wait for the next commit."""
+RETRY_S: Final = 0.1
+"""The pause before a refused partition is fetched again."""
+ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors of a partition that newer metadata may mend."""
+
+
+class ShareConsumer(Lifecycle):
+    """Reads records of topics together with the other members of a share group.
+
+        async with ShareConsumer("127.0.0.1:9092", group_id="work", share_acknowledgement_mode="explicit") as consumer:
+            consumer.subscribe(["jobs"])
+            while True:
+                for record in await consumer.poll(1_000):
+                    do(record.value)
+                    record.accept()
+
+    Each record is at one member at a time, for as long as its acquisition lock lasts (share.record.lock.duration.ms of
+    the group). Delivery is at least once, and in no order: a record that is not accepted comes again, to any member, as
+    often as share.delivery.count.limit says.
+
+    In the mode "implicit" (the default) the next poll, `commit` and `close` accept all records of the last poll of
+    which nothing was said. In the mode "explicit" the application says of each record what is to become of it: before
+    the next poll, or that raises ValueError. Acknowledgements are sent with the next poll; `commit` sends them at once
+    and tells what came of them. One task at a time may poll.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ShareConsumerOptions]) -> None:
+        """Raises ConfigError."""
+        self.config = load(ShareConsumerConfig, bootstrap_servers, options)
+        self.member_id = uuid_to_string(uuid.uuid4().bytes)
+        self._is_explicit = self.config.share_acknowledgement_mode == "explicit"
+        self._acks: dict[IdPartition, Acknowledgements] = {}
+        self._names: dict[IdPartition, TopicPartition] = {}
+        self._ids: dict[TopicPartition, IdPartition] = {}
+        """The partitions of which records have arrived."""
+        self._homes: dict[IdPartition, int] = {}
+        """The node whose session has the records of a partition."""
+        self._nodes: dict[int, ShareNode] = {}
+        self._refused_until: dict[IdPartition, float] = {}
+        self._ready: list[ShareRecord] = []
+        self._unreported: list[Outcomes] = []
+        """Outcomes of acknowledgements that went with fetches, for the next `commit`."""
+        self._error: KafkaError | None = None
+        self._news = asyncio.Event()
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+
+    # life
+
+    async def start(self) -> None:
+        """Connect to the cluster. Raises KafkaError if no broker can be reached."""
+        if self._is_closed or self._pool is not None:
+            raise ClientClosed("a consumer is started once")
+        self._pool = ConnectionPool(self.config)
+        self._metadata = Metadata(self._pool, self.config)
+        self._membership = ShareMembership(self.config, self._metadata, self.member_id, self._news.set)
+        self._metadata.in_use.append(lambda: self._membership.topics)
+        self._metadata.listeners.append(self._news.set)
+        try:
+            await self._metadata.refresh()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Send what was said, release all other records, leave the group, close the connections.
+
+        Requests may take `timeout_ms`; what could not be said is released when the locks run out. The second call does
+        nothing.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._pool is None:
+            return
+        try:
+            if not self._is_explicit:
+                self._accept_rest()
+            for record in self._ready:  # the application has not seen them
+                self._acks[self._where(record)].say(record.offset, AcknowledgeType.RELEASE)
+            await self._end_fetches()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await asyncio.gather(*(self._close_session(node) for node in self._nodes.values()))
+                    await self._membership.leave(timeout_ms / 1000)
+            except TimeoutError:
+                logger.warning("share group %s: not left within %d ms", self.config.group_id, timeout_ms)
+        finally:
+            await self._membership.close()
+            await self._metadata.close()
+            await self._pool.close()
+
+    async def _close_session(self, node: ShareNode) -> None:
+        if node.is_open:
+            await node.acknowledge(self._take(node.node_id), closes=True)
+
+    async def _end_fetches(self) -> None:
+        fetches = [node.fetching for node in self._nodes.values() if node.fetching is not None]
+        if fetches:
+            # They wait no longer than fetch_max_wait_ms, and what they bring must be released.
+            await asyncio.gather(*fetches, return_exceptions=True)
+        for record in self._ready:
+            acks = self._acks[self._where(record)]
+            if record.offset in acks.unsaid:
+                acks.say(record.offset, AcknowledgeType.RELEASE)
+
+    # what to read
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read these topics, in place of those before. Raises ClientClosed, and ValueError for no topic."""
+        self._check_open()
+        names = tuple(dict.fromkeys([topics] if isinstance(topics, str) else topics))
+        if not names:
+            raise ValueError("subscribe to at least one topic, or close the consumer")
+        self._membership.subscribe(names)
+        self._metadata.request_refresh()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that this member reads now, together with others."""
+        return {name for where in self._membership.assignment if (name := self._name(where)) is not None}
+
+    # records
+
+    async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
+        """Records for this member, at most about max_poll_records of each broker; none after `timeout_ms`.
+
+        Raises KafkaError if the group refuses the member; CorruptRecords for records that cannot be read, which were
+        rejected; ValueError in the mode "explicit" while nothing was said of a record of the last poll.
+        """
+        self._check_open()
+        if self._is_explicit:
+            left = sum(len(acks.unsaid) for acks in self._acks.values()) - len(self._ready)
+            if left > 0:
+                raise ValueError(f"{left} records of the last poll were not acknowledged")
+        else:
+            self._accept_rest()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            self._raise_error()
+            if self._ready:
+                ready, self._ready = self._ready, []
+                return ready
+            self._news.clear()
+            retry_s = self._send_fetches(loop.time())
+            try:
+                async with asyncio.timeout_at(min(deadline, loop.time() + retry_s)):
+                    await self._news.wait()
+            except TimeoutError:
+                if not self._ready and loop.time() >= deadline:
+                    return []
+
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say what is to become of a record. Raises ValueError for one that was acknowledged already."""
+        self._acks[self._where(record)].say(record.offset, kind)
+
+    async def commit(self, timeout_ms: int | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Send what was said of records, and return what came of it since the last commit, by partition: None where it
+        is kept; an error where the records may be delivered again.
+
+        Raises RequestTimedOut after `timeout_ms` (default_api_timeout_ms).
+        """
+        self._check_open()
+        if not self._is_explicit:
+            self._accept_rest()
+        seconds = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                nodes = {self._homes[where] for where, acks in self._acks.items() if not acks.is_empty}
+                results = await asyncio.gather(*(self._commit_at(self._node(node_id)) for node_id in sorted(nodes)))
+        except TimeoutError:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"acknowledgements not kept within {seconds:g} s") from None
+        earlier, self._unreported = self._unreported, []
+        found = merged([*earlier, *results])
+        return {self._names[where]: error for where, error in found.items()}
+
+    async def _commit_at(self, node: ShareNode) -> Outcomes:
+        results = []
+        said = self._take(node.node_id)
+        if said:
+            results.append(await node.acknowledge(said))
+        renewals = {
+            where: kinds
+            for where, acks in self._acks.items()
+            if self._homes[where] == node.node_id and (kinds := acks.take_renewals())
+        }
+        if renewals:
+            results.append(await node.acknowledge(renewals))
+        return merged(results)
+
+    # inside
+
+    def _accept_rest(self) -> None:
+        waiting = {(self._where(record), record.offset) for record in self._ready}
+        for where, acks in self._acks.items():
+            for offset in list(acks.unsaid):
+                if (where, offset) not in waiting:
+                    acks.say(offset, AcknowledgeType.ACCEPT)
+
+    def _take(self, node_id: int) -> dict[IdPartition, Mapping[int, AcknowledgeType]]:
+        """Take the acknowledgements to send to a node."""
+        said: dict[IdPartition, Mapping[int, AcknowledgeType]] = {}
+        for where, acks in self._acks.items():
+            if self._homes[where] == node_id and (kinds := acks.take()):
+                said[where] = kinds
+        return said
+
+    def _send_fetches(self, now: float) -> float:
+        """Fetch from every node without a fetch under way. Returns after how many seconds to look again."""
+        wanted: dict[int, list[IdPartition]] = {}
+        retry_s = 60.0
+        for where in sorted(self._membership.assignment):
+            name = self._name(where)
+            if name is None:
+                self._metadata.request_refresh()
+                retry_s = RETRY_S
+                continue
+            until = self._refused_until.get(where, 0.0)
+            leader = self._metadata.cluster.leader(*name)
+            if until > now or leader == NO_NODE:
+                if leader == NO_NODE:
+                    self._metadata.request_refresh()
+                retry_s = min(retry_s, max(until - now, RETRY_S))
+                continue
+            wanted.setdefault(leader, []).append(where)
+        said = {self._homes[where] for where, acks in self._acks.items() if not acks.is_empty}
+        for node_id in {*wanted, *said}:
+            node = self._node(node_id)
+            if node.fetching is not None:
+                continue
+            if node_id not in wanted and not node.is_open:
+                lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost")
+                self._report(dict.fromkeys(self._take(node_id), lost))
+                continue
+            take: Callable[[], Said] = partial(self._take, node_id)
+            node.fetching = asyncio.create_task(
+                node.fetch(wanted.get(node_id, ()), take, partial(self._fetched, node_id))
+            )
+            node.fetching.add_done_callback(partial(self._fetch_done, node))
+        return retry_s
+
+    def _report(self, outcomes: Outcomes) -> None:
+        """Keep outcomes for the next commit; an application that never commits reads none of them."""
+        self._unreported.append(outcomes)
+        del self._unreported[:-MAX_UNREPORTED]
+
+    def _fetch_done(self, node: ShareNode, task: asyncio.Task[tuple[Outcomes, KafkaError | None]]) -> None:
+        node.fetching = None
+        self._news.set()
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is not None:
+            logger.error("share fetch failed", exc_info=failure)
+            self._error = self._error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure))
+            return
+        outcomes, error = task.result()
+        self._report(outcomes)
+        if error is not None:
+            logger.info("share fetch from node %d: %s", node.node_id, error.message)
+            self._metadata.request_refresh()
+            now = asyncio.get_running_loop().time()
+            for where, name in self._names.items():
+                if self._metadata.cluster.leader(*name) == node.node_id:
+                    self._refused_until[where] = now + RETRY_S
+
+    def _fetched(self, node_id: int, where: IdPartition, data: PartitionData, response: ShareFetchResponse) -> None:
+        name = self._name(where)
+        if name is None:
+            return
+        if data.error_code:
+            self._refused(where, name, data, response)
+        if not data.acquired_records or data.records is None:
+            return
+        decoded = decode(
+            name,
+            memoryview(data.records),
+            data.acquired_records,
+            check_crcs=self.config.check_crcs,
+            max_decompressed_bytes=self.config.max_decompressed_bytes,
+        )
+        acks = self._acks.setdefault(where, Acknowledgements())
+        self._ids[name] = where
+        self._homes[where] = node_id
+        acks.say_of_no_records(decoded.gaps, AcknowledgeType.GAP)
+        acks.say_of_no_records(decoded.unreadable, AcknowledgeType.REJECT)
+        if decoded.error is not None:
+            self._error = self._error or CorruptRecords(
+                ErrorCode.CORRUPT_MESSAGE, f"{name}: {len(decoded.unreadable)} records were rejected: {decoded.error}"
+            )
+        acks.acquired(record.offset for record, _ in decoded.records)
+        self._ready += [ShareRecord(record, count, self.acknowledge) for record, count in decoded.records]
+
+    def _refused(
+        self, where: IdPartition, name: TopicPartition, data: PartitionData, response: ShareFetchResponse
+    ) -> None:
+        code = ErrorCode.of(data.error_code)
+        self._refused_until[where] = asyncio.get_running_loop().time() + RETRY_S
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._error = self._error or error_for(code, f"{name}: {data.error_message or code.meaning}")
+        elif code in ELSEWHERE:
+            leader = data.current_leader
+            brokers = [Broker(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
+            if brokers and leader.leader_id >= 0:
+                self._metadata.learn_leader(*name, leader.leader_id, leader.leader_epoch, brokers)
+                self._refused_until.pop(where, None)
+            else:
+                self._metadata.request_refresh()
+
+    def _name(self, where: IdPartition) -> TopicPartition | None:
+        known = self._names.get(where)
+        if known is not None:
+            return known
+        topic_id, index = where
+        for name, topic in self._metadata.cluster.topics.items():
+            if topic.topic_id == topic_id:
+                found = self._names[where] = TopicPartition(name, index)
+                return found
+        return None
+
+    def _where(self, record: ShareRecord) -> IdPartition:
+        where = self._ids.get(record.topic_partition)
+        if where is None:
+            raise ValueError(f"the record at {record.topic_partition} offset {record.offset} is not this consumer's")
+        return where
+
+    def _node(self, node_id: int) -> ShareNode:
+        node = self._nodes.get(node_id)
+        if node is None:
+            assert self._pool is not None
+            node = self._nodes[node_id] = ShareNode(node_id, self._pool, self.config, self.member_id)
+        return node
+
+    def _raise_error(self) -> None:
+        if self._membership.error is not None:
+            error, self._membership.error = self._membership.error, None
+            raise error
+        if self._error is not None and not self._ready:
+            problem, self._error = self._error, None
+            raise problem
+
+    def _check_open(self) -> None:
+        if self._is_closed or self._pool is None:
+            raise ClientClosed("the consumer is closed, or was not started")

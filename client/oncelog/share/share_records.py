@@ -1,0 +1,62 @@
+"""A record of a share group, which its consumer must acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from oncelog.cluster import TopicPartition
+from oncelog.consumer.records import ConsumerRecord
+from oncelog_protocol.messages.share_fetch import AcknowledgeType
+
+Acknowledge = Callable[["ShareRecord", AcknowledgeType], None]
+
+
+class ShareRecord(NamedTuple):
+    """A record that this consumer has for the time of its acquisition lock. `delivery_count` is how often the group was
+    given the record, this time included.
+
+    `accept` says that the record is done. `release` gives it back, to be delivered again; `reject` says that it cannot
+    be processed and is not to be delivered again. `renew` begins the lock anew: the record needs more time. All of them
+    raise ValueError for a record that was acknowledged already.
+    """
+
+    record: ConsumerRecord
+    delivery_count: int
+    acknowledge: Acknowledge
+
+    @property
+    def topic(self) -> str:
+        return self.record.topic
+
+    @property
+    def partition(self) -> int:
+        return self.record.partition
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
+
+    @property
+    def key(self) -> bytes | None:
+        return self.record.key
+
+    @property
+    def value(self) -> bytes | None:
+        return self.record.value
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.record.topic, self.record.partition)
+
+    def accept(self) -> None:
+        self.acknowledge(self, AcknowledgeType.ACCEPT)
+
+    def release(self) -> None:
+        self.acknowledge(self, AcknowledgeType.RELEASE)
+
+    def reject(self) -> None:
+        self.acknowledge(self, AcknowledgeType.REJECT)
+
+    def renew(self) -> None:
+        self.acknowledge(self, AcknowledgeType.RENEW)

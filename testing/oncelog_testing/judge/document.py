@@ -1,0 +1,173 @@
+"""A history as JSON, and a verdict as JSON. Pure.
+
+    {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}],
+     "sends": [{"producer": "billing", "topic": "invoices", "partition": 0, "value": "invoice 1",
+                "transaction": "1", "outcome": "acknowledged", "offset": 0}],
+     "topics": ["invoices"],
+     "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)", "group_id": "billing"},
+     "apart_from": ["TWICE"]}
+
+All fields may be left out. `sends` stand in the order of each producer. `end` is committed, aborted or unknown,
+`outcome` acknowledged, failed or unknown (the default of both). A value is text, or base64 as `value_base64`, and no
+two sends have the same. `topics` are read when the history is judged. `processed`: of each record of `source` there
+must be one in `into`; `made_of` is a regular expression for the text of an output, whose first group is the text of
+its input.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from oncelog_testing.history.events import ANY_PARTITION, NOT_YET, End, Outcome, Place, Transaction
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.verdict import Verdict
+from oncelog_testing.history.violation import Kind
+
+E = TypeVar("E", Outcome, End)
+
+FIELDS = ("transactions", "sends", "topics", "processed", "apart_from")
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What a group makes of a topic."""
+
+    source: str
+    into: str
+    made_of: Callable[[bytes], bytes | None]
+    group_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is to be judged, beside the history that was recorded: topics to read, and what may be violated."""
+
+    topics: tuple[str, ...]
+    processed: Processed | None
+    apart_from: Collection[Kind]
+
+
+def record(document: Any, history: History) -> Case:
+    """Note the sends and transactions of a document in `history`. Raises ValueError that says which field is wrong."""
+    if not isinstance(document, dict):
+        raise ValueError("a history is a JSON object")
+    unknown = document.keys() - set(FIELDS)
+    if unknown:
+        raise ValueError(f"unknown field {min(unknown)!r}: there are {', '.join(FIELDS)}")
+    transactions: dict[str, Transaction] = {}
+    for each in _list(document, "transactions"):
+        transactions[_text(each, "id")] = history.transaction(_text(each, "producer"))
+    for each in _list(document, "sends"):
+        _send(each, history, transactions)
+    for each in _list(document, "transactions"):  # ends after the sends, as they were
+        end = _one_of(End, each, "end")
+        if end is not End.UNKNOWN:
+            history.ended(transactions[_text(each, "id")], end)
+    return Case(
+        tuple(_topic(each) for each in _list(document, "topics")),
+        _processed(document.get("processed")),
+        {_kind(each) for each in _list(document, "apart_from")},
+    )
+
+
+def shown(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as JSON."""
+    return {
+        "exactly_once": verdict.is_exactly_once,
+        "verdict": str(verdict),
+        "violations": [{"kind": each.kind.name, "what": each.what} for each in verdict.violations],
+    }
+
+
+def _send(fields: Any, history: History, transactions: dict[str, Transaction]) -> None:
+    transaction = None
+    if fields.get("transaction") is not None:
+        name = _text(fields, "transaction")
+        if name not in transactions:
+            raise ValueError(f"a send is in the transaction {name!r}, which is not among `transactions`")
+        transaction = transactions[name]
+    place = Place(_text(fields, "topic"), _number(fields, "partition", ANY_PARTITION))
+    send = history.send(_text(fields, "producer"), place, _value(fields), transaction)
+    match _one_of(Outcome, fields, "outcome"):
+        case Outcome.ACKNOWLEDGED:
+            history.acknowledged(send, _number(fields, "offset", NOT_YET))
+        case Outcome.FAILED:
+            history.failed(send)
+
+
+def _processed(fields: Any) -> Processed | None:
+    if fields is None:
+        return None
+    if not isinstance(fields, dict):
+        raise ValueError("`processed` is an object")
+    try:
+        pattern = re.compile(_text(fields, "made_of"), re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"`made_of` is no regular expression: {error}") from None
+    if pattern.groups < 1:
+        raise ValueError("`made_of` has no group, which would be the text of the input")
+
+    def made_of(output: bytes) -> bytes | None:
+        found = pattern.fullmatch(output.decode(errors="replace"))
+        return None if found is None else found[1].encode()
+
+    group_id = fields.get("group_id")
+    return Processed(
+        _text(fields, "source"), _text(fields, "into"), made_of, None if group_id is None else str(group_id)
+    )
+
+
+def _list(document: dict[str, Any], name: str) -> list[Any]:
+    found = document.get(name, [])
+    if not isinstance(found, list) or (name in FIELDS[:2] and not all(isinstance(each, dict) for each in found)):
+        raise ValueError(f"`{name}` is a list" + (" of objects" if name in FIELDS[:2] else ""))
+    return found
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"`{name}` is a text that is not empty, not {value!r:.50}")
+    return value
+
+
+def _number(fields: dict[str, Any], name: str, default: int) -> int:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"`{name}` is a number from 0 on, not {value!r:.50}")
+    return value
+
+
+def _value(fields: dict[str, Any]) -> bytes:
+    if "value_base64" in fields:
+        try:
+            return b64decode(_text(fields, "value_base64"), validate=True)
+        except ValueError as error:
+            raise ValueError(f"`value_base64`: {error}") from None
+    return _text(fields, "value").encode()
+
+
+def _one_of(kind: type[E], fields: dict[str, Any], name: str) -> E:
+    value = fields.get(name, "unknown")
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"`{name}` is one of {', '.join(each.value for each in kind)}, not {value!r:.50}") from None
+
+
+def _topic(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"`topics` are names, not {name!r:.50}")
+    return name
+
+
+def _kind(name: Any) -> Kind:
+    if not isinstance(name, str) or name not in Kind.__members__:
+        raise ValueError(f"`apart_from` has {name!r:.50}: there are {', '.join(Kind.__members__)}")
+    return Kind[name]

@@ -1,0 +1,60 @@
+"""The states of records, kept as runs of offsets that are alike."""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.share.state_batches import DeliveryState
+from oncelog_broker.sharing.record_runs import RecordRuns, Run
+
+AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
+
+
+def runs_from(start: int, *lengths: int) -> RecordRuns:
+    """Runs of these lengths, each delivered once more often than the one before."""
+    runs = RecordRuns(start)
+    for deliveries, length in enumerate(lengths):
+        runs.append(Run(runs.end, runs.end + length - 1, AVAILABLE, deliveries))
+    return runs
+
+
+def shown(runs: RecordRuns) -> list[tuple[int, int, int]]:
+    return [(run.first, run.last, run.deliveries) for run in runs.runs]
+
+
+def test_a_cut_divides_the_runs_that_reach_beyond_it() -> None:
+    runs = runs_from(10, 5, 5, 5)
+    assert [(run.first, run.last) for run in runs.cut(12, 21)] == [(12, 14), (15, 19), (20, 21)]
+    assert shown(runs) == [(10, 11, 0), (12, 14, 0), (15, 19, 1), (20, 21, 2), (22, 24, 2)]
+
+
+def test_a_cut_beyond_the_ends_takes_what_there_is() -> None:
+    runs = runs_from(10, 5)
+    assert [(run.first, run.last) for run in runs.cut(0, 100)] == [(10, 14)]
+    assert runs.cut(15, 20) == []
+
+
+def test_neighbours_that_are_alike_are_joined() -> None:
+    runs = runs_from(0, 4, 4)
+    runs.cut(2, 2)
+    runs.join()
+    assert shown(runs) == [(0, 3, 0), (4, 7, 1)]
+
+
+def test_the_start_moves_beyond_what_is_done_and_no_further() -> None:
+    runs = runs_from(0, 2, 2, 2)
+    runs.runs[0].settle(ACKNOWLEDGED)
+    runs.runs[2].settle(ACKNOWLEDGED)
+    runs.advance()
+    assert (runs.start, shown(runs)) == (2, [(2, 3, 1), (4, 5, 2)])
+    runs.runs[0].settle(ACKNOWLEDGED)
+    runs.advance()
+    assert (runs.start, runs.end, runs.runs) == (6, 6, [])
+
+
+def test_what_is_below_a_new_start_is_forgotten() -> None:
+    runs = runs_from(0, 4, 4)
+    runs.begin_at(6)
+    assert (runs.start, shown(runs)) == (6, [(6, 7, 1)])
+    runs.begin_at(20)
+    assert (runs.start, runs.end, runs.runs) == (20, 20, [])
+    runs.begin_at(3)
+    assert runs.start == 20
