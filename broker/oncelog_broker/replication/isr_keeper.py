@@ -111,7 +111,8 @@ class IsrKeeper:
             request = self._giving_up_what_is_offline()
             if request.topics:
                 self._giving_up = self._tasks.spawn(
-                    "give up what is offline", self._ask_once(request, "an offline partition stays ours")
+                    "give up leadership of offline partitions",
+                    self._ask_once(request, "an offline partition stays ours"),
                 )
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:

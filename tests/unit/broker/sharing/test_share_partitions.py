@@ -90,7 +90,7 @@ async def test_a_share_partition_beyond_the_end_of_a_truncated_log_goes_on_at_th
     assert hosted.share.start_offset == 1
 
 
-async def test_deleted_records_are_passed_over(world: ShareWorld) -> None:
+async def test_deleted_records_are_skipped(world: ShareWorld) -> None:
     for _ in range(3):
         world.append(b"a")
     member = world.member()

@@ -199,5 +199,5 @@ def test_share_partitions_of_deleted_topics_are_forgotten(states: States) -> Non
     assert states.machine.oldest_snapshot_offset() is None
 
 
-def test_records_of_a_later_release_are_passed_over(states: States) -> None:
+def test_records_of_a_later_release_are_skipped(states: States) -> None:
     assert states.machine.decode(b"\x00\x07whatever", b"\x00\x00") is None
