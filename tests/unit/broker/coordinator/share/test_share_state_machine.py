@@ -213,5 +213,13 @@ def test_share_partitions_of_deleted_topics_are_forgotten(states: States) -> Non
     assert states.machine.oldest_snapshot_offset() is None
 
 
+def test_share_partitions_of_topics_that_were_deleted_unnoticed_are_not_written_again(states: States) -> None:
+    """Their coordinator has died before it forgot them."""
+    gone = ShareKey("g", b"x" * 16, 0)
+    states.machine.states[gone] = states.machine.states[KEY]
+    states.carry_out(states.machine.write_again([KEY, gone]))
+    assert set(states.machine.states) == {KEY}
+
+
 def test_records_of_a_later_release_are_skipped(states: States) -> None:
     assert states.machine.decode(b"\x00\x07whatever", b"\x00\x00") is None
