@@ -96,13 +96,14 @@ class Site:
             return place.open
         if session is None:
             return None
-        console = session.consoles.get(place.cluster.name)
         if place.cluster.login is not Login.OIDC:
-            return console
-        if session.oidc is None or not await session.oidc.is_valid():
-            return None
+            return session.consoles.get(place.cluster.name)
+        login = session.oidc
+        if login is None or not await login.is_valid() or session.oidc is not login:
+            return None  # also where the session has ended while its token was replaced
+        console = session.consoles.get(place.cluster.name)
         if console is None:
-            console = self.open_console(place, self._link_of(place, session.oidc), session.oidc.user)
+            console = self.open_console(place, self._link_of(place, login), login.user)
             session.consoles[place.cluster.name] = console
         return console
 
