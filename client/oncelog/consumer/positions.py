@@ -290,7 +290,8 @@ class Positions:
         returned."""
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None and done.offset is not None  # `take` has noted it
+            assert done is not None  # `take` has noted it
+            assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
     def owns(self, position: PartitionPosition) -> bool:

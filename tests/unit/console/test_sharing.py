@@ -155,7 +155,7 @@ async def test_a_session_that_ends_while_its_token_is_replaced_opens_no_console(
         "test", "broker:9092", {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, ConsoleLogin.OIDC
     )
     site = site_of([cluster], provider)
-    session.oidc = SlowLogin(provider, "alice", {"access_token": "t"})
+    session.oidc = SlowLogin(provider, "alice", {"access_token": "t", "expires_at": None})
     assert await site.console_for(site.places[0], session) is None
     assert session.consoles == {}
 
