@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import httpx
-
 from oncelog.serialization import SchemaRegistry
 from oncelog_console.clusters import Cluster, Login
 from oncelog_console.console import Capacity, Console
@@ -123,19 +121,6 @@ class Site:
             await self.sessions.sweep()
 
 
-def registry_of(urls: str) -> SchemaRegistry:
-    """The client of a schema registry. User and password may stand in the URLs: they are sent as Basic authentication,
-    and no message has them. Raises ConfigError."""
-    auth = None
-    shown = []
-    for text in urls.split(","):
-        url = httpx.URL(text.strip())
-        if url.username:
-            auth = (url.username, url.password)
-        shown.append(str(url.copy_with(username=None, password=None)))
-    return SchemaRegistry(shown, auth=auth, timeout_s=REGISTRY_SECONDS)
-
-
 def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_secure: bool = False) -> Site:
     """The site of these clusters. A single cluster has its pages at the root. Raises ConfigError, ValueError."""
     listed = list(clusters)
@@ -143,7 +128,9 @@ def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_sec
     places = []
     for cluster in listed:
         cluster.check()
-        registry = None if cluster.registry_at is None else registry_of(cluster.registry_at)
+        registry = (
+            None if cluster.registry_at is None else SchemaRegistry(cluster.registry_at, timeout_s=REGISTRY_SECONDS)
+        )
         place = Place(
             cluster,
             "" if len(listed) == 1 else f"/c/{cluster.name}",

@@ -28,8 +28,8 @@ except ModuleNotFoundError:  # pragma: no cover - each environment of the tests 
     import httpx  # type: ignore[no-redef]
 
 SCOPE: Final = "openid profile"
-ID_TOKEN: Final = "id_token"
-TOKENS: Final = ("access_token", ID_TOKEN)
+IDENTITY: Final = "id_token"
+TOKENS: Final = ("access_token", IDENTITY)
 SPARE_SECONDS: Final = 60.0
 """How long before its end a token is replaced."""
 DISCOVERY: Final = "/.well-known/openid-configuration"
@@ -115,7 +115,7 @@ class Provider:
         fresh = await _within_time(self._replaced(refresh))
         before, claims = token["userinfo"], fresh.get("userinfo")
         if claims is None:
-            if self.settings.shown_token == ID_TOKEN:
+            if self.settings.shown_token == IDENTITY:
                 raise LoginFailed("the provider replaces no id token, and the one so far has expired")
             claims = before
         if claims.get("sub") != before.get("sub"):
@@ -149,7 +149,7 @@ class Provider:
         shown = self.settings.shown_token
         if not isinstance(token.get(shown), str):
             raise LoginFailed(f"the provider has sent no {shown}")
-        expires = claims.get("exp") if shown == ID_TOKEN else token.get("expires_at")
+        expires = claims.get("exp") if shown == IDENTITY else token.get("expires_at")
         try:
             ends = None if expires is None else float(expires)
         except (TypeError, ValueError, OverflowError):

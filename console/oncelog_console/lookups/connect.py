@@ -16,9 +16,14 @@ from urllib.parse import quote
 
 import httpx
 
+from oncelog.cli.redaction import redacted
 from oncelog_console.limits import CONNECT_SECONDS, MAX_CONNECT_BYTES, MAX_CONNECTORS, MAX_SHOWN_CHARACTERS
 
-SECRET: Final = re.compile(r"passw|secret|token|credential|jaas|private|api[._-]?key|ssl\..*key$", re.IGNORECASE)
+SECRET: Final = re.compile(
+    r"passw|passphrase|secret|token|credential|jaas|private|user\.?info|headers?$"
+    r"|(api|access|account|auth|encryption)[._-]?key|ssl\..*key$",
+    re.IGNORECASE,
+)
 """Keys of a configuration whose values are not shown."""
 HIDDEN: Final = "not told"
 FIRST_ERROR: Final = 400
@@ -136,7 +141,7 @@ def _document(status: int, received: bytes) -> Any:
     if status >= 300:
         message = document.get("message") if isinstance(document, dict) else None
         told = message if isinstance(message, str) else "it refuses"
-        raise ConnectFailed(f"{told[:MESSAGE_CHARACTERS]} (HTTP {status})")
+        raise ConnectFailed(f"{redacted(told)[:MESSAGE_CHARACTERS]} (HTTP {status})")
     return document
 
 
@@ -151,7 +156,7 @@ def _connector(name: str, info: Any, status: Any, *, with_config: bool = False) 
         _text(info.get("type") or status.get("type")),
         _text(own.get("state")),
         _text(own.get("worker_id")),
-        _text(own.get("trace")),
+        redacted(_text(own.get("trace"))),
         tuple(_task(each) for each in tasks if isinstance(each, dict)) if isinstance(tasks, list) else (),
         tuple(
             (str(key), _shown(str(key), value)) for key, value in sorted(config.items(), key=lambda item: str(item[0]))
@@ -165,12 +170,13 @@ def _task(told: Mapping[str, Any]) -> Task:
         number if isinstance(number, int) else -1,
         _text(told.get("state")),
         _text(told.get("worker_id")),
-        _text(told.get("trace")),
+        redacted(_text(told.get("trace"))),
     )
 
 
 def _shown(key: str, value: Any) -> str:
-    return HIDDEN if SECRET.search(key) else _text(value)
+    """The value of a setting: addresses, such as those of databases, may have a password in them."""
+    return HIDDEN if SECRET.search(key) else redacted(_text(value))
 
 
 def _text(value: Any) -> str:

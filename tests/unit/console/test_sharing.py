@@ -124,7 +124,12 @@ def test_a_new_console_has_no_notice(name: str) -> None:
 
 async def test_a_link_that_is_closed_makes_no_more_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     admins: list[FakeAdmin] = []
-    monkeypatch.setattr("oncelog_console.link.Admin", lambda *_, **__: admins.append(FakeAdmin()) or admins[-1])
+
+    def make(*_: object, **__: object) -> FakeAdmin:
+        admins.append(FakeAdmin())
+        return admins[-1]
+
+    monkeypatch.setattr("oncelog_console.link.Admin", make)
     link = Link("broker:9092", {})
     asking = asyncio.ensure_future(link.admin())
     while not admins:  # noqa: ASYNC110
