@@ -154,7 +154,7 @@ async def test_a_secret_is_not_shown_wherever_it_stands(fake: FakeConnect, key: 
         (answer(b'{"\\ud800": {"info": {"type": "\\udfff"}}}'), "\\ud800 \\udfff"),
         (answer(b'{"a": 7, "b": {"status": {"tasks": [7, {"id": "x"}]}}}'), "b unknown 1 0"),
     ],
-    ids=["html", "deep", "redirect", "huge", "refusal", "password", "no http", "nothing", "number", "surrogates", "odd"],
+    ids=["html", "deep", "redirect", "huge", "refusal", "password", "no http", "nothing", "number", "surrogate", "odd"],
 )
 async def test_whatever_it_answers_the_page_is_made(fake: FakeConnect, said: bytes, why: str) -> None:
     fake.answer = said
