@@ -52,7 +52,7 @@ def lose_power(cluster: ReplicatedCluster, broker: int) -> None:
     trace.write_text(json.dumps({**json.loads(trace.read_text()), "boot": "another one"}))
 
 
-def test_s80_one_log_of_all_cannot_be_opened(cluster: ReplicatedCluster, history: History, topic: str) -> None:
+def test_s80_a_single_unopenable_log_costs_no_record(cluster: ReplicatedCluster, history: History, topic: str) -> None:
     """The first broker to come back has no log to lead with: the others lose neither records nor their places in the
     ISR."""
     cluster.create_topic(topic, (1, 2, 3))

@@ -132,7 +132,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert all(set(spread[index]) - {LEAVING} <= set(after[index]) for index in after), "nothing else has moved"
     assert listed(brokers)[LEAVING]["replicas"] == 0
 
-    # Gone: nobody misses it.
+    # The broker is gone, and no partition misses it.
     brokers.kill(LEAVING)
     eventually(lambda: LEAVING not in listed(brokers), "it is no broker any more")
     counted = run_oncelog_text("consume", topic, "--from", "earliest", "--count", str(RECORDS), "-b", addresses)

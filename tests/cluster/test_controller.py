@@ -227,7 +227,9 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
 
 
 @pytest.mark.soak
-def test_a_thousand_partitions(mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_thousand_partitions_are_created_and_re_elected(
+    mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Create them, elect leaders again when the controller is killed, and delete them; prints the duration of each
     step."""
     first = controller_of(mortal_brokers, 1)

@@ -188,7 +188,7 @@ def test_e20_a_decision_survives_the_death_of_its_coordinator(
 
 
 @BOTH
-def test_a_topic_that_is_deleted_holds_up_nothing(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
+def test_a_topic_that_is_deleted_delays_nothing(three_brokers: BrokerCluster, topic: str, is_v2: bool) -> None:
     stage = Stage(three_brokers, topic, is_v2)
     gone = f"{topic}-gone"
     stage.txn.know(gone, three_brokers.create_topic(gone, 3))

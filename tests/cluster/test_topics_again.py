@@ -29,7 +29,7 @@ def patient_cluster(
 
 
 @LIBRARIES
-def test_c19_a_topic_is_made_anew_while_a_broker_is_down(
+def test_c19_a_topic_is_re_created_while_a_broker_is_down(
     patient_cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
     """The broker still has the log of the old one, longer than that of the new one. It is set aside, never served and

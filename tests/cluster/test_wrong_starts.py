@@ -120,33 +120,33 @@ def alone(past: Scene, tmp_path: Path) -> Iterator[Scene]:
         process.kill()
 
 
-def test_s70_e41_alone_in_another_order(alone: Scene) -> None:
+def test_s70_e41_a_broker_alone_starts_with_its_directories_in_another_order(alone: Scene) -> None:
     alone.is_right(alone.broker.b, alone.broker.a)
 
 
-def test_s70_alone_with_a_new_disk_named_first(alone: Scene) -> None:
+def test_s70_a_broker_alone_starts_with_a_new_disk_named_first(alone: Scene) -> None:
     alone.is_right(alone.broker.directory / "new", alone.broker.a, alone.broker.b)
 
 
-def test_s70_alone_with_its_disks_swapped(alone: Scene) -> None:
+def test_s70_a_broker_alone_starts_with_its_disks_swapped(alone: Scene) -> None:
     swap(alone.broker.a, alone.broker.b)
     alone.is_right()
 
 
-def test_s72_e41_alone_without_its_store(alone: Scene) -> None:
+def test_s72_e41_a_broker_alone_starts_without_its_store(alone: Scene) -> None:
     (alone.broker.a / "metadata.db").unlink()
     alone.is_right()
     assert "the metadata store of this broker is missing" in alone.broker.said()
 
 
-def test_s71_alone_with_an_older_store(alone: Scene) -> None:
+def test_s71_a_broker_alone_starts_with_an_older_store(alone: Scene) -> None:
     shutil.copy(alone.older / "a" / "metadata.db", alone.broker.a)
     alone.ledger.is_idempotent = False  # whether producer ids are reused is tested elsewhere
     alone.is_right()
     assert "is older than" in alone.broker.said()
 
 
-def test_s73_alone_with_a_newer_store(alone: Scene) -> None:
+def test_s73_a_broker_alone_starts_with_a_newer_store(alone: Scene) -> None:
     newest = (alone.broker.a / "metadata.db").read_bytes()
     with (
         alone.broker.replaced(alone.broker.a, alone.older / "a"),
@@ -158,7 +158,7 @@ def test_s73_alone_with_a_newer_store(alone: Scene) -> None:
 
 
 @pytest.mark.parametrize("which", ["a", "b"])
-def test_s70_alone_with_a_directory_missing(alone: Scene, which: str) -> None:
+def test_s70_a_broker_alone_starts_with_a_missing_directory(alone: Scene, which: str) -> None:
     other, missing = (alone.broker.b, alone.broker.a) if which == "a" else (alone.broker.a, alone.broker.b)
     alone.notes_where_it_is()
     refusal = alone.broker.refused(other)
@@ -168,7 +168,7 @@ def test_s70_alone_with_a_directory_missing(alone: Scene, which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["a", "b"])
-def test_s70_alone_with_a_directory_empty(alone: Scene, which: str) -> None:
+def test_s70_a_broker_alone_starts_with_an_empty_directory(alone: Scene, which: str) -> None:
     empty = alone.broker.directory / which
     alone.notes_where_it_is()
     with alone.broker.replaced(empty, None):
@@ -176,20 +176,20 @@ def test_s70_alone_with_a_directory_empty(alone: Scene, which: str) -> None:
     alone.is_right()
 
 
-def test_s73_alone_with_a_directory_older(alone: Scene) -> None:
+def test_s73_a_broker_alone_starts_with_an_older_directory(alone: Scene) -> None:
     with alone.broker.replaced(alone.broker.b, alone.older / "b"):
         refusal = alone.broker.refused()
         assert f"{alone.broker.b} is older than the metadata store" in refusal
     alone.is_right()
 
 
-def test_s70_alone_with_a_directory_of_another_broker(alone: Scene) -> None:
+def test_s70_a_broker_alone_starts_with_a_directory_of_another_broker(alone: Scene) -> None:
     with alone.broker.replaced(alone.broker.b, alone.foreign):
         assert f"{alone.broker.b} belongs to cluster" in alone.broker.refused()
     alone.is_right()
 
 
-def test_s70_alone_as_another_node(alone: Scene) -> None:
+def test_s70_a_broker_alone_starts_as_another_node(alone: Scene) -> None:
     """meta.properties was edited in both directories, as for a clone."""
     files = {path: path.read_text() for path in (each / "meta.properties" for each in (alone.broker.a, alone.broker.b))}
     for path, text in files.items():
@@ -207,7 +207,7 @@ def test_s70_alone_as_another_node(alone: Scene) -> None:
     alone.is_right()
 
 
-def test_alone_twice_in_one_directory(alone: Scene) -> None:
+def test_a_broker_alone_is_started_twice_in_one_directory(alone: Scene) -> None:
     alone.broker.start()
     second = alone_at(alone.broker.directory / "second")
     second.log.parent.mkdir()
@@ -219,7 +219,7 @@ def test_alone_twice_in_one_directory(alone: Scene) -> None:
     alone.goes_on()
 
 
-def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> None:
+def test_s70_a_broker_alone_starts_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> None:
     with kazoo(zookeeper) as client:
         client.create("/cluster/id", b'{"version":"1","id":"another"}', makepath=True)
     alone.broker.process.settings["zookeeper.connect"] = zookeeper
@@ -230,7 +230,7 @@ def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> Non
     alone.is_right()
 
 
-def test_s70_e41_alone_and_moved_to_zookeeper(alone: Scene, zookeeper: str) -> None:
+def test_s70_e41_a_broker_alone_moves_to_zookeeper(alone: Scene, zookeeper: str) -> None:
     """This is no mistake: it keeps everything. But it does not move back by mistake."""
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
@@ -255,7 +255,7 @@ def member(past: Scene, new_chroot: Callable[[], str], tmp_path: Path) -> Iterat
         process.kill()
 
 
-def test_s70_e40_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> None:
+def test_s70_e40_a_member_starts_with_a_wrong_chroot(member: Scene, zookeeper: str) -> None:
     settings = member.broker.process.settings
     right = settings["zookeeper.connect"]
     settings["zookeeper.connect"] = zookeeper
@@ -269,7 +269,7 @@ def test_s70_e40_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> 
     member.is_right()
 
 
-def test_s70_a_member_whose_zookeeper_came_back_empty_and_is_founded_anew(member: Scene) -> None:
+def test_s70_a_member_re_founds_the_cluster_in_an_empty_zookeeper(member: Scene) -> None:
     with kazoo(member.broker.process.settings["zookeeper.connect"]) as client:
         for name in client.get_children("/"):
             client.delete(f"/{name}", recursive=True)
@@ -279,7 +279,7 @@ def test_s70_a_member_whose_zookeeper_came_back_empty_and_is_founded_anew(member
     member.is_right()
 
 
-def test_s70_a_member_alone(member: Scene) -> None:
+def test_s70_a_member_starts_alone(member: Scene) -> None:
     settings = member.broker.process.settings
     right = settings.pop("zookeeper.connect")
     for directories in ((member.broker.a, member.broker.b), (member.broker.b, member.broker.a)):
@@ -289,7 +289,7 @@ def test_s70_a_member_alone(member: Scene) -> None:
     member.is_right()
 
 
-def test_s70_a_member_in_another_order_and_with_a_new_disk(member: Scene) -> None:
+def test_s70_a_member_starts_with_another_order_and_a_new_disk(member: Scene) -> None:
     member.broker.start(member.broker.b, member.broker.a)
     member.goes_on()
     member.broker.process.kill()
@@ -303,7 +303,7 @@ def test_s70_a_member_in_another_order_and_with_a_new_disk(member: Scene) -> Non
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_s73_a_member_with_a_directory_lost(member: Scene, how: str) -> None:
+def test_s73_a_member_starts_with_a_lost_directory(member: Scene, how: str) -> None:
     """Partitions that may have been in it stay offline, also at the next start, and are back when the directory is
     back."""
     lost = member.broker.b
@@ -330,7 +330,7 @@ def served(client: RawClient) -> set[int]:
     return found
 
 
-def test_s73_a_member_with_directories_older(member: Scene) -> None:
+def test_s73_a_member_starts_with_older_directories(member: Scene) -> None:
     """No other broker has the records."""
     for broken in ((member.broker.b,), (member.broker.a, member.broker.b)):
         with ExitStack() as copies:
@@ -340,13 +340,13 @@ def test_s73_a_member_with_directories_older(member: Scene) -> None:
     member.is_right()
 
 
-def test_s70_a_member_with_a_directory_of_another_broker(member: Scene) -> None:
+def test_s70_a_member_starts_with_a_directory_of_another_broker(member: Scene) -> None:
     with member.broker.replaced(member.broker.b, member.foreign):
         assert f"{member.broker.b} belongs to cluster" in member.broker.refused()
     member.is_right()
 
 
-def test_two_members_with_one_directory_or_one_id(member: Scene) -> None:
+def test_two_members_start_with_one_directory_or_one_id(member: Scene) -> None:
     member.broker.start()
     settings = {**member.broker.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0"}
     second = BrokerProcess(member.broker.directory / "second", settings)
@@ -430,7 +430,7 @@ def three(three_of_module: Three) -> Three:
     return three_of_module
 
 
-def test_s70_e40_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) -> None:
+def test_s70_e40_one_broker_of_three_starts_with_a_wrong_chroot(three: Three, zookeeper: str) -> None:
     three.kill()
     settings = three.first.process.settings
     right, settings["zookeeper.connect"] = settings["zookeeper.connect"], zookeeper
@@ -440,7 +440,7 @@ def test_s70_e40_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) 
     three.is_right()
 
 
-def test_s70_one_of_three_alone(three: Three) -> None:
+def test_s70_one_broker_of_three_starts_alone(three: Three) -> None:
     three.kill()
     settings = three.first.process.settings
     right = settings.pop("zookeeper.connect")
@@ -450,7 +450,7 @@ def test_s70_one_of_three_alone(three: Three) -> None:
     three.is_right()
 
 
-def test_s70_one_of_three_with_its_disks_swapped_and_in_another_order(three: Three) -> None:
+def test_s70_one_broker_of_three_starts_with_swapped_and_reordered_disks(three: Three) -> None:
     three.kill()
     swap(three.first.a, three.first.b)
     three.others_go_on()
@@ -462,7 +462,7 @@ def test_s70_one_of_three_with_its_disks_swapped_and_in_another_order(three: Thr
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
+def test_s73_one_broker_of_three_starts_with_a_lost_directory(three: Three, how: str) -> None:
     """It fetches everything again from the others."""
     three.kill()
     lost = three.first.b
@@ -488,7 +488,7 @@ def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
     three.is_whole()
 
 
-def test_s73_e42_one_of_three_with_directories_older(three: Three) -> None:
+def test_s73_e42_one_broker_of_three_starts_with_older_directories(three: Three) -> None:
     """All of them go down, and the one with the older state starts first."""
     three.kill()
     older = three.first.save("older")
@@ -507,7 +507,7 @@ def test_s73_e42_one_of_three_with_directories_older(three: Three) -> None:
     three.is_right()
 
 
-def test_s70_two_of_three_with_each_others_directory(three: Three) -> None:
+def test_s70_two_brokers_of_three_start_with_exchanged_directories(three: Three) -> None:
     three.cluster.kill(1, 2)
     swap(three.first.b, three.brokers[2].b)
     assert "belongs to broker 2, this is broker 1" in three.first.refused()
@@ -518,7 +518,7 @@ def test_s70_two_of_three_with_each_others_directory(three: Three) -> None:
     three.is_right()
 
 
-def test_one_of_three_twice(three: Three) -> None:
+def test_one_broker_of_three_is_started_twice(three: Three) -> None:
     """In one directory, and with one id."""
     settings = {**three.first.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0,PEER://127.0.0.1:0"}
     second = BrokerProcess(three.first.directory / "second", settings)
@@ -534,7 +534,7 @@ def test_one_of_three_twice(three: Three) -> None:
     three.ledger.check()
 
 
-def test_s70_e40_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: str) -> None:
+def test_s70_e40_three_brokers_start_with_an_empty_zookeeper(three: Three, zookeeper: str) -> None:
     three.cluster.kill(*BROKERS)
     right = three.cluster.zookeeper
     for broker in three.brokers.values():
@@ -571,7 +571,7 @@ def backups(zookeeper_factory: Callable[..., Ensemble], tmp_path: Path) -> Backu
     return Backups(zookeeper_factory(), tmp_path)
 
 
-def test_s70_a_member_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+def test_s70_a_member_starts_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
     settings = {"zookeeper.connect": backups.connect, "zookeeper.session.timeout.ms": "6000", **INTERNAL, **SETTINGS}
     process = BrokerProcess(tmp_path / "log", settings)
     broker, ledger = TwoDisks(process, tmp_path / "disks"), Ledger(lambda: process.address)
@@ -599,7 +599,7 @@ def test_s70_a_member_with_an_older_zookeeper(backups: Backups, tmp_path: Path) 
     process.kill()
 
 
-def test_s70_three_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+def test_s70_three_brokers_start_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
     """None of them starts; when the newest state is restored, all of them have all records."""
     cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
     brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}

@@ -121,7 +121,7 @@ class ApacheKafka:
         return self
 
     def _wait_until_it_listens(self) -> None:
-        """Kafka opens its listener only when it can serve."""
+        """Wait until Kafka has opened its listener, which it does only when it can serve."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_running:
             try:

@@ -102,7 +102,7 @@ class Reader:
         return consumer
 
     def read_on(self) -> int:
-        """How many there are so far."""
+        """Read more records. Returns how many there are so far."""
         for message in self._consumer.consume(1000, 0.2):
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
@@ -118,7 +118,7 @@ class Reader:
         eventually(lambda: self.read_on() >= wanted, f"{count} more are committed", WAIT_SECONDS)
 
     def to_the_end(self, ends: dict[int, int]) -> None:
-        """Up to these high watermarks: no transaction is open any more."""
+        """Read up to these high watermarks: no transaction is open any more."""
 
         def is_there() -> bool:
             self.read_on()
@@ -127,7 +127,7 @@ class Reader:
         eventually(is_there, f"all is read up to {ends}", WAIT_SECONDS)
 
     def read_anew(self) -> None:
-        """From where it is, by a new consumer."""
+        """Continue from the present position with a new consumer."""
         close_or_leave(self._consumer)
         self._consumer = self._open()
 

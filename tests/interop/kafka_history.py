@@ -68,7 +68,7 @@ def write(address: str) -> list[tuple[str, int]]:
 
 
 def _codecs(client: Librdkafka) -> list[str]:
-    """Compressed by librdkafka and kept, and compressed by the broker itself."""
+    """Batches compressed by librdkafka and kept, and batches compressed by the broker itself."""
     names = []
     for compression in COMPRESSIONS:
         kept = f"sent-{compression or 'plain'}"
@@ -108,7 +108,7 @@ def _idempotent(client: Librdkafka) -> str:
 
 
 def _transactions(client: Librdkafka) -> str:
-    """Committed, aborted, both at once, over several segments; one is left open."""
+    """Transactions that are committed, aborted, concurrent, over several segments; one is left open."""
     client.create_topic("transactions", configs=TINY_SEGMENTS)
     producers = [
         client.producer(**{"transactional.id": f"writer-{index}", "transaction.timeout.ms": 900_000})
@@ -196,7 +196,7 @@ def _served(raw: RawClient, topic: str, partition: int, records: list[Received])
 
 
 def _all_bytes(raw: RawClient, topic: str, partition: int, begin: int, end: int) -> bytes:
-    """One answer at a time, each begun where the last one ended."""
+    """Fetch one response at a time, each beginning where the last one ended."""
     parts = []
     while begin < end:
         asked = FetchRequest.FetchTopic

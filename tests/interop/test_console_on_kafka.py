@@ -22,7 +22,7 @@ from oncelog_protocol.errors import ErrorCode
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """On which transactions may hang."""
+    """Apache Kafka on which transactions may hang."""
     data = tmp_path_factory.mktemp("console") / "data"
     with or_skip(lambda: ApacheKafka(RELEASES[-1], data, UNGUARDED)) as started:
         yield started
@@ -47,7 +47,7 @@ async def browser(kafka: ApacheKafka) -> AsyncIterator[Browser]:
 
 
 async def created(address: str, *topics: str, partitions: int = 1) -> None:
-    """And led: Kafka answers before they are."""
+    """Create the topic and wait until it is led: Kafka answers earlier."""
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
         await admin.describe_topics(topics)

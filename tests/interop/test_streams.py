@@ -14,7 +14,7 @@ from replicated_cluster import BROKERS, ReplicatedCluster
 from streams_app import StreamsInstance, class_path
 
 STEP = 30
-"""Committed copies between one blow and the next."""
+"""The number of committed copies between two kills."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def cluster(chroots: object, tmp_path: Path) -> Iterator[ReplicatedCluster]:
 
 
 def topics_of(cluster: ReplicatedCluster) -> list[str]:
-    """All there are, those of the brokers and those that Streams has made included."""
+    """All topics, including internal ones and those made by Streams."""
     return list(AdminClient({"bootstrap.servers": cluster.addresses}).list_topics(timeout=30).topics)
 
 

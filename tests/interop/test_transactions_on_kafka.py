@@ -7,7 +7,7 @@ import pytest
 from apache_kafka import ApacheKafka
 from test_oncelog_transactions import (  # noqa: F401
     producing,
-    test_e1_a_commit_whose_answer_is_lost,
+    test_e1_a_commit_with_a_lost_answer_is_repeated_safely,
     test_s27_s38_a_failed_send_aborts_all,
     test_s35_many_transactions_are_committed,
     test_s46_a_consumer_that_is_behind_commits_nothing,

@@ -95,7 +95,7 @@ class Judge:
             if (path, state.leader) in self.unsure:
                 others = [broker for broker in before.isr if (path, broker) not in self.unsure]
                 assert not others, "one that may have lost records leads, while another has not"
-                self.unsure.discard((path, state.leader))  # what it has is now what there is
+                self.unsure.discard((path, state.leader))  # its log is now the complete one
         self.unsure -= {(path, broker) for broker in before.isr if broker not in state.isr}
 
     def _look_at_replicas(self, path: str, before: PartitionState | None, state: PartitionState) -> None:
@@ -254,7 +254,7 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         topic, index, state = data.draw(st.sampled_from(led))
         isr = data.draw(st.lists(st.sampled_from(state.replicas), unique=True, min_size=1))
-        # Nobody has seen fetches of who is not there, so nobody asks for it.
+        # No fetches of an absent broker were seen, so no leader proposes it.
         isr = [broker for broker in isr if broker in known.brokers]
         members = [Member(broker, known.brokers[broker].epoch) for broker in isr]
         proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
@@ -298,7 +298,7 @@ class ControllerMachine(RuleBasedStateMachine):
         except Deposed:
             assert not is_current
         except StoreUnavailable:
-            pass  # a read that was lost too; it will read all again
+            pass  # a read was lost, too; the controller will read everything again
         finally:
             session.lose_replies = session.lose_requests = session.delay_requests = 0
 

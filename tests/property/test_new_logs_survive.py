@@ -173,7 +173,7 @@ class Walk:
         if found := self.with_log(name):
             topic, log = found
             log.trimmer.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
-            # As a follower tells its leader.
+            # The follower reports it to its leader.
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
             self.manager.checkpoint_log_start_offsets()
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)

@@ -40,7 +40,7 @@ BATCH = st.fixed_dictionaries(
         "time": TIMES,
         "compression": st.sampled_from(list(Compression)),
         "is_append_time": st.booleans(),
-        "kept": st.one_of(st.none(), st.integers(1, 5)),  # of the records each so many, as a cleaner leaves them
+        "kept": st.one_of(st.none(), st.integers(1, 5)),  # keep every n-th record, as a cleaner does
         "gap": st.sampled_from([0, 0, 7]),  # offsets before the batch that nothing has
         "has_headers": st.sampled_from([False] * 9 + [True]),
     }
@@ -60,7 +60,7 @@ SMALL_BATCH = st.fixed_dictionaries(
 )
 """A batch in which nearly every byte is a length, a delta or a count."""
 DAMAGE = st.tuples(
-    st.sampled_from([0, 0xFF]),  # of the byte that is there, these bits stay, and this is changed in them
+    st.sampled_from([0, 0xFF]),  # keep these bits of the byte and flip those
     st.one_of(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 0x7F, 0x80, 0x81, 0xFF]), st.integers(0, 255)),
 )
 

@@ -353,7 +353,7 @@ def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> 
     yield
     assert len(machine.acknowledged) == 1
     machine.die(0, noticed=False)
-    machine._change(isr=(0,))  # the others have failed, one after the other
+    machine._change(isr=(0,))  # the other replicas have failed, one after the other
     for broker in (1, 2):
         machine.see(broker)
         fail_and_give_up_all(machine, broker)

@@ -23,7 +23,7 @@ from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 LOG_CHARACTERS = 6000
 WARNINGS = ("ResourceWarning", "DeprecationWarning", "FutureWarning", "pytest.PytestUnraisableExceptionWarning")
-"""PySpark's own: sockets that it leaves to the garbage collector, and what it uses of pandas."""
+"""Warnings of PySpark itself: sockets left to the garbage collector, and its use of pandas."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

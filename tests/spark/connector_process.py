@@ -54,20 +54,20 @@ class Connector:
         table.write.format("kafka").options(**options).mode("append").save()
 
     def reads(self, level: str) -> list[str]:
-        """The values of all records."""
+        """Read the values of all records."""
         options = self.servers | {"subscribePattern": f"{self.work.filled}.*", "kafka.isolation.level": level}
         table = self.spark.read.format("kafka").options(**options).option("includeHeaders", "true").load()
         return sorted(row.value for row in table.selectExpr("cast(value as string) as value").collect())
 
     def streams(self) -> None:
-        """Our source, its sink."""
+        """Stream from our source to the connector's sink."""
         table = self._stream("oncelog").selectExpr("key", "value")
         self._until_done(
             table.writeStream.format("kafka").options(**self.servers, topic=self.work.streamed), "streamed"
         )
 
     def hands_over(self, source: str) -> None:
-        """Into our sink, always with the same checkpoint."""
+        """Stream from the connector's source into our sink, always with the same checkpoint."""
         table = self._stream(source).selectExpr("key", "value")
         options = self.servers | {"topic": self.work.handed_over}
         self._until_done(table.writeStream.format("oncelog").options(**options), "handed-over")
@@ -99,8 +99,10 @@ def _main() -> None:
 
 
 def _hand_over(connector: Connector) -> str:
-    """To and fro, with new records each time. Says why where the connector's stream source is of another Spark than
-    this PySpark."""
+    """Alternate between both sources with new records each time.
+
+    Returns the reason if the connector's stream source belongs to another Spark.
+    """
     for turn, source in enumerate(("kafka", "oncelog", "kafka")):
         produce(connector.work.address, connector.work.filled, [b"turn %d" % turn])
         try:

@@ -32,7 +32,7 @@ class Application:
 
 
 def dies(application: Application) -> None:
-    """It ends otherwise than well."""
+    """Run the application and check that it does not end well."""
     done = run_file(__file__, asdict(application))
     assert done.returncode != 0, done.stdout
 

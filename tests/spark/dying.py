@@ -50,7 +50,7 @@ STANDS_SECONDS = 600
 
 
 class Raised(Exception):
-    """What `dieHow=raise` raises."""
+    """The exception of `dieHow=raise`."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class DyingOwner:
 
 
 class DyingCluster:
-    """The real one, but for the points."""
+    """The real cluster, with deaths at the named points."""
 
     def __init__(self, cluster: Any, death: Death) -> None:
         self._cluster, self._death = cluster, death
@@ -217,6 +217,6 @@ class DyingDataSource(OncelogDataSource):
 
 
 def has_died(file: str | Path) -> int:
-    """How often."""
+    """The number of deaths so far."""
     path = Path(file)
     return path.stat().st_size if path.exists() else 0

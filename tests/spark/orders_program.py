@@ -23,7 +23,7 @@ from streams import LATE, TRIES
 
 REPOSITORY = HERE.parents[1]
 PYTHON_PATH = os.pathsep.join([str(HERE / "dying_everywhere"), str(HERE)])
-"""With it `format("oncelog")` is one that dies."""
+"""A PYTHONPATH with which `format("oncelog")` is the dying one."""
 SECONDS = 600
 LATE_ROWS = re.compile(r"^revenue: .* (\d+) late$", re.MULTILINE)
 READ_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Program:
         return self.directory / "died"
 
     def dies(self, topic: str, death: Death) -> str:
-        """Runs it, and asserts that the query that writes to the topic has died once. Returns the output."""
+        """Run the program and check that the query that writes to the topic has died once. Returns the output."""
         self.died.unlink(missing_ok=True)
         code, output = self._run(self._environment(topic, death))
         assert has_died(self.died) == 1, output
@@ -63,7 +63,7 @@ class Program:
         return output
 
     def succeeds(self, topic: str = "", death: Death = Death()) -> str:  # noqa: B008  frozen
-        """Runs it until it ends well, again where a Python worker started too late. Returns its output."""
+        """Run the program until it succeeds, again if a Python worker started too late. Returns its output."""
         for _ in range(TRIES):
             code, output = self._run(self._environment(topic, death))
             if code == 0 or LATE not in output:
@@ -92,7 +92,7 @@ class Program:
         return [sys.executable, "-m", "examples.orders.pipeline", "--available-now", *arguments]
 
     def _run(self, environment: dict[str, str]) -> tuple[int, str]:
-        """The exit code, and what it has printed."""
+        """Run the program. Returns the exit code and the output."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 self.command(),
@@ -192,7 +192,7 @@ def verdict(address: str, wanted: Expected) -> Verdict:
 
 
 def check(address: str, form: str = JSON) -> Expected:
-    """Asserts that everything is there once. Returns what was expected."""
+    """Check that every expected record is there once. Returns the expectation."""
     known = wanted(address, form)
     found = verdict(address, known)
     assert (found.missing, found.wrong) == ([], []), f"missing: {found.missing[:5]}, wrong: {found.wrong[:5]}"

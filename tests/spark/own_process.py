@@ -13,7 +13,9 @@ SECONDS = 600
 
 
 def run_file(path: str, told: Any) -> subprocess.CompletedProcess[str]:
-    """With `told`, in JSON, as its argument, until it has ended, or was killed. Its workers and its JVM have, too."""
+    """Run the file with `told`, in JSON, as its argument until it has ended or was killed, with its workers and its
+    JVM.
+    """
     command = [sys.executable, path, json.dumps(told)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

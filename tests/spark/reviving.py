@@ -10,11 +10,11 @@ from dying import has_died
 from foreign_clients import eventually
 
 SECONDS = 300
-"""Until it dies: a program that has to start first takes its time on a busy machine."""
+"""The time limit for the death: the program must start first, which takes long on a busy machine."""
 
 
 class reviving:  # noqa: N801  reads as a context
-    """Starts the broker again when it has died, as the file `died` says."""
+    """Start the broker again after its death, which the file `died` shows."""
 
     def __init__(self, broker: BrokerProcess, died: Path) -> None:
         self._thread = threading.Thread(target=self._revive, args=(broker, died))

@@ -64,7 +64,7 @@ class StandaloneCluster:
         return log.read_text
 
     def kill_worker(self) -> None:
-        """The last one: its executors end with it. `spark-class` has made way for the JVM."""
+        """Kill the last worker: its executors end with it. `spark-class` has been replaced by the JVM."""
         self._processes[-1].kill()
 
     def __exit__(self, *_: object) -> None:

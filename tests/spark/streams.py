@@ -21,7 +21,7 @@ AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 
 
 def again_if_late(do: Callable[[], T]) -> T:
-    """What may be done again: a query with a checkpoint, a write with a writeId."""
+    """Repeat work that may be repeated: a query with a checkpoint, or a write with a writeId."""
     for left in range(TRIES, 0, -1):
         try:
             return do()
@@ -33,7 +33,7 @@ def again_if_late(do: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Stream:
-    """From topic to topic, until everything that is there is written."""
+    """A stream from topic to topic, until all existing records are written."""
 
     address: str
     source: str
@@ -41,7 +41,7 @@ class Stream:
     checkpoint: str
     reads: Mapping[str, str] = field(default_factory=dict)
     writes: Mapping[str, str] = field(default_factory=dict)
-    """Options beside these."""
+    """Further options of the sink."""
     sums: bool = False
     """Counts the records by minute, with a watermark of a minute; the number in a value is its second."""
 
@@ -60,7 +60,7 @@ class Stream:
         return rows.writeStream.format("dying").options(**writes).trigger(**trigger).start()
 
     def run(self, spark: Any) -> list[Any]:
-        """The progress of each batch. Raises what the query ends with."""
+        """Run the query. Returns the progress of each batch. Raises the error of the query."""
         return again_if_late(lambda: self._run(spark))
 
     def _run(self, spark: Any) -> list[Any]:
@@ -97,7 +97,7 @@ async def _produce(address: str, topic: str, records: Sequence[bytes], options: 
 
 
 def produce(address: str, topic: str, records: Sequence[bytes], **options: Any) -> None:
-    """To its partitions in turn, with keys."""
+    """Write records with keys to the partitions in turn."""
     asyncio.run(_produce(address, topic, records, options))
 
 
@@ -127,7 +127,7 @@ def committed_values(address: str, topic: str, partitions: int = PARTITIONS) -> 
 
 
 def seen_values(address: str, topic: str, partitions: int = PARTITIONS) -> Counter[bytes]:
-    """What a read_committed reader sees while something may be open."""
+    """The values that a read_committed reader sees while transactions may be open."""
     return Counter(record.value for record in asyncio.run(_seen(address, topic, partitions, is_over=False)))
 
 

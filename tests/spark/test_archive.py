@@ -42,7 +42,7 @@ async def fill(address: str, topic: str) -> None:
 
 
 def by_partition(address: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
-    """All that a record has but its offset, in order."""
+    """All fields of the records but the offset, in order."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     for record in committed(address, topic, PARTITIONS):
         fields = (record.key, record.value, list(record.headers), record.timestamp_ms, record.timestamp_type)
@@ -67,7 +67,9 @@ def test_an_archive_is_written_and_restored(
 
 
 def test_an_incomplete_archive_is_not_restored(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """Lost files, a topic that is in use, a retention that would delete it all: each before anything is written."""
+    """Lost files, a topic in use, and a retention that would delete all records are noticed before any record is
+    written.
+    """
     create(address, topic, partitions=PARTITIONS)
     asyncio.run(fill(address, topic))
     path = str(tmp_path / "archive")

@@ -35,14 +35,14 @@ async def write_numbers(address: str, topic: str, numbers: list[tuple[bytes | No
 
 
 class Whole(Extent):
-    """As if nothing had been deleted where it begins."""
+    """An audit that treats the beginning of a topic as if no record had been deleted there."""
 
     def is_whole(self, topic: str, partition: int) -> bool:
         return True
 
 
 def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """A part that nobody reads is as good as one that is not there; what nobody numbers is not called right."""
+    """An unread part counts as missing; records without sequences are not called right."""
     empty, unnumbered = f"{topic}-empty", f"{topic}-unnumbered"
     create(address, topic, empty, unnumbered)
     asyncio.run(write_values(address, topic, batch_size=300))
@@ -65,7 +65,7 @@ def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str)
 
 
 def test_an_audit_by_key_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """Right; then a gap of two, one twice, one out of order, one that is no number; and no key begins with 0."""
+    """The keys are correct; then with a gap of two, a duplicate, a reordering, a non-number; and none begins with 0."""
     create(address, topic)
     numbers = [(b"k%d" % (index % 5), 1 + index // 5) for index in range(50)]
     asyncio.run(write_numbers(address, topic, numbers))  # type: ignore[arg-type]

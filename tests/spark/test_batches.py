@@ -26,7 +26,9 @@ def write(table: Any, address: str, **options: str) -> None:
 
 
 def test_every_column_comes_back(spark: Any, address: str, topic: str) -> None:
-    """Keys, headers, tombstones, a topic and a partition for each row; what is read has Spark's connector's columns."""
+    """Keys, headers, tombstones, and a topic and partition for each row; the read columns are those of Spark's
+    connector.
+    """
     other = f"{topic}-other"
     create(address, topic, other)
     schema = "key string, value binary, headers array<struct<key: string, value: binary>>, topic string, partition int"
@@ -74,7 +76,7 @@ def test_a_range_is_read_and_limit_ends_early(spark: Any, address: str, topic: s
 
 
 def test_a_batch_with_a_write_id_is_written_once(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """A worker that dies is replaced; who runs the job again finds it done."""
+    """A dead worker is replaced; a repeated job finds the batch done."""
     create(address, topic)
     table = spark.range(0, 300, 1, 3).selectExpr("cast(id as string) as value")
     write(

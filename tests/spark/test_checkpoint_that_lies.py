@@ -69,7 +69,7 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
 def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
-    """S1: batch 1 was decided, a power cut has taken its entries, and 100 more records come."""
+    """S1: batch 1 was decided, a power cut has removed its entries, and 100 more records arrive."""
     query.stream = replace(query.stream, writes={"delivery": delivery})
     query.batches(2)
     query.lose("offsets", 1)
@@ -91,7 +91,7 @@ def test_a_checkpoint_without_its_last_commit_loses_nothing(query: Query) -> Non
 
 
 def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> None:
-    """Spark runs the batch before it again, and finds that it is committed; without these entries the query goes on."""
+    """Spark repeats the previous batch and finds it committed; without these entries the query continues."""
     query.batches(3)
     query.lose("offsets", 2)
     query.fill()
@@ -103,7 +103,7 @@ def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> No
 
 
 def test_a_torn_last_entry_loses_nothing(query: Query) -> None:
-    """Spark refuses the file; without it the query goes on."""
+    """Spark refuses the file; without the file the query continues."""
     query.batches(2)
     query.lose("commits", 1)
     entry = query.entry("offsets", 1)
@@ -132,7 +132,7 @@ def test_an_older_checkpoint_loses_nothing(query: Query, tmp_path: Path, back: i
 
 
 def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
-    """With it the id of the stream: nobody can tell what was decided from what is new."""
+    """The id of the stream is lost with it: decided and new records can no longer be distinguished."""
     query.batches(1)
     query.lose("offsets", 0)
     query.lose("commits", 0)

@@ -65,7 +65,7 @@ def check(stream: Stream) -> None:
     ],
 )
 def test_a_killed_driver_loses_nothing(stream: Stream, died: Path, point: str, seen: int) -> None:
-    """Before the decision the batch is replayed; after it whoever starts again finishes it, and no task writes."""
+    """Before the decision the batch is replayed; after it the next driver finishes it, and no task writes."""
     part = {"diePart": "0"} if point == "rows flushed" else {}
     dies(Application(dying(stream, died, dieAt=point, dieHow="driver", **part)))
     assert has_died(died) == 1
@@ -81,7 +81,7 @@ def test_k12_a_driver_killed_between_two_ends_loses_nothing(stream: Stream, died
 
 
 def test_k14_a_decided_timed_out_batch_is_written_again(stream: Stream, died: Path) -> None:
-    """The coordinator has aborted all of it: found, and written again by the replay."""
+    """The coordinator has aborted all its transactions: the replay notices that and writes the batch again."""
     timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
     dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
     assert has_died(died) == 1
@@ -121,7 +121,7 @@ def test_k24_a_batch_inside_foreach_batch_is_written_once(stream: Stream, tmp_pa
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: Path, is_late: bool) -> None:
+def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path, is_late: bool) -> None:
     """S2: the driver is killed between two ends. The second try writes what has timed out, and nothing else."""
     writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
     dies(
@@ -138,7 +138,7 @@ def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: P
 
 
 def test_k16_a_killed_executor_loses_nothing(stream: Stream, died: Path) -> None:
-    """Executors of their own, each a JVM."""
+    """The executors are JVMs of their own."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
     succeeds(Application(told, "local-cluster[2,1,512]", settings))
@@ -165,7 +165,7 @@ def test_k19_a_query_stopped_in_mid_batch_loses_nothing(spark: Any, stream: Stre
 def test_k20_a_killed_broker_loses_nothing(
     spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
 ) -> None:
-    """And started: the commit goes on, or fails and is done by the next start."""
+    """The broker is started again: the commit continues, or fails and is done by the next start."""
     broker = broker_factory(None)
     broker.start()
     stream = made(broker.address, topic, checkpoint)
@@ -189,7 +189,7 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
     died: Path,
     point: str,
 ) -> None:
-    """The one that leads a partition of the target; the others take over, and it comes back when all is over."""
+    """It leads a partition of the target; the others take over, and it returns at the end."""
     with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
         stream = made(cluster.addresses, topic, checkpoint)
         leader = cluster.until_led(stream.target).leader
@@ -206,8 +206,9 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
 
 
 def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, two_hosts: str) -> None:
-    """An attempt stands still with all its rows written; the one on the other host wins, and what the first has
-    written is aborted."""
+    """An attempt hangs with all its rows written; the attempt on the other host wins, and the first one's rows are
+    aborted.
+    """
     settings = {
         "spark.executor.memory": "512m",
         "spark.speculation": "true",

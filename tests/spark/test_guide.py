@@ -21,7 +21,7 @@ TRIES = 5
 
 
 def program() -> str:
-    """The first one in the guide."""
+    """The first program in the guide."""
     found = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
@@ -34,7 +34,7 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.mark.timeout(400)
 def test_the_first_program_of_the_guide_runs(address: str, topic: str, tmp_path: Path) -> None:
-    """Only the address, the topics and the directory of the checkpoint are others."""
+    """Only the address, the topics and the checkpoint directory are changed."""
     create(address, topic, f"{topic}-out")
     produce(address, topic, [b"hello", b"world"])
     text = program()
@@ -55,7 +55,7 @@ def test_the_first_program_of_the_guide_runs(address: str, topic: str, tmp_path:
 
 
 def run_until_written(directory: Path, address: str, target: str) -> str:
-    """What it printed: it goes on until it is stopped."""
+    """The output of the program, which runs until it is stopped."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             [sys.executable, "first.py"],

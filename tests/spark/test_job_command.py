@@ -57,7 +57,7 @@ async def fill(address: str, topic: str) -> None:
 
 
 def killed_after(path: Path, batches: int) -> None:
-    """Run the job until it has told of so many batches; then end it, and its JVM, at once."""
+    """Run the job until it has reported this many batches; then kill it and its JVM at once."""
     process = subprocess.Popen(
         [oncelog_path(), "pipeline", "run", str(path)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -69,7 +69,7 @@ def killed_after(path: Path, batches: int) -> None:
 
 
 def test_a_job_survives_kill_9(address: str, topic: str, tmp_path: Path) -> None:
-    """Whatever it was about when it was killed: each row is there once, and in the end the topic is proven right."""
+    """Whatever it did when it was killed, each row is there once, and the final audit is correct."""
     target = f"{topic}-out"
     create(address, topic, target)
     asyncio.run(fill(address, topic))

@@ -99,14 +99,16 @@ def orders(count: int, first: int = 0) -> list[bytes]:
 def test_a_json_job_runs_and_continues(
     spark: Any, address: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each row once, a line for each batch; started again, the job reads what has come since, and nothing else."""
+    """Each row is written once, with a line for each batch; a restarted job reads only newer records."""
     create(address, topic, f"{topic}-out")
     send(address, topic, orders(ROWS))
     bills = job(tmp_path, ORDERS_TO_BILLS, address=address, topic=topic, batch=BATCH)
     rows = run_in(spark, bills, form="plain")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(row.batch, row.rows, row.lag) for row in rows] == [(0, BATCH, ROWS - BATCH), (1, BATCH, 0)]
-    assert all(str(row.transaction).startswith("committed") for row in rows)  # of the next some may be open
+    assert all(
+        str(row.transaction).startswith("committed") for row in rows
+    )  # some transactions of the next batch may be open
     assert [line[2] for line in lines] == [str(BATCH)] * 2
     send(address, topic, [*orders(3, ROWS), b'{"customer": "nobody", "amount": -1}'])
     check(bills)
@@ -148,7 +150,7 @@ def test_an_avro_job_writes_parquet_through_a_function(spark: Any, address: str,
 
 
 def test_avro_columns_are_written_and_read_back(spark: Any) -> None:
-    """As values of records, and from them; a tombstone is null."""
+    """The columns are record values and are read from them; a tombstone is null."""
     form = ValueFormat("avro", json.dumps(RATE))
     rows = [("EUR", 1.5, datetime(2026, 1, 1, tzinfo=UTC)), ("CHF", 0.9, datetime(2026, 2, 1, tzinfo=UTC))]
     table = spark.createDataFrame(rows, "currency string, rate double, at timestamp").withColumn("key", lit("k"))
@@ -162,7 +164,7 @@ def test_avro_columns_are_written_and_read_back(spark: Any) -> None:
 
 @pytest.mark.soak
 def test_common_failures_are_explained(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """Said as it is told on the command line: whatever Spark has wrapped it in."""
+    """The command line shows the same text, however Spark has wrapped the error."""
     create(address, topic, f"{topic}-out")
     send(address, topic, [b"no JSON"])
     names = {"address": address, "topic": topic, "batch": BATCH}

@@ -55,7 +55,7 @@ def settled(stream: Stream) -> Counter[bytes]:
 
 
 def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Another attempt writes its rows; what the dead one has written is aborted."""
+    """Another attempt writes its rows; the rows of the dead attempt are aborted."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert settled(stream) == Counter(values(ROWS))
@@ -63,7 +63,7 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize("point", ["decision", "decided", "one ended"])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
-    """The batch is seen as a whole or not at all; the query goes on when it is started again."""
+    """The batch is visible as a whole or not at all; the restarted query continues."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -73,8 +73,9 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Nobody ends what was decided, neither the one who commits nor who aborts, until Kafka has aborted it: the replay
-    writes it again."""
+    """Neither committer nor aborter ends the decided transactions until Kafka has aborted them: the replay writes the
+    batch again.
+    """
     told = {"kafka.transaction.timeout.ms": "60000"}
     died = tmp_path / "died"
     with pytest.raises(StreamingQueryException):
@@ -87,7 +88,7 @@ def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, 
 
 
 def test_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The same kill, where nothing decides: so these tests can fail."""
+    """The same kill without a decision makes duplicates, which proves that these tests can fail."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
     seen = settled(stream)
     assert set(seen) == set(values(ROWS))

@@ -115,7 +115,7 @@ POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided",
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
 def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path, topic: str) -> None:
-    """The same pipeline dies at one step after another. What is there is right each time; in the end it is all."""
+    """The pipeline dies at one step after another. Its output is correct each time, and complete in the end."""
     asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
     for point in POINTS:

@@ -33,7 +33,7 @@ DRIVER = re.compile(r"^the driver is process (\d+):", re.MULTILINE)
 
 
 class Follower:
-    """Somebody with a checkout in which `make pipeline` was done, and three terminals."""
+    """A reader with a checkout in which `make pipeline` was run, and three terminals."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,7 +83,7 @@ class Follower:
         return f"--port {MASTER.partition(':')[2]}", f"--port {self.master.partition(':')[2]}"
 
     def exports(self, line: str) -> dict[str, str]:
-        """What a shell has in its environment after it."""
+        """The variables that a shell exports after this code."""
         shell = [*self._shell(), f"{line}; env -0"]
         done = subprocess.run(
             shell, cwd=self.directory, env=self.environment, capture_output=True, text=True, check=True
@@ -96,7 +96,7 @@ class Follower:
         return ["bash", "-eo", "pipefail", "-c"]
 
     def starts(self, command: str, ready: str) -> None:
-        """In a terminal of its own, until it has said that it is ready."""
+        """Start a command in a terminal of its own, until it has said that it is ready."""
         output = tempfile.NamedTemporaryFile("w+", dir=self.directory, delete=False)  # noqa: SIM115
         process = subprocess.Popen(
             [*self._shell(), f"exec {command}"],
@@ -113,11 +113,11 @@ class Follower:
         assert process.poll() is None, self.printed()
 
     def printed(self) -> str:
-        """By the last that was started."""
+        """The output of the last started command."""
         return Path(self.others[-1][1].name).read_text()
 
     def kills(self, text: str) -> None:
-        """The driver, when it has done a batch."""
+        """Kill the driver after it has done a batch."""
         process, _ = self.others[-1]
         eventually(lambda: "revenue: batch" in self.printed() or process.poll() is not None, "a batch", SECONDS)
         command = re.sub(r"\b\d{4,}\b", DRIVER.findall(self.printed())[-1], text)
@@ -148,7 +148,7 @@ class Follower:
             assert line in lines, f"{line!r} is not, or not in its place, in {self.shown!r}"
 
     def end_others(self) -> None:
-        """The last first; whoever does not end at once is killed with all that it has started."""
+        """End the commands, the last first; one that does not end at once is killed with all its processes."""
         for process, output in reversed(self.others):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

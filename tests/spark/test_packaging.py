@@ -66,7 +66,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """Where all of it is made; it is large, and nobody looks at it afterwards."""
+    """The large directory of all results, which is not used afterwards."""
     made = tmp_path / "packaging"
     made.mkdir()
     yield made

@@ -1,4 +1,4 @@
-"""What the source says to Spark, without a Spark: where batches begin and end, and which ranges tasks read."""
+"""The answers of the source to Spark, without a Spark: the limits of batches, and the ranges of tasks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def without_ids(offsets: dict[str, Any]) -> dict[str, Any]:
 
 
 def through(offsets: Any) -> Any:
-    """As it comes back from Spark's log."""
+    """The offsets as they return from Spark's log."""
     return json.loads(json.dumps(offsets))
 
 
@@ -101,7 +101,7 @@ def test_available_now_reads_existing_records(address: str, filled: str) -> None
 def test_an_idle_query_learns_of_a_record_from_the_broker(
     address: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by the clock: no look is due before the test would have failed."""
+    """It does not learn of it by the clock: no look is due before the test's limit."""
     monkeypatch.setattr(ends, "FRESH_SECONDS", 1000)
     monkeypatch.setattr(ends, "LONGEST_SECONDS", 1000)
     monkeypatch.setattr(stream_reader, "WAIT_SECONDS", 1000)
@@ -126,7 +126,7 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, fille
 
 
 def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) -> None:
-    """A query would feed itself."""
+    """Otherwise a query would read its own state."""
     create(address, f"{filled}-state")
     told = {"subscribePattern": f"{filled}.*", "startingOffsets": "earliest"}
     assert set(stream(address, **told).initialOffset()) == {
@@ -144,8 +144,8 @@ def test_deleted_offsets_fail_the_query_or_are_skipped(address: str, filled: str
         reader.latestOffset({filled: {"0": 10, "1": 99}}, ReadAllAvailable())
 
 
-def test_a_topic_made_anew_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
-    """It has more records than the one before: by its offsets alone nobody could tell."""
+def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
+    """It has more records than its predecessor: offsets alone do not reveal the change."""
     reader = stream(address, subscribe=filled, startingOffsets="earliest")
     planned = reader.latestOffset(through(reader.initialOffset()), ReadAllAvailable())
     make_anew(address, filled)
@@ -212,7 +212,7 @@ def test_batches_whose_entries_the_checkpoint_has_lost_are_planned_as_they_were(
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
     assert checkpoint.next_batch(reader) == [(topic, 0, 10, 30), (topic, 1, 10, 30)]
     assert checkpoint.next_batch(reader) == []
-    del checkpoint.offsets[-lost - 1 :]  # and so again, by another one
+    del checkpoint.offsets[-lost - 1 :]  # another reader repeats this
     reader = stream(address, subscribe=topic)
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
 
@@ -273,10 +273,10 @@ def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address
     assert wide == [(topic, 0, 6, 30), (topic, 1, 6, 30)]
     del checkpoint.offsets[-1]
     produce(address, topic, values(4))
-    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # nothing says whose the plan is
+    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # the plan names no stream
 
 
-def test_where_the_group_is_refused_batches_go_on_with_a_warning(
+def test_where_the_group_is_refused_batches_continue_with_a_warning(
     address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse(*_: Any, **__: Any) -> None:

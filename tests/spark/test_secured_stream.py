@@ -95,7 +95,7 @@ class TokenEndpoint:
                 self.wfile.write(json.dumps({"access_token": token, "expires_in": 600}).encode())
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Print no message."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             self.url = f"http://127.0.0.1:{server.server_port}/token"

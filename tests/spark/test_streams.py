@@ -14,7 +14,7 @@ from streams import Stream, committed, committed_values, create, produce, seen_v
 ROWS = 600
 BATCH = 300
 PIECE = 75
-"""What the first of three tasks has of it: half of the 150 offsets of partition 0."""
+"""The first task's share: half of the 150 offsets of partition 0."""
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def stream(address: str, topic: str, checkpoint: str) -> Stream:
 
 
 def dying(stream: Stream, tmp_path: Path, **options: str) -> Stream:
-    """With a death in the sink."""
+    """The options of a stream with a death in the sink."""
     writes = dict(stream.writes) | {"dieFile": str(tmp_path / "died")} | options
     return Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes)
 
 
-def test_a_stream_goes_on_where_it_was(spark: Any, stream: Stream) -> None:
-    """Batch by batch; started again, it reads what has come since. Keys go along."""
+def test_a_stream_continues_where_it_was(spark: Any, stream: Stream) -> None:
+    """The restarted stream reads the newer records. Keys are passed on."""
     assert [progress["numInputRows"] for progress in stream.run(spark)][:2] == [BATCH, BATCH]
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
     produce(stream.address, stream.source, values(10, ROWS))
@@ -52,7 +52,7 @@ def test_a_stream_goes_on_where_it_was(spark: Any, stream: Stream) -> None:
     "point", [pytest.param("rows sent", marks=pytest.mark.soak, id="K1"), pytest.param("rows flushed", id="K2")]
 )
 def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
-    """Another attempt writes its rows; what the dead one has written is aborted."""
+    """Another attempt writes its rows; the rows of the dead attempt are aborted."""
     dying(stream, tmp_path, dieAt=point, diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 1
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
@@ -67,7 +67,7 @@ def test_k3_a_task_that_raises_once_loses_nothing(spark: Any, stream: Stream, tm
 
 @pytest.mark.soak
 def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The query fails, and nothing of its batch is seen; started again, it writes."""
+    """The query fails without a visible row of its batch; after a restart it writes."""
     with pytest.raises(StreamingQueryException, match="rows flushed"):
         dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", dieTimes="99", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 3
@@ -88,7 +88,7 @@ def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream
     ],
 )
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
-    """The query fails, with its batch seen as a whole or not at all; started again, it goes on."""
+    """The query fails, with its batch visible as a whole or not at all; after a restart it continues."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -99,7 +99,7 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The same kill brings duplicates where nothing decides: so these tests can fail."""
+    """The same kill without a decision makes duplicates, which proves that these tests can fail."""
     options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
     dying(stream, tmp_path, **options).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -109,7 +109,7 @@ def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_pat
 
 
 def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """What it had given to the sink is aborted with the sink's attempt, and read again."""
+    """Its records in the sink are aborted with the attempt, and read again."""
     reads = dict(stream.reads) | {"dieAt": "reading", "dieFile": str(tmp_path / "died")}
     Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads).run(spark)
     assert has_died(tmp_path / "died") == 1

@@ -123,7 +123,7 @@ def test_a_forked_process_is_what_python_would_be(program: Path) -> None:
 
 
 def test_an_exception_ends_a_forked_process_as_it_ends_python(program: Path) -> None:
-    """An OSError, which the template process itself handles, too."""
+    """The exception is an OSError, which the template process itself handles, too."""
     done = run(program, RAISES)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: of the program"
@@ -162,7 +162,7 @@ def test_another_interpreter_is_not_forked(program: Path, name: str) -> None:
 
 
 def test_a_forked_process_has_the_time_zone_of_its_environment(program: Path) -> None:
-    """Which the C library has read in the template process already."""
+    """The C library has already read a time zone in the template process."""
     assert run(program, TELLS_THE_TIME, TZ="UTC").stdout == "True UTC 00\n"
     assert run(program, TELLS_THE_TIME, TZ="EAST-9").stdout == "True EAST 09\n"
 
@@ -215,7 +215,7 @@ def test_where_the_template_process_is_killed_its_processes_end_with_their_launc
 
 
 def test_an_address_without_server_causes_no_delay(program: Path) -> None:
-    """Anybody on the machine may listen at it."""
+    """Any user of the machine may listen at that address."""
     program.write_text(SHOWS)
     command = [sys.executable, "-c", HAS_THE_ADDRESS_TAKEN, worker_python()]
     done = subprocess.run(
@@ -233,7 +233,7 @@ def test_a_directory_that_is_gone_is_given_to_python_itself(tmp_path: Path) -> N
 
 @pytest.fixture
 def template() -> Iterator[tuple[TemplateProcess, str]]:
-    """One that has imported nothing, in a thread, and its address; its JVM is a `cat`."""
+    """A template process in a thread that has imported no module, and its address; its JVM is a `cat`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind("")
         listener.listen(8)
@@ -257,7 +257,7 @@ def ask(address: str) -> bytes:
 def test_where_no_process_can_be_made_only_that_one_is_refused(
     template: tuple[TemplateProcess, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All other launchers hang on the template process."""
+    """All other launchers depend on the template process."""
 
     def fails() -> int:
         raise BlockingIOError(errno.EAGAIN, "no process left")
@@ -297,7 +297,7 @@ def test_the_template_process_ends_with_its_jvm(program: Path) -> None:
         try:
             ends = os.pidfd_open(template)
         except ProcessLookupError:
-            return  # as soon as that
+            return  # this quickly
     try:
         assert select.select([ends], [], [], SECONDS)[0], f"process {template} goes on"
     finally:

@@ -39,12 +39,12 @@ def stream(address: str, topic: str, checkpoint: str) -> Stream:
 
 
 def dying(stream: Stream, died: Path, **options: str) -> Stream:
-    """With a death in the sink."""
+    """The options of a stream with a death in the sink."""
     return replace(stream, writes={"dieFile": str(died)} | options)
 
 
 def run_until_all_is_read(spark: Any, stream: Stream) -> None:
-    """Twice: a start that finishes an older batch may end with it."""
+    """Run twice: a start that finishes an older batch may end with it."""
     stream.run(spark)
     stream.run(spark)
 
@@ -68,7 +68,7 @@ def going_on(spark: Any, stream: Stream) -> Iterator[Callable[[int], None]]:
 
 
 def test_a_query_goes_on_and_is_started_again(spark: Any, stream: Stream) -> None:
-    """Batch after batch while it runs, and what came while it was stopped. Keys go along."""
+    """It reads batch after batch, and after a restart the records that arrived meanwhile. Keys are passed on."""
     with going_on(spark, stream) as until:
         until(ROWS)
         produce(stream.address, stream.source, values(10, ROWS))
@@ -99,7 +99,7 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize(("point", "seen"), [("decision", 0), ("decided", ROWS)])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, seen: int) -> None:
-    """The query fails; started again, it goes on with the same batch, and then with what has come since."""
+    """The query fails; after a restart it continues with the same batch, and then with newer records."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1

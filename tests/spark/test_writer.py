@@ -1,4 +1,4 @@
-"""What the sink does with the rows of tasks, without a Spark: the writers are called as Spark calls them."""
+"""The sink's handling of task rows, without a Spark: the tests call the writers as Spark does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ARROW = pa.schema(
 
 
 class Spark:
-    """Who tells tasks their query, run, batch and attempt."""
+    """Tells tasks their query, run, batch and attempt."""
 
     def __init__(self, address: str, topic: str | None) -> None:
         self.options = {"kafka.bootstrap.servers": address} | ({"topic": topic} if topic else {})
@@ -68,7 +68,7 @@ class Spark:
         self.attempt = Attempt(0, 0, 0)
 
     def writer(self, schema: StructType = VALUES) -> Any:
-        """A new one, as it comes to another process."""
+        """A new writer, as it arrives in another process."""
         return pickle.loads(pickle.dumps(OncelogDataSource(dict(self.options)).streamWriter(schema, False)))
 
     def task(self, partition: int, *batches: pa.RecordBatch, attempt: int = 0, schema: StructType = VALUES) -> Any:
@@ -104,7 +104,7 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # a speculative one, which nobody hears of
+    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt whose result is dropped
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
     spark.run = str(uuid.uuid4())  # started again, and the batch replayed
@@ -124,7 +124,7 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
     spark.writer().commit([], 0)
 
 
-def test_a_write_without_a_name_that_is_tried_again_is_there_once(
+def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """S2: the driver died between two ends; what it has decided is whole before the next one writes a row."""
@@ -161,7 +161,7 @@ def test_a_write_without_a_name_that_is_tried_again_is_there_once(
     second.commit(messages_of(second))
     assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
     third = planned()
-    third.commit(messages_of(third))  # the second one is done, so this is another
+    third.commit(messages_of(third))  # the second write is done, so this is another one
     assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
     warned = [record for record in caplog.records if "this write has no writeId" in record.message]
     assert len(warned) == 3
@@ -257,7 +257,7 @@ def test_inside_foreach_batch_a_write_needs_a_name(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_pyspark_with_other_names_is_found_out(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
-    """A write inside foreachBatch must not be taken for one outside of a stream."""
+    """A write inside foreachBatch must not be mistaken for one outside a stream."""
     monkeypatch.setattr(identity, "_property", told.get)
     for asked in (identity.stream_batch, lambda: identity.batch_of(identity.BatchWrite("w", "own"))):
         with pytest.raises(identity.UnknownQuery, match=rf"PySpark {pyspark.__version__}\) does not tell"):

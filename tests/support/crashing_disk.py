@@ -150,7 +150,7 @@ class CrashingDisk:
         self._names = self._durable_names
         moves, self._unsynced_moves = self._unsynced_moves, []
         for source, target in reversed(moves[self.random.randint(0, len(moves)) :]):
-            self._forget_directory(source)  # what has got its name since
+            self._forget_directory(source)  # the file that has the name now
             self._rename_directory(target, source)
         for directory in sorted(self._unsynced_directories):
             if self.random.random() < 0.5:

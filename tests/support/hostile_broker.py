@@ -73,7 +73,7 @@ class HostileBroker(FakeBroker):
             try:
                 return super().encoded(bent(self.rng, response), key, version)
             except ValueError:
-                pass  # bent so far that it cannot be said
+                pass  # bent so far that it cannot be encoded
         return super().encoded(response, key, version)
 
     async def reply(self, writer: asyncio.StreamWriter, frame: bytes) -> None:

@@ -59,6 +59,6 @@ async def until_abortable(producer: Producer) -> None:
             try:
                 await producer.send("topic", b"v")
             except InvalidTransactionState:
-                await asyncio.sleep(0)  # committing still
+                await asyncio.sleep(0)  # the commit is still under way
             except AbortableError:
                 return

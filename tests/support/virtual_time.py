@@ -81,7 +81,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         raise socket.gaierror(socket.EAI_NONAME, f"{host}: there are no names here")
 
     def _path(self, port: int) -> str:
-        return f"\0oncelog-{os.getpid()}-{id(self)}-{port}"  # of no file: it goes with its socket
+        return (
+            f"\0oncelog-{os.getpid()}-{id(self)}-{port}"  # an abstract address without a file: it ends with its socket
+        )
 
     def _pass(self, seconds: float) -> None:
         self._now += seconds

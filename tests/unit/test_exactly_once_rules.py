@@ -79,7 +79,7 @@ def test_the_site_names_every_test_of_a_rule() -> None:
         assert len(re.findall(r"^    - `(\w+)`$", section, re.MULTILINE)) == len(of_rule), rule.name
 
 
-def test_no_test_is_named_after_a_rule_that_there_is_not() -> None:
+def test_no_test_is_named_after_a_rule_that_does_not_exist() -> None:
     known = {rule.name for rule in all_rules()}
     assert [str(test) for test in sorted(all_tests()) if not known.issuperset(rules_in_name(test.name))] == []
 

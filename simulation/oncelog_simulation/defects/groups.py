@@ -12,10 +12,21 @@ LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
 GHOSTS: Final = ("ghost-1", "ghost-2")
 
+SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2")
+
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
 """The faults that bring these defects to light, unless a defect names its own."""
 
 DEFECTS: Final = (
+    Defect(
+        "accepted-before-written",
+        "a share partition's leader confirms an acceptance before the share coordinator has it",
+        "oncelog_broker.sharing.hosted_share_partition",
+        "        return kept\n",
+        "        return None\n",
+        SHARES,
+        30,
+    ),
     Defect(
         "pending-offsets-shown",
         "offsets that a transaction commits count before its marker",

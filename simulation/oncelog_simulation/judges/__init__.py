@@ -9,6 +9,7 @@
 `logs`       what a log notes beside its batches is what they say
 `laggards`   who has fallen behind leaves the ISR
 `content`    what readers find in the end
+`shared`     a share group loses no record and accepts none twice
 `histories`  what clients were told, against what is there in the end
 `resources`  nothing is left of clients that have ended
 """

@@ -6,6 +6,7 @@
 `transactions`    transactional producers: several partitions, offsets, aborts, deserted transactions
 `pipelines`       consume-process-produce, killed and taken over
 `groups`          members of a consumer group; who asks for committed offsets
+`sharers`         members of a share group
 `ghosts`          members that have lost their place in the group, and go on
 `group_wire`      requests of members as no library sends them
 `prepared`        two-phase commit, whose end a ledger decides

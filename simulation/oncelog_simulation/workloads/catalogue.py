@@ -15,6 +15,7 @@ from oncelog_simulation.workloads.pipelines import Pipeline
 from oncelog_simulation.workloads.prepared import TwoPhaseWriter
 from oncelog_simulation.workloads.readers import EndsWatcher, Reader
 from oncelog_simulation.workloads.retention import PassingWriter
+from oncelog_simulation.workloads.sharers import Sharer
 from oncelog_simulation.workloads.tables import TableWriter
 from oncelog_simulation.workloads.transactions import TransactionalWriter
 from oncelog_simulation.workloads.workload import ClientWorkload
@@ -37,6 +38,8 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "member-2": GroupMember,
     "newer-member-1": lambda notes, name: GroupMember(notes, name, "consumer"),
     "newer-member-2": lambda notes, name: GroupMember(notes, name, "consumer"),
+    "sharer-1": Sharer,
+    "sharer-2": Sharer,
     "ghost-1": Ghost,
     "ghost-2": Ghost,
     "two-phase-1": TwoPhaseWriter,
@@ -60,6 +63,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "member-2": ("writer-1",),
     "newer-member-1": ("writer-1",),
     "newer-member-2": ("writer-1",),
+    "sharer-1": ("writer-1",),
+    "sharer-2": ("writer-1",),
     "mover": ("writer-1",),
     "reader-committed": ("payer-1",),
     "reader-uncommitted": ("payer-1",),
@@ -77,6 +82,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1500",
     "group.consumer.min.heartbeat.interval.ms": "1500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.max.delivery.count.limit": "1000",
+    "group.share.heartbeat.interval.ms": "1500",
+    "group.share.min.heartbeat.interval.ms": "1500",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.session.timeout.ms": "6000",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.prune.interval.ms": "3000",
     "transaction.two.phase.commit.enable": "true",
     "log.retention.check.interval.ms": "1000",
     "log.cleaner.backoff.ms": "500",

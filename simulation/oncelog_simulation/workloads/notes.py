@@ -56,6 +56,10 @@ class Notes:
         value."""
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, by `history.derived`."""
+        self.acceptances: set[tuple[Place, bytes]] = set()
+        """Values of records that a member of the share group has accepted, whether the acceptance arrived or not."""
+        self.confirmed: dict[tuple[Place, bytes], int] = {}
+        """Values of records -> how many acceptances were confirmed."""
         self.progress: dict[str, int] = {}
         """Client -> the number of steps it has done."""
         self.may_hang = False

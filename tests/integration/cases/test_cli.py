@@ -179,7 +179,7 @@ def test_produce_sends_a_line_before_the_next_one_comes(broker: BrokerProcess, o
     assert b"Traceback" not in errors
 
 
-def test_a_file_instead_of_standard_input(oncelog: Oncelog, topic: str, tmp_path: Path):
+def test_records_are_read_from_a_file_instead_of_standard_input(oncelog: Oncelog, topic: str, tmp_path: Path):
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     oncelog("produce", topic, "--file", str(tmp_path / "lines"))
     assert oncelog("consume", topic).stdout == b"a\nb\n"
@@ -205,7 +205,7 @@ def test_produce_without_acks_claims_no_acknowledgement(oncelog: Oncelog, topic:
     assert oncelog("consume", topic, "-f", "-n", "1").stdout == b"a\n"
 
 
-def test_life_of_a_topic(oncelog: Oncelog, topic: str):
+def test_a_topic_is_created_altered_and_deleted(oncelog: Oncelog, topic: str):
     oncelog("topics", "create", topic, "--partitions", "2", "--config", "retention.ms=1000000")
     assert b"TOPIC_ALREADY_EXISTS" in oncelog("topics", "create", topic, code=1).stderr
     oncelog("topics", "create", topic, "--if-not-exists")

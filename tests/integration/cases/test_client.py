@@ -92,7 +92,7 @@ async def test_a_topic_may_come_to_be_by_use(broker: Any, topic: str) -> None:
     assert len(await read(broker, topic, 1)) == 1
 
 
-async def test_the_time_of_the_log_where_the_topic_says_so(broker: Any, topic: str) -> None:
+async def test_the_log_append_time_is_used_where_the_topic_says_so(broker: Any, topic: str) -> None:
     await create(broker, topic, message_timestamp_type="LogAppendTime")
     async with Producer(broker.address) as producer:
         metadata = await producer.send_and_wait(topic, b"v", timestamp_ms=1)
@@ -148,7 +148,7 @@ async def test_a_waiting_consumer_gets_new_records(broker: Any, topic: str) -> N
         assert [record.value for record in (await polling)[here]] == [b"v"]
 
 
-async def test_administration(broker: Any, topic: str) -> None:
+async def test_the_admin_client_administers_topics(broker: Any, topic: str) -> None:
     resource, here = ConfigResource.topic(topic), TopicPartition(topic, 0)
     async with Admin(broker.address) as admin:
         await admin.create_topics([NewTopic(topic, 2, 1)], validate_only=True)

@@ -103,7 +103,7 @@ def stand_ins(sabotage: Callable[[str], None]) -> None:
 
 
 @pytest.mark.usefixtures("stand_ins")
-def test_the_life_of_a_cluster(cluster: Cluster) -> None:
+def test_a_cluster_is_created_grown_and_removed(cluster: Cluster) -> None:
     first = cluster.port
     addresses = cluster.up("--brokers", "2", "--port", str(first))
     assert addresses == f"127.0.0.1:{first},127.0.0.1:{first + 1}"

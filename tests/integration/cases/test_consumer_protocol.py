@@ -312,7 +312,7 @@ def test_groups_are_listed_by_type_and_deleted(members: Group, topic: str) -> No
     members.admin.delete_consumer_groups([members.name])[members.name].result(TIMEOUT_SECONDS)
 
 
-def test_s40_members_go_on_when_their_coordinator_was_killed(tmp_path: Path, topic: str) -> None:
+def test_s40_members_continue_when_their_coordinator_was_killed(tmp_path: Path, topic: str) -> None:
     with BrokerProcess(tmp_path / "data", QUICK) as broker:
         create(broker.address, topic)
         members = Group(broker.address, "g")

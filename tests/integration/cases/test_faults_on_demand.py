@@ -136,7 +136,7 @@ def test_every_step_of_one_broker_is_met_by_the_filters_that_it_has(oncelog_brok
         fault.wait(PATIENCE)
 
 
-def test_a_broker_that_crashes_on_order_goes_on_where_it_was(oncelog_broker: Broker, oncelog_topic: str) -> None:
+def test_a_broker_that_crashes_on_order_continues_where_it_was(oncelog_broker: Broker, oncelog_topic: str) -> None:
     producer = transactional(oncelog_broker, oncelog_topic)
     before = oncelog_broker.bootstrap_servers
     crash = oncelog_broker.fail("marker-sent", crash=True, topic=oncelog_topic)
@@ -167,7 +167,7 @@ def test_the_control_reports_a_crash_as_soon_as_clients_notice(oncelog_broker: B
         assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
 
 
-def test_a_paused_broker_answers_when_it_goes_on(oncelog_broker: Broker, oncelog_topic: str) -> None:
+def test_a_paused_broker_answers_when_it_continues(oncelog_broker: Broker, oncelog_topic: str) -> None:
     delivered: list[object] = []
     producer = Librdkafka({"bootstrap.servers": str(oncelog_broker)})
     oncelog_broker.pause()
@@ -190,7 +190,7 @@ def test_a_fault_knows_that_its_broker_has_ended_and_not_of_it(oncelog_broker: B
     assert [other.struck for other in others] == [0, 0]
 
 
-def test_a_step_that_stands_still_goes_on_when_all_faults_are_taken_back(
+def test_a_step_that_stands_still_continues_when_all_faults_are_taken_back(
     oncelog_broker: Broker, oncelog_topic: str
 ) -> None:
     producer = transactional(oncelog_broker, oncelog_topic)

@@ -115,9 +115,9 @@ MS_OF_WAITS = [
     (10, (1, 2), (3, 4), 0, 3),  # it ran for 3 ms
     (50, (0, 0), (1, 0), 0, 50),  # it slept: a lock, or a disk
     (50, (0, 0), (1, 0), 40, 10),  # for a lock whose holder had no processor
-    (50, (0, 0), (1, 0), 400, 1),  # several of them
+    (50, (0, 0), (1, 0), 400, 1),  # several waiting threads
     (50, (0, 0), (45, 5), 400, 45),  # it ran, whatever others waited for
-    (50, (10, 0), (100, 0), 0, 40),  # it had run before, too
+    (50, (10, 0), (100, 0), 0, 40),  # the loop had run before, too
     (5, (4, 4), (4, 4), 4, 0),
 ]
 

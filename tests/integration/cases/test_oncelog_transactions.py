@@ -109,7 +109,7 @@ async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: st
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_e1_a_commit_whose_answer_is_lost(
+async def test_e1_a_commit_with_a_lost_answer_is_repeated_safely(
     producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before V2 the epoch goes up after it: if the first attempt arrived again, it must not end the next

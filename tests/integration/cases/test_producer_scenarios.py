@@ -251,7 +251,7 @@ def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> No
     assert raw.list_offset(topic, 0)[0] == 9
 
 
-def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient, topic: str) -> None:
+def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClient, topic: str) -> None:
     """KAFKA-7190: its state is not tied to its records. UNKNOWN_PRODUCER_ID made producers restart, repeatedly, and
     in-flight batches were duplicated."""
     raw.create_topic(topic)
@@ -269,7 +269,7 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_goes_on(raw: RawClient,
     assert (following.error_code, following.base_offset) == (0, 3)
 
 
-def test_e16_a_producer_that_was_silent_for_too_long_goes_on(broker_factory: BrokerFactory, topic: str) -> None:
+def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: BrokerFactory, topic: str) -> None:
     """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is accepted."""
     settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()

@@ -349,7 +349,7 @@ def test_the_command_sets_lists_and_removes(broker: BrokerProcess) -> None:
         (["set", "--user", "a"], "say which quota"),
     ],
 )
-def test_the_command_says_what_it_needs(arguments: list[str], said: str) -> None:
+def test_the_quota_command_names_missing_options(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(quotas_command, [*arguments, "-b", "localhost:1"])
     assert result.exit_code == 2
     assert said in result.output

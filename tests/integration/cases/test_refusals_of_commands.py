@@ -73,7 +73,7 @@ async def test_the_reason_is_the_real_one(broker: BrokerProcess, made: str, comm
     assert time.monotonic() - began < QUICK_SECONDS
 
 
-def test_a_topic_that_is_not_there_is_the_reason_why_nothing_is_written(
+def test_a_topic_that_does_not_exist_is_the_reason_why_nothing_is_written(
     broker_factory: Callable[[dict[str, str]], BrokerProcess],
 ) -> None:
     broker = broker_factory({"auto.create.topics.enable": "false"})

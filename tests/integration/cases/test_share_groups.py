@@ -313,7 +313,9 @@ def test_our_consumer_accepts_implicitly_and_gives_back_what_was_not_seen(shares
     asyncio.run(run())
 
 
-def test_our_consumer_goes_on_when_the_broker_was_killed(broker_factory: BrokerFactory, topic: str, group: str) -> None:
+def test_our_consumer_continues_when_the_broker_was_killed(
+    broker_factory: BrokerFactory, topic: str, group: str
+) -> None:
     with broker_factory(QUICK) as broker:
         shares = Shares(broker, topic, group)
         produced = shares.produce(40)

@@ -302,7 +302,7 @@ def test_missing_transactions_are_named(broker: BrokerProcess, arguments: list[s
     assert message in " ".join(done.stderr.split())
 
 
-def test_a_partition_that_is_not_there_is_named_at_once(broker: BrokerProcess, topic: str) -> None:
+def test_a_partition_that_does_not_exist_is_named_at_once(broker: BrokerProcess, topic: str) -> None:
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     for command in (

@@ -27,7 +27,10 @@ ANY_BYTES: Final = 1 << 20
 
 
 def create(side: Side, name: str, partitions: int = 1, **configs: str | int) -> None:
-    """A topic, ready to be written to. Configuration keys with underscores in place of dots. Raises ScenarioBroken."""
+    """Create a topic that is ready for writes.
+
+    Configuration keys have underscores in place of dots. Raises ScenarioBroken.
+    """
     topic = {
         "name": side.own(name),
         "num_partitions": partitions,
@@ -72,7 +75,7 @@ def produce(
     version: int = 11,
     **options: Any,
 ) -> Any:
-    """Noted. `transactional_id` is without the prefix; "" stays empty."""
+    """Send and note a Produce. `transactional_id` is without the prefix; "" stays empty."""
     where: Plain = {"topic_id": side.topic_ids[topic]} if version >= 13 else {"name": side.own(topic)}
     data = {**where, "partition_data": [{"index": partition, "records": records}]}
     own_id = side.own(transactional_id) if transactional_id else transactional_id
@@ -81,7 +84,7 @@ def produce(
 
 
 def fill(side: Side, topic: str, batches: Sequence[bytes], partition: int = 0) -> None:
-    """Batches that must be taken, not noted. Raises ScenarioBroken."""
+    """Write batches that must be accepted; the answers are not noted. Raises ScenarioBroken."""
     for records in batches:
         data = {"name": side.own(topic), "partition_data": [{"index": partition, "records": records}]}
         answer = side.get(ApiKey.PRODUCE, 11, {"acks": -1, "timeout_ms": 5000, "topic_data": [data]})
@@ -90,7 +93,7 @@ def fill(side: Side, topic: str, batches: Sequence[bytes], partition: int = 0) -
 
 
 def idempotent_producer(side: Side) -> Producer:
-    """A new one, without a transactional id."""
+    """A new producer without a transactional id."""
     answer = side.get(ApiKey.INIT_PRODUCER_ID, 5, {"transaction_timeout_ms": 60_000})
     side.plain.producer(answer.producer_id)
     return Producer(answer.producer_id, answer.producer_epoch)

@@ -66,7 +66,7 @@ class LoggedIn(Side):
     """By the port of SASL_PLAINTEXT, that of PLAINTEXT."""
 
     def secret(self) -> Names:
-        """What alice must not learn of."""
+        """Names that alice must not learn."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=SECRET.topic)])
         with RawClient(self.plain_ports[self.port]) as client:
             (topic,) = client.call(wanted, ApiKey.METADATA, 12).topics

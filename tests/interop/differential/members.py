@@ -73,7 +73,7 @@ def join(
 
 
 def joined(side: Side, group: str, *, version: int = 7, **body: Any) -> Member:
-    """A new member, not noted. Raises ScenarioBroken."""
+    """A new member; its requests are not noted. Raises ScenarioBroken."""
     answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, **body))
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, answer.member_id, **body))
@@ -154,7 +154,7 @@ def settle_groups(side: Side) -> None:
 
 
 def describe_groups(side: Side, *groups: str, label: str = "", version: int = 6) -> None:
-    """Noted, as they are now."""
+    """Describe the groups as they are now, and note the answers."""
     settle_groups(side)
     asked = {"groups": [group_name(side, group) for group in groups]}
     side.ask(ApiKey.DESCRIBE_GROUPS, version, asked, label)

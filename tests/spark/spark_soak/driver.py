@@ -20,7 +20,7 @@ from spark_soak.query import Query
 
 PROGRAM: Final = Path(__file__).with_name("query.py")
 QUIET_SECONDS: Final = 300.0
-"""Without a word of a driver, before the run is given up."""
+"""Seconds without output of a driver before the run is given up."""
 
 
 class Stuck(Exception):
@@ -28,7 +28,7 @@ class Stuck(Exception):
 
 
 class Driver:
-    """One life of the driver after another: one that ends otherwise than well is followed by the next at once.
+    """Successive lives of the driver: one that fails is followed by the next at once.
 
     What it says goes to `heard`, its log to a file for each life.
     """
@@ -37,9 +37,9 @@ class Driver:
         self._query, self._directory, self._heard = query, directory, heard
         self._process: subprocess.Popen[str] | None = None
         self._changed = threading.Condition(threading.RLock())
-        """Held by whoever changes what is below."""
+        """The lock for changes of the fields below."""
         self._said: list[dict[str, Any]] = []
-        """In this life."""
+        """The output of this life."""
         self._sessions: list[int] = []
         """The sessions of all lives, by which their leftover processes are found."""
         self._listener: threading.Thread | None = None
@@ -88,7 +88,7 @@ class Driver:
         self.start()
 
     def until(self, kind: str) -> Any:
-        """What this life, or the next, says under this name first. Raises Stuck: no batch was done for too long."""
+        """The first line under this name in this life or the next. Raises Stuck if no batch was done for too long."""
         deadline = time.monotonic() + QUIET_SECONDS
         batches = -1
         with self._changed:

@@ -78,7 +78,7 @@ def milliseconds(watermark: str) -> float:
 
 
 def follow(running: Any) -> None:
-    """Tell of each batch until the closing orders have closed all other windows. Raises what the query fails with."""
+    """Print each batch until the closing orders have closed all other windows. Raises the error of the query."""
     told = -1
     while not running.awaitTermination(LOOK_SECONDS):
         progress = running.lastProgress

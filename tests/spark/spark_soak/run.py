@@ -36,11 +36,11 @@ SETTINGS: Final = {"zookeeper.session.timeout.ms": "4000", "zookeeper.connection
 PAUSE_SECONDS: Final = 0.2
 """Pause of the writer between two rounds."""
 PASSED_BATCHES: Final = 3
-"""After so many batches whose watermark has passed the first orders, late ones are dropped for certain."""
+"""After this many batches whose watermark has passed the first orders, late orders are dropped for certain."""
 TASKS: Final = "worker"
 """The module that tasks run in."""
 TASKS_SHARE: Final = 0.5
-"""So often a task's worker dies, where there is one; else one of any module."""
+"""The share of worker deaths that hit a task's worker, if there is one; the others hit a worker of any module."""
 END_SECONDS: Final = 300.0
 
 
@@ -54,7 +54,7 @@ class Result:
     workers: Counter[str] = field(default_factory=Counter)
     """How many workers died, by the module that they ran."""
     failures: int = 0
-    """How often the query failed, and was started again by its program."""
+    """How often the query failed and its program started it again."""
     batches: int = 0
     """Highest number of a batch."""
     late: int = 0
@@ -64,7 +64,7 @@ class Result:
 
 
 class Run:
-    """`play` it once. `deaths`: how many of each kind."""
+    """One run, started by `play`. `deaths`: the number of each kind."""
 
     def __init__(
         self, seed: int, deaths: Mapping[Kind, int], minutes: float, directory: Path, say: Callable[[str], None]
@@ -76,7 +76,7 @@ class Run:
         self._result = Result(seed)
         self._passed = 0
         self._revived: Future[None] | None = None
-        """The broker that died last is up again."""
+        """Wait until the broker that died last is up again."""
 
     def play(self) -> Result:
         with ExitStack() as stack:
@@ -170,7 +170,7 @@ class Run:
 
     @staticmethod
     def _sleep(seconds: float) -> None:
-        """A death comes at a random moment: the one thing here that waits for the clock."""
+        """Wait a random time before a death: the only wait for the clock here."""
         time.sleep(max(0.0, seconds))
 
     # --- the end
@@ -193,7 +193,7 @@ class Run:
         self._cluster.check_logs()
 
     def _hear(self, said: dict[str, Any]) -> None:
-        """What a driver says, in the thread that listens to it."""
+        """Handle the driver's output, in the thread that reads it."""
         if "pyspark" in said:
             self._result.pyspark = said["pyspark"]
         if "failed" in said:

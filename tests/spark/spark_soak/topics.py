@@ -14,7 +14,7 @@ from spark_soak.orders import Order, closing_orders, round_of_orders
 
 CALL_SECONDS: Final = 60.0
 READ_SECONDS: Final = 120.0
-"""Without a record, before reading is given up."""
+"""Seconds without a record before reading is given up."""
 ABORTED: Final = 0.12
 """The share of rounds that are aborted, and written again under other numbers."""
 
@@ -52,7 +52,7 @@ class OrderWriter(threading.Thread):
             self.failure = error
 
     def finish(self, seconds: float) -> None:
-        """Write the closing orders. Raises what the writer failed with, TimeoutError."""
+        """Write the closing orders. Raises the error of the writer, or TimeoutError."""
         self.ending.set()
         self.join(seconds)
         if self.failure is not None:
@@ -61,7 +61,7 @@ class OrderWriter(threading.Thread):
             raise TimeoutError(f"the writer has not committed the closing orders within {seconds} s")
 
     def _write_round(self, orders_from: Callable[[int], list[Order]]) -> None:
-        """Again and again, under new numbers, until the round is known to be committed."""
+        """Repeat under new numbers until the round is known to be committed."""
         while True:
             orders = orders_from(self._next_number)
             self._next_number += len(orders)
@@ -97,7 +97,7 @@ class OrderWriter(threading.Thread):
         return True
 
     def _new_producer(self) -> Producer:
-        """Ends what the one before has left open."""
+        """Create a producer; it ends the open transaction of its predecessor."""
         producer = Producer(
             {"bootstrap.servers": self._addresses, "transactional.id": "orders", "linger.ms": 5, "log_level": 0}
         )

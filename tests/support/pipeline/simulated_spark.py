@@ -177,7 +177,7 @@ class Spark:
             self._over(actor, "is done")
         except Exception as error:
             actor.has_failed = True
-            actor.failure = type(error)  # not the error: its traceback would hold all that is dead in a circle
+            actor.failure = type(error)  # not the error: its traceback would keep dead objects in a reference cycle
             self._over(actor, f"fails: {error!r}")
 
     def _kill(self, actor: Actor) -> None:
@@ -185,7 +185,7 @@ class Spark:
         self._over(actor, "is killed")
         if inspect.getcoroutinestate(actor.work) == inspect.CORO_CREATED:
             actor.work.close()
-        self.dead.append(actor)  # what nobody has any more would have its `finally` run
+        self.dead.append(actor)  # the `finally` of an unreferenced generator would run
 
     def _over(self, actor: Actor, how: str) -> None:
         actor.is_over = True

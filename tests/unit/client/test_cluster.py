@@ -42,7 +42,7 @@ def test_a_newer_epoch_without_a_leader_does_not_hold_us_for_ever() -> None:
     assert cluster.updated(response(topic("t", 1, 5))).leader("t", 0) == 1
 
 
-def test_a_topic_made_anew_starts_over_with_its_epochs() -> None:
+def test_a_re_created_topic_starts_over_with_its_epochs() -> None:
     cluster = Cluster().updated(response(topic("t", 1, 5)))
     assert cluster.updated(response(topic("t", 2, 0, topic_id=ID_B))).leader("t", 0) == 2
 

@@ -259,7 +259,7 @@ async def test_s60_no_record_is_skipped_if_committed_offsets_are_unknown(coordin
         run.consumer.is_done.clear()
         run.seen.clear()
         run.before = lambda: 1 // 0
-        with pytest.raises(ZeroDivisionError):  # and not what came of going back
+        with pytest.raises(ZeroDivisionError):  # the error of rewinding is not raised
             await run.until_done()
         assert len(run.seen) == 1
         assert run.consumer.positions == {IN0: 6}
@@ -406,7 +406,7 @@ async def test_s44_a_commit_that_takes_long_is_waited_for(coordinator: FakeCoord
             running = run.start()
             await coordinator.broker.received(EndTxnRequest)
             await a_while(running)
-        assert len(run.seen) == 1  # nothing goes before it
+        assert len(run.seen) == 1  # no request precedes it
         hold.set()
         await running
     assert coordinator.committed == {OUT: all_of(IN0, 6)}

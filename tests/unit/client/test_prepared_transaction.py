@@ -97,7 +97,7 @@ async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_b
     coordinator.broker.finalized["transaction.version"] = 2
     async with Admin(coordinator.broker.address) as admin:
         assert await admin.transactions.end(prepared, commits=True)
-        assert coordinator.transaction().epoch == prepared.epoch  # under V2 it would have gone up
+        assert coordinator.transaction().epoch == prepared.epoch  # under V2 the epoch would have gone up
         coordinator.broker.max_versions[ApiKey.END_TXN] = 4
     async with Admin(coordinator.broker.address) as admin:
         with pytest.raises(UnsupportedVersion, match="begun under transactions V2"):
@@ -108,7 +108,7 @@ async def test_an_empty_prepared_transaction_needs_no_end(coordinator: FakeCoord
     async with started(coordinator) as producer:
         producer.begin_transaction()
         assert await producer.prepare_transaction() is None
-        producer.begin_transaction()  # the one before is over
+        producer.begin_transaction()  # the previous transaction has ended
         await producer.send("topic", b"v")
         await producer.commit_transaction()
     assert ends(coordinator) == [True]

@@ -222,7 +222,7 @@ async def test_a_failed_send_ends_its_span_with_the_error(fake_broker: Any, trac
     assert {told_of(span)["error.type"] for span in spans} == {"TypeError", "oncelog.errors.AuthorizationFailed"}
 
 
-async def test_headers_that_can_be_seen_once_are_written(fake_broker: Any, traces: Traces) -> None:
+async def test_one_shot_iterables_of_headers_are_written(fake_broker: Any, traces: Traces) -> None:
     headers: Any = (pair for pair in [("a", b"1"), ("b", b"2")])
     async with Producer(fake_broker.address, tracing=traces.tracing) as producer:
         await producer.send_and_wait("topic", b"v", headers=headers)
@@ -360,7 +360,7 @@ async def test_consume_process_produce_links_its_transaction_to_what_it_has_read
 # reading
 
 
-def test_processing_goes_on_with_the_trace_of_its_record(traces: Traces) -> None:
+def test_processing_continues_with_the_trace_of_its_record(traces: Traces) -> None:
     carried = record([("traceparent", TRACEPARENT.encode()), ("baggage", b"tenant=blue")], offset=7, value=None)
     with traces.tracer.start_as_current_span("loop") as loop:
         with traces.tracing.processing(carried, "reader", "g"):

@@ -198,7 +198,7 @@ def test_keys_and_values_are_those_of_the_confluent_registry(topic: Topic) -> No
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"NaN", b"[]", b"null", b'"x"'])
-def test_a_record_with_a_strange_number_is_passed_over(number: bytes) -> None:
+def test_a_record_with_a_strange_number_is_skipped(number: bytes) -> None:
     topic = Topic()
     topic.register("s", A)
     key = b'{"keytype":"SCHEMA","subject":"s","version":%s,"magic":1}' % number

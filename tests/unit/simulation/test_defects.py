@@ -36,7 +36,7 @@ def test_there_are_many_defects_all_of_them_different() -> None:
 
 
 @pytest.mark.parametrize("source", ["nothing of that kind", "the line\nthe line\n"])
-def test_a_text_that_is_not_there_once_is_stale(source: str) -> None:
+def test_a_text_that_does_not_occur_exactly_once_is_stale(source: str) -> None:
     with pytest.raises(DefectIsStale, match="not once"):
         changed(source, Defect("stale", "", "module", "the line\n", "", (), 1))
 

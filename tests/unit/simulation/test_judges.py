@@ -8,6 +8,7 @@ from typing import Any
 from oncelog_simulation.judges.committed import Batch, Committed, Prefix
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
@@ -129,3 +130,14 @@ def test_complaints_are_told_once_and_not_after_a_power_cut_that_took_records() 
     judge._committed.excused.add(LINES)
     notes.complain(world, "zombie", "a record was accepted again")  # type: ignore[arg-type]
     assert list(judge.look_closely(world)) == []  # type: ignore[arg-type]
+
+
+def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation() -> None:
+    notes = Notes()
+    notes.acceptances = {(LINES, b"one"), (LINES, b"two")}
+    notes.confirmed = {(LINES, b"one"): 1, (LINES, b"two"): 2}
+    content = {LINES: [(0, b"", b"one"), (1, b"", b"two"), (2, b"", b"three")]}
+    assert list(Shared(notes, Committed(notes))._violations(content)) == [
+        "lines-0: the share group has passed over b'three' at offset 2",
+        "lines-0: 2 acceptances of b'two' by members of the share group were confirmed",
+    ]

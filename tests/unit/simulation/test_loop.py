@@ -82,7 +82,7 @@ def test_no_code_of_a_killed_process_runs_on_not_even_finally_blocks():
     play(scene)
 
 
-def test_a_paused_process_makes_up_for_the_time_when_it_goes_on():
+def test_a_paused_process_makes_up_for_the_time_when_it_continues():
     seen = []
 
     async def work(world):

@@ -28,7 +28,9 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
     return run(plan, scenario), scenario
 
 
-@pytest.mark.parametrize("workload", ["ghost-1", "two-phase-1", "newer-member-1", "passing-writer", "table-writer"])
+@pytest.mark.parametrize(
+    "workload", ["ghost-1", "two-phase-1", "newer-member-1", "sharer-1", "passing-writer", "table-writer"]
+)
 def test_a_workload_makes_progress_and_ends(workload: str) -> None:
     outcome, scenario = played([workload])
     assert outcome.violations == ()

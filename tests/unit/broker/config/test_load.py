@@ -143,7 +143,7 @@ def test_an_assignment_needs_an_equals_sign():
         load_broker_config(assignments=["num.partitions"])
 
 
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
+def test_a_file_that_does_not_exist_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_broker_config(tmp_path / "none")
 

@@ -11,7 +11,7 @@ def test_the_example_of_kafkas_documentation():
     assert [assigned[p][2] for p in range(10)] == [2, 3, 4, 0, 1, 3, 4, 0, 1, 2]
 
 
-def test_added_partitions_go_on_where_the_present_ones_end():
+def test_added_partitions_continue_where_the_present_ones_end():
     whole = assign_replicas([4, 5, 6], 9, 2)
     for present in range(1, 3):
         added = assign_replicas([4, 5, 6], 9 - present, 2, first_partition=present)

@@ -155,7 +155,7 @@ async def test_s81_an_unsure_replica_that_went_away_again_is_waited_for_a_limite
     assert not term.undecided
 
 
-async def test_s80_a_broker_that_cannot_open_its_log_is_passed_over(scene: Scene) -> None:
+async def test_s80_a_broker_that_cannot_open_its_log_is_skipped(scene: Scene) -> None:
     scene.brokers.ends = {1: OFFLINE, 2: LogEnd(0, 100), 3: LogEnd(0, 100)}
     scene.stop_all()
     await scene.cluster.start(1)

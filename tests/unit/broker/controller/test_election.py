@@ -51,14 +51,14 @@ def test_a_correct_state_stays_as_it_is(state, live):
     [
         # the preferred live replica of the ISR leads, the dead leave it
         (PartitionState(1, 3, (1, 3, 2), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(2, 4, (3, 2), 6)),
-        # who has been away is not elected while another one has not; it has everything, so it stays in sync
+        # a returned replica is not elected while a steady one lives; it is complete, so it stays in sync
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (1, 2), 6)),
         (
             PartitionState(1, 3, (1, 2, 3), 5),
             brokers(b1=UNSURE, b2=STEADY, b3=RETURNED),
             PartitionState(2, 4, (2, 3), 6),
         ),
-        # alone, it is, with a new epoch although the leader stays the same
+        # if it is alone it is elected, with a new epoch although the leader stays the same
         (PartitionState(1, 3, (1,), 5), brokers(b1=RETURNED), PartitionState(1, 4, (1,), 6)),
         # all came back with everything: one leads, and all are in sync
         (
@@ -70,7 +70,7 @@ def test_a_correct_state_stays_as_it_is(state, live):
         (PartitionState(1, 3, (1,), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(-1, 4, (1,), 6)),
         # one of them is back
         (PartitionState(-1, 4, (1, 2), 5), brokers(b2=RETURNED), PartitionState(2, 5, (2,), 6)),
-        # whoever may have lost its tail leaves to those who have not
+        # replicas that may have lost their tails are passed over for others
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         (PartitionState(2, 3, (1, 2), 5), brokers(b1=RETURNED, b2=GONE), PartitionState(1, 4, (1,), 6)),
     ],

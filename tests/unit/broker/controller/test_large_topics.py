@@ -83,8 +83,8 @@ async def test_other_work_gets_its_turn_while_a_large_topic_is_written(cluster, 
     cluster.sessions[1].lose_replies = 1
     for change, steps in (
         (topics.create_topic("t", 8, 1), 4 + 5),  # the reply is lost
-        (topics.create_partitions("t", 16), 5 + 8),  # it is read first
-        (topics.delete_topic("t"), 2 * 9),  # before it is marked, and after
+        (topics.create_partitions("t", 16), 5 + 8),  # the topic is read first
+        (topics.delete_topic("t"), 2 * 9),  # before and after the topic is marked
     ):
         done.clear()
         await change
@@ -195,7 +195,7 @@ async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, 
     async def asked_again_and_made_anew():
         for change in (topics.delete_topic("t", first.topic_id), topics.create_topic("t", 10, 2)):
             others.append(asyncio.create_task(change))
-            await turns(100)  # as far as it may go: to its end in less
+            await turns(100)  # the work runs to its end if it takes fewer steps
 
     before_the_next(cluster, paths.partition_state("t", 5), asked_again_and_made_anew)
     assert await topics.delete_topic("t") == first.topic_id
@@ -205,7 +205,7 @@ async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, 
     assert len(second.partitions) == len(await cluster.states()) == 10
 
 
-async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
+async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
     for name in ("a", "b", "c"):
         created = await topics.create_topic(name, 10, 2)
         await cluster.admin.create(paths.deletion(name), payloads.encode_mark(created), make_parents=True)

@@ -393,7 +393,7 @@ async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
     async def made_anew(name):
         for change in (topics.delete_topic(name), topics.create_topic(name, -1, -1, assignment={0: [3]})):
             changes.append(asyncio.create_task(change))
-            await turns(100)  # as far as it may go: to its end in less
+            await turns(100)  # the work runs to its end if it takes fewer steps
 
     session = cluster.sessions[1]
     write = session.multi

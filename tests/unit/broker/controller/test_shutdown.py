@@ -33,7 +33,7 @@ TWO = brokers(b2=STEADY, b3=STEADY)
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1,), PartitionState(2, 4, (2, 3), 6)),
         # of what it follows it leaves the ISR; the leader has no new epoch
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (2,), PartitionState(1, 3, (1, 3), 6)),
-        # two go at the same time
+        # two brokers stop at the same time
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2), PartitionState(3, 4, (3,), 6)),
         # nobody else is in sync: it leads to its end, also where records may be lost
         (PartitionState(1, 3, (1,), 5), ALL, (1,), None),
@@ -41,7 +41,7 @@ TWO = brokers(b2=STEADY, b3=STEADY)
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2, 3), None),
         # the leader has died while the others go: who comes back first of them leads
         (PartitionState(1, 3, (1, 2, 3), 5), TWO, (2, 3), PartitionState(-1, 4, (1, 2, 3), 6)),
-        # who has been away is not elected either, if it is about to go again
+        # a returned broker is not elected if it is about to stop again
         (PartitionState(1, 3, (2, 3), 5), brokers(b2=RETURNED, b3=RETURNED), (2,), PartitionState(3, 4, (3,), 6)),
         (PartitionState(-1, 3, (2,), 5), brokers(b2=RETURNED), (2,), None),
     ],

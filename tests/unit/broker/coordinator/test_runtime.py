@@ -302,7 +302,7 @@ async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, inte
         return effects
 
     second = runtime.write("a", look, failed)
-    assert not second.done()  # it has seen what is not committed
+    assert not second.done()  # it has replayed uncommitted records
     advance(partition, 0)
     assert await first == ("put", None)
     assert await second == 1
@@ -376,10 +376,10 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     assert counters(runtime).fired == ["early"]
     internal_topic.advance(0.2)
     assert counters(runtime).fired == ["early", "late"]
-    assert len(internal_topic.wake_ups) <= 1  # stale wake-ups breed no others
+    assert len(internal_topic.wake_ups) <= 1  # a stale wake-up causes no others
 
 
-async def test_a_timer_whose_records_cannot_be_appended_is_tried_again(runtime, internal_topic):
+async def test_a_timer_whose_records_cannot_be_appended_is_retried(runtime, internal_topic):
     internal_topic.config = LogConfig(min_insync_replicas=2)
     internal_topic.replicas = (1, 2)
     runtime.on_image(internal_topic.lead())

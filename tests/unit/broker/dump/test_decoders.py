@@ -69,7 +69,7 @@ def test_s57_the_transaction_log_is_decoded(tmp_path: Path) -> None:
     assert contents(run(path)) == []
 
 
-def test_s57_values_of_the_version_before_have_no_tagged_fields(tmp_path: Path) -> None:
+def test_s57_values_of_the_previous_version_have_no_tagged_fields(tmp_path: Path) -> None:
     path = log_with(tmp_path, (TRANSACTION_KEY, encode_versioned(TRANSACTION, 0)))
     (line,) = contents(run(path, "--transaction-log-decoder"))
     assert line == TRANSACTION_LINE.replace('"version":"1"', '"version":"0"').replace(
@@ -146,7 +146,7 @@ def test_s57_json_nests_what_was_decoded(tmp_path: Path) -> None:
     assert record["payload"]["data"]["producerId"] == 7
 
 
-def test_records_of_later_protocols_are_passed_over(tmp_path: Path) -> None:
+def test_records_of_later_protocols_are_skipped(tmp_path: Path) -> None:
     path = log_with(tmp_path, (b"\x00\x03whatever", b"\x00\x00whatever"))
     assert contents(run(path, "--offsets-decoder")) == ["key: Unknown record type 3 at offset 0, skipping."]
 

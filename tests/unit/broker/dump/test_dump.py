@@ -88,7 +88,7 @@ def test_a_cut_batch_is_a_fault_with_its_position(segment: Path, cut: int):
     assert f"position 173: Found {78 - cut} invalid bytes at the end of the file" in result.stderr
 
 
-def test_a_flipped_bit_is_shown_and_reading_goes_on(segment: Path):
+def test_a_flipped_bit_is_shown_and_reading_continues(segment: Path):
     data = bytearray(segment.read_bytes())
     data[92 + 70] ^= 1
     segment.write_bytes(data)
@@ -250,5 +250,5 @@ def test_other_files_that_are_wrong(tmp_path: Path, name: str, content: bytes, f
     assert fault in result.stderr
 
 
-def test_a_file_that_is_not_there_is_wrong_usage(tmp_path: Path):
+def test_a_file_that_does_not_exist_is_wrong_usage(tmp_path: Path):
     assert run(tmp_path / "no.log").exit_code == 2

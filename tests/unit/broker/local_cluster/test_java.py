@@ -50,7 +50,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     assert (found.version, found.origin) == (17, "JAVA_HOME")
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     home, other = installation(tmp_path / "home", "1.8.0"), installation(tmp_path / "other", "11.0.1")
     found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
     assert (found.version, found.origin) == (11, "java on the path")

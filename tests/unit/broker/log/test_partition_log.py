@@ -226,7 +226,7 @@ class TestRead:
             read(log, offset, 1)
         assert len(log.local._reader._positions) <= 32
 
-    def test_gaps_of_compaction_are_passed_over(self, log):
+    def test_gaps_of_compaction_are_skipped(self, log):
         for base in (0, 10, 20):
             log.append_as_follower(make_batch(b"a", b"b", base_offset=base, partition_leader_epoch=0))
         assert read(log, 5, 1) == [(10, 11)]

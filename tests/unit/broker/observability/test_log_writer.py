@@ -65,7 +65,7 @@ def test_a_reader_that_rests_stops_nobody_and_is_told_what_it_missed(pipe: Pipe)
     for number in range(count):
         logger.warning("%s", f"number={number} {line}")
     assert not handler.writer.flush(0.0)
-    assert time.monotonic() - started < 20.0  # it would be for ever
+    assert time.monotonic() - started < 20.0  # it would block for ever
     lines = pipe.lines(r"dropped.*count=\d+")
     numbers = [int(found[1]) for found in (re.search(r"number=(\d+)", line) for line in lines) if found]
     told = re.search(r"log lines were dropped: .*count=(\d+)", lines[-1])

@@ -37,7 +37,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
         (6, 3, (3, 5)),
         (5, 4, (3, 5)),
         (5, 5, None),
-        (50, -1, None),  # the reader says nothing
+        (50, -1, None),  # the reader names no epoch
     ],
 )
 def test_the_offset_of_divergence_is_found(

@@ -13,7 +13,7 @@ from oncelog_broker.replication.high_watermark import at_start, high_watermark_o
         (10, [], 10),
         (10, [7, 9], 7),
         (10, [12], 10),  # a follower may be ahead of a leader that was just elected
-        (10, [10, None], None),  # one has not told how far it is
+        (10, [10, None], None),  # one follower has not reported its position
     ],
 )
 def test_every_replica_in_sync_has_everything_below(

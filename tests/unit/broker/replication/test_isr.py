@@ -27,10 +27,10 @@ def test_no_more_replicas_are_needed_than_there_are(configured: int, replicas: i
 @pytest.mark.parametrize(
     ("end", "now", "is_lagging"),
     [
-        (9, 30.0, False),  # for as long as is allowed
+        (9, 30.0, False),  # it is behind for the longest permitted time
         (9, 30.1, True),
         (10, 1000.0, False),  # it has everything: nothing was produced since
-        (None, 30.1, True),  # never heard of in this epoch
+        (None, 30.1, True),  # it has not fetched in this epoch
     ],
 )
 def test_a_replica_behind_for_too_long_lags(end: int | None, now: float, is_lagging: bool) -> None:
@@ -43,7 +43,7 @@ def test_a_replica_behind_for_too_long_lags(end: int | None, now: float, is_lagg
         (10, 5, True),
         (9, 5, False),  # below the high watermark: something acknowledged is missing
         (7, 5, False),
-        (10, 4, False),  # it still has what was said to be deleted
+        (10, 4, False),  # it still has records reported as deleted
         (None, 5, False),
     ],
 )
@@ -110,7 +110,7 @@ def test_an_older_state_changes_nothing_but_a_new_leader_epoch_counts() -> None:
         ([], [4], (LEADER, SECOND, THIRD, 4)),
         ([SECOND], [4], (LEADER, THIRD, 4)),
         ([], [SECOND], None),  # no change
-        ([LEADER, SECOND, THIRD], [], None),  # an ISR has a member
+        ([LEADER, SECOND, THIRD], [], None),  # an ISR has at least one member
     ],
 )
 def test_the_proposed_isr_is_computed(leaving: list[int], joining: list[int], isr: tuple[int, ...] | None) -> None:

@@ -54,7 +54,7 @@ async def test_s81_only_a_leader_of_that_very_epoch_with_an_open_log_confirms(wi
     assert await check.confirmed([leads]) == set()
 
 
-async def test_s81_a_leader_that_is_away_confirms_nothing_and_holds_up_no_other_leader(wire: Wire) -> None:
+async def test_s81_a_leader_that_is_away_confirms_nothing_and_delays_no_other_leader(wire: Wire) -> None:
     check = LeaderCheck(ME, wire)
     away, here = Led(TOPIC, 1, AWAY, 3), Led(TOPIC, 0, LEADER, 3)
     assert await check.confirmed([away, here]) == {here}

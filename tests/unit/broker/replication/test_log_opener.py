@@ -91,7 +91,7 @@ async def test_e48_a_disk_that_hangs_keeps_no_log_of_another_directory_from_bein
     assert without
 
 
-async def test_e48_a_topic_made_again_waits_for_the_deletion_of_the_former_wherever_it_is_made(
+async def test_e48_a_re_created_topic_waits_for_the_deletion_of_the_former_wherever_it_is_made(
     replicas: Replicas, disk: HangingDisk, logs: LogManager
 ) -> None:
     first, second = (EMPTY.with_topic(topic("orders", number, partitions=2)) for number in (1, 2))
@@ -104,7 +104,7 @@ async def test_e48_a_topic_made_again_waits_for_the_deletion_of_the_former_where
     assert all(replicas.hosted("orders", number) is not None for number in (0, 1))
 
 
-async def test_e48_a_deletion_that_failed_is_tried_again_before_the_next_topic_of_that_name(
+async def test_e48_a_deletion_that_failed_is_retried_before_the_next_topic_of_that_name(
     replicas: Replicas, disk: HangingDisk, logs: LogManager
 ) -> None:
     first, second = (EMPTY.with_topic(topic("orders", number)) for number in (1, 2))
@@ -119,7 +119,7 @@ async def test_e48_a_deletion_that_failed_is_tried_again_before_the_next_topic_o
     assert replicas.leader("orders", 0).topic_id == bytes([2]) * 16
 
 
-async def test_e48_a_deletion_that_failed_is_tried_again_by_itself(
+async def test_e48_a_deletion_that_failed_is_retried_by_itself(
     replicas: Replicas,
     disk: HangingDisk,
     monkeypatch: pytest.MonkeyPatch,

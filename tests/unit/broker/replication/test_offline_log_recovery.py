@@ -312,7 +312,7 @@ class FullDisk(FaultyDisk):
 
 
 @pytest.mark.parametrize(("leader", "isr"), [(ME, (ME,)), (OTHER, (OTHER,)), (OTHER, (OTHER, ME)), (NO_LEADER, (ME,))])
-async def test_e47_a_log_that_could_not_be_made_is_tried_again_whoever_leads(
+async def test_e47_a_log_that_could_not_be_made_is_retried_whoever_leads(
     tmp_path: Path, leader: int, isr: tuple[int, ...]
 ) -> None:
     host = Host(tmp_path, FullDisk())

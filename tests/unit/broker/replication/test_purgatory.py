@@ -73,7 +73,7 @@ async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
 
     event(partition.purgatory)
     counts = [0, answered()]
-    event(partition.purgatory)  # answers nobody twice
+    event(partition.purgatory)  # no waiting request is answered twice
     while counts[-1] > counts[-2]:
         await asyncio.sleep(0)
         counts.append(answered())

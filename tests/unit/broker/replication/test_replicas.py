@@ -95,7 +95,7 @@ async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: Watch
             lead()
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (opened.done(), told) == (False, [])
-    # What becomes of the partition meanwhile holds when it is opened.
+    # Changes of the partition during the opening take effect afterwards.
     replicas.on_image(shown, shown.with_topic(topic("orders", 1, epoch=7)))
     disk.may_go_on.set()
     await opened
@@ -208,7 +208,9 @@ async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
 
 async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     """Otherwise the truncation would cut the log of a re-created topic in the same directory."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))  # one cuts, one does what there is else
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(2)
+    )  # one thread truncates, another does all other work
     partition = await show(replicas, replicated(leader=2, epoch=0))
     log, may_cut = partition.log, threading.Event()
     for offset in range(5):
@@ -228,7 +230,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     after = before.without_topic("orders").with_topic(topic("orders", 2))
     replicas.on_image(before, after)
     opened = asyncio.ensure_future(replicas.until_opened())
-    for _ in range(20):  # each time, what was asked of the other thread is done before
+    for _ in range(20):  # the earlier work of the other thread is done each time
         await asyncio.to_thread(is_cutting.is_set)
     was_opened = opened.done()
     if was_opened:
@@ -276,7 +278,7 @@ async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_pa
     assert replicas.leader("orders", 1).index == 1
 
 
-async def test_a_log_without_a_descriptor_is_tried_again(
+async def test_a_log_without_a_descriptor_is_retried(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The disk is fine: other files will be closed."""

@@ -109,7 +109,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 async def test_a_follower_does_not_fetch_throttled_partitions(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first response shows that it is behind and exceeds the rate; after that it does not fetch the partition."""
-    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # over, whenever somebody looks at the clock again
+    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # the time is over at the next reading of the clock
     quota = CountingQuota()
     quota.limit(1, 0.0)
     pair.fetchers._quota = quota

@@ -32,7 +32,7 @@ def test_only_the_end_of_input_means_the_end_of_the_parent(pipe: int, monkeypatc
     os_read = os.read
     monkeypatch.setattr(os, "read", read)
     at_end_of_input(ended.set, threading.TIMEOUT_MAX)
-    assert reads.acquire(timeout=60)  # before there is anything
+    assert reads.acquire(timeout=60)  # before any input
     os.write(pipe, b"something")
     assert reads.acquire(timeout=60)
     assert not ended.is_set()

@@ -29,7 +29,7 @@ ENDS_BY_ITSELF = {
 """The names of all tasks that the broker starts with `spawn`, and why none of them has to be restarted."""
 
 
-def test_s93_supervised_work_goes_on_after_whatever_it_raises(caplog: pytest.LogCaptureFixture) -> None:
+def test_s93_supervised_work_continues_after_whatever_it_raises(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> list[float]:
         loop, tasks, began = asyncio.get_running_loop(), Tasks(), []
         done = asyncio.Event()

@@ -175,7 +175,7 @@ def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: s
             ours.step(last, NOW)
 
 
-def test_an_extension_that_must_be_understood_is_refused_and_others_are_passed_over() -> None:
+def test_an_extension_that_must_be_understood_is_refused_and_others_are_skipped() -> None:
     for first in ("n,,m=x,n=alice,r=x", "n,,n=alice,r=x,m=x"):
         with pytest.raises(Refused):
             scram().step(first.encode(), NOW)

@@ -56,7 +56,7 @@ def test_a_share_partition_that_begins_within_a_batch_hands_out_the_rest_of_it()
     assert take(SharePartition(4), TERMS._replace(max_records=1)) == [(4, 9, 1)]
 
 
-def test_records_that_were_given_back_come_first_and_records_of_others_are_passed_over() -> None:
+def test_records_that_were_given_back_come_first_and_records_of_others_are_skipped() -> None:
     share = SharePartition(0)
     take(share, TERMS._replace(max_records=10))
     take(share, TERMS._replace(owner="b", max_records=10))
@@ -134,7 +134,7 @@ def test_q10_neighbours_of_a_record_that_is_never_accepted_survive() -> None:
     assert share.start_offset == 16
 
 
-def test_a_batch_of_the_log_that_is_handed_out_in_part_goes_on_where_it_was_left() -> None:
+def test_a_batch_of_the_log_that_is_handed_out_in_part_continues_where_it_was_left() -> None:
     share = SharePartition(0)
     exact = TERMS._replace(max_records=3, is_exact=True)
     taken = [take(share, exact) for _ in range(4)]

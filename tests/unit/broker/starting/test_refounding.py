@@ -205,7 +205,7 @@ async def test_s70_a_re_founded_cluster_begins_with_the_copied_metadata(tmp_path
         f"{paths.USER_CONFIGS}/anna/clients/billing": encode_config({"producer_byte_rate": "5.0"}),
         f"{paths.USER_CONFIGS}/anna": encode_config({"SCRAM-SHA-256": "salt=x"}),
     }
-    del nodes[paths.partition_state("bills", 1)]  # nobody had led it yet
+    del nodes[paths.partition_state("bills", 1)]  # no broker had led it yet
     put_copy(tmp_path, cluster, nodes)
     zookeepers.lose()
     member = await refounded(1, tmp_path)
@@ -247,7 +247,7 @@ async def test_s70_without_the_last_copy_the_one_before_is_taken(
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, ALL_THREE), name=PREVIOUS_FILE)
     if fault == "cut":
         (tmp_path / FILE).write_bytes(b'{"version": 1}\n')
-    elif fault == "directory":  # cannot be read
+    elif fault == "directory":  # a copy that cannot be read
         (tmp_path / FILE).mkdir()
     await once(1, tmp_path)
     zookeepers.lose()
@@ -357,7 +357,7 @@ async def test_s70_one_of_two_simultaneous_founders_founds_the_cluster(tmp_path:
         while True:
             try:
                 return await member.register()
-            except ConnectionLost:  # the other one founds it
+            except ConnectionLost:  # the other broker founds it
                 await asyncio.sleep(0)
 
     await asyncio.gather(*map(registered, members))

@@ -134,7 +134,7 @@ async def test_a_topic_lives_through_all_admin_calls(fake_broker: Any) -> None:
         await admin.list_topics()
 
 
-async def test_a_topic_that_is_not_there_is_named(fake_broker: Any) -> None:
+async def test_a_topic_that_does_not_exist_is_named(fake_broker: Any) -> None:
     async with Admin(fake_broker.address) as admin:
         with pytest.raises(StaleMetadata, match="nosuch: unknown topic"):
             await admin.describe_topics(["nosuch"])

@@ -43,7 +43,7 @@ def test_a_first_refresh_has_no_throughput() -> None:
     assert rates(None, seen(1.0, {("a", 0): 5})).total == 0.0
 
 
-def test_a_broker_that_is_not_there_is_shown_with_what_it_holds() -> None:
+def test_a_dead_broker_is_shown_with_its_replicas() -> None:
     cluster = SimpleNamespace(brokers=[SimpleNamespace(node_id=1, host="one", port=9092)], controller_id=1)
     topic = Topic("t", partitions={0: Partition(0, 1, 0, (1, 2), (1,)), 1: Partition(1, -1, 0, (2,), (2,))})
     one, two = broker_rows(cluster, [topic])

@@ -85,7 +85,7 @@ def test_e54_a_consumer_starts_with_the_partitions_of_the_others(hanging: int) -
 
 
 @in_cluster
-async def test_e54_a_seek_to_the_beginning_goes_on_where_brokers_answer(cluster: FakeCluster) -> None:
+async def test_e54_a_seek_to_the_beginning_continues_where_brokers_answer(cluster: FakeCluster) -> None:
     async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
         consumer.assign(PLACES)
         assert await values_until(consumer, 3, SOON_S) == [b"0", b"1", b"2"]

@@ -148,7 +148,7 @@ async def test_a_hanging_leader_does_not_block_its_successor(cluster: FakeCluste
 
 
 @in_cluster
-async def test_a_partition_without_a_leader_holds_up_no_other(cluster: FakeCluster) -> None:
+async def test_a_partition_without_a_leader_delays_no_other(cluster: FakeCluster) -> None:
     cluster.view.leaders["topic", 1] = (-1, 5)
     cluster.append(record(b"1"))
     other = TopicPartition("topic", 1)

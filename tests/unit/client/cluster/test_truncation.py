@@ -85,7 +85,7 @@ async def test_a_truncation_without_reset_policy_raises_an_error_with_the_offset
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
     await unclean(cluster)
-    for _ in range(2):  # whoever polls on is told again
+    for _ in range(2):  # the next poll raises it again
         with pytest.raises(LogTruncationError, match="truncated below offset 4, from offset 2 on") as raised:
             await read(consumer, 1)
         assert (raised.value.partition, raised.value.offset, raised.value.divergent_offset) == (T, 4, 2)
@@ -155,7 +155,7 @@ def test_an_old_broker_is_not_asked() -> None:
                 cluster.append(batch(b"b"))
                 assert await read(consumer, 1) == [b"b"]
                 assert not asked(cluster, OffsetForLeaderEpochRequest)
-                cluster.lead(1)  # and a Fetch finds it out all the same
+                cluster.lead(1)  # a Fetch detects the truncation nevertheless
                 cluster.truncate(1)
                 with pytest.raises(LogTruncationError, match="from offset 1 on"):
                     await read(consumer, 1)
@@ -233,7 +233,7 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
                 consumer.assign([T])
                 consumer.seek(T, OffsetAndMetadata(2, leader_epoch=6))
                 assert await read(consumer, 2) == [b"c", b"d"]
-                cluster.lead(1)  # and what has been read since is evidence again
+                cluster.lead(1)  # records read since count as evidence again
                 cluster.truncate(2)
                 cluster.append(batch(b"x"))
                 if reset == "none":

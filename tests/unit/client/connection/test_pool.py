@@ -18,7 +18,7 @@ def pool_for(broker: Any, fast: dict[str, int]) -> ConnectionPool:
     return pool
 
 
-async def test_bootstrap_servers_that_are_down_are_passed_over(fake_broker: Any, fast: dict[str, int]) -> None:
+async def test_bootstrap_servers_that_are_down_are_skipped(fake_broker: Any, fast: dict[str, int]) -> None:
     pool = ConnectionPool(AdminConfig(bootstrap_servers=f"127.0.0.1:1,{fake_broker.address}", **fast))
     assert (await pool.send_to_any(REQUEST)).cluster_id == "cluster"
     await pool.close()

@@ -68,7 +68,7 @@ async def test_e53_a_backlog_keeps_no_other_partition_waiting(backlog: Any, way:
             consumer.seek(at, 0)
         seen = {BUSY} if way != "assign" else {BUSY, OTHER}
         steps = handed_out(consumer, how)
-        while BUSY not in seen or OTHER not in seen:  # both have begun
+        while BUSY not in seen or OTHER not in seen:  # both fetches have begun
             seen.add((await anext(steps))[0])
         await anext(steps)
         if way == "assign":

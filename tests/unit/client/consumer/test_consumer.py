@@ -134,7 +134,7 @@ async def test_a_seek_overtakes_the_fetch_under_way(fake_broker: Any) -> None:
         assert [record.offset for record in (await polling)[T]] == [1]
 
 
-async def test_iteration_goes_on_where_poll_left_off_and_back(fake_broker: Any) -> None:
+async def test_iteration_continues_where_poll_left_off_and_back(fake_broker: Any) -> None:
     fake_broker.append(batch(*(b"%d" % number for number in range(6))))
     async with Consumer(fake_broker.address, auto_offset_reset="earliest") as consumer:
         consumer.assign([T])
@@ -312,7 +312,7 @@ async def test_offsets_of_partitions_are_looked_up(fake_broker: Any) -> None:
     assert {request.isolation_level for request in fake_broker.requests_of(ListOffsetsRequest)} == {1}
 
 
-async def test_the_position_of_a_partition_that_is_not_there_is_given_up_in_time(
+async def test_the_position_of_a_partition_that_does_not_exist_is_given_up_in_time(
     fake_broker: Any, fast: dict[str, int]
 ) -> None:
     missing = TopicPartition("topic", 9)

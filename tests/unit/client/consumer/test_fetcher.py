@@ -202,7 +202,7 @@ def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (answered("topic", 0), None),  # nothing, at once
+        (answered("topic", 0), None),  # an empty response at once
         (answered("topic", 7), None),  # of a partition that nobody asked for
         (FetchResponse(responses=[]), None),
         (answered("topic", 0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), None),

@@ -213,7 +213,7 @@ async def test_the_test_decides_when_asked(
     assert [await call(steps, is_coroutine, n) for n in range(1, 5)] == [1, "dropped", 3, 4]
     assert steps.done == [1, 3, 3, 4]
     assert asked == ["before one 1", "before one 2", "before one 3", "after one 3", "before one 4"]
-    assert await call(steps, is_coroutine, 5) == 5  # nobody is there any more: go
+    assert await call(steps, is_coroutine, 5) == 5  # the test has disconnected: the step continues
 
 
 async def test_a_go_answer_does_not_prevent_a_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ async def test_old_metadata_is_refreshed(fake_broker: Any, fast: dict[str, int])
     await pool.close()
 
 
-async def test_a_failed_refresh_is_tried_again(fake_broker: Any, metadata: Metadata) -> None:
+async def test_a_failed_refresh_is_retried(fake_broker: Any, metadata: Metadata) -> None:
     refreshed = asyncio.Event()
     metadata.listeners.append(refreshed.set)
     await fake_broker.stop()

@@ -146,7 +146,7 @@ def test_a_batch_sent_again_goes_first_and_alone() -> None:
     assert list(queue.batches)[:2] == [first, second]
     assert records.ready(0.4).nodes == {}
     assert drain(records, 0.5) == [first]
-    assert drain(records, 0.5) == []  # alone, until it is through
+    assert drain(records, 0.5) == []  # it is sent alone until it is acknowledged
     records.complete(first)
     assert drain(records, 0.5) == [second]
 

@@ -116,7 +116,7 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
     for _ in range(2):
         async with Producer(fake_broker.address, linger_ms=0) as producer:
             await producer.send_and_wait("topic", b"the same")
-            await producer.send_and_wait("topic", b"the same")  # a new record, as far as anybody knows
+            await producer.send_and_wait("topic", b"the same")  # a new record, as far as the broker knows
     assert [(batch.producer_id, batch.base_sequence) for batch in log(fake_broker)] == [
         (1001, 0),
         (1001, 1),
@@ -257,8 +257,8 @@ async def test_s28_an_unexplained_out_of_order_batch_is_sent_under_the_next_epoc
 @pytest.mark.parametrize(
     ("log_start_offset", "expected"),
     [
-        (-1, [(0, 0), (0, 1), (0, 1)]),  # not known: again
-        (1, [(0, 0), (0, 1), (1, 0)]),  # beyond what we wrote: retention
+        (-1, [(0, 0), (0, 1), (0, 1)]),  # its fate is unknown: it is sent again
+        (1, [(0, 0), (0, 1), (1, 0)]),  # the log start is beyond our records: retention has deleted them
     ],
 )
 async def test_s28_a_forgotten_producer_continues_with_a_new_epoch(

@@ -94,7 +94,7 @@ def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
 def test_e54_a_partition_whose_leader_hangs_is_not_drawn() -> None:
     assert set(drawn({0: 0, 1: None, 2: 30})) == {0, 2}
     assert set(drawn({0: 5, 1: None})) == {0}
-    assert set(drawn({0: None, 1: None, 2: None})) == {0, 1, 2}  # where there is no other one
+    assert set(drawn({0: None, 1: None, 2: None})) == {0, 1, 2}  # there is no other partition
 
 
 def test_e54_a_partition_is_left_as_soon_as_its_leader_hangs() -> None:

@@ -75,7 +75,7 @@ def test_s22_batches_stay_until_their_last_answer() -> None:
     of.acknowledged(first, 101)
     of.given_up(second)
     assert list(of.unacknowledged) == [third]
-    of.acknowledged(first, 101)  # a second answer is no news
+    of.acknowledged(first, 101)  # a second answer changes nothing
     of.given_up(first)
     assert not of.is_unresolved
     assert list(of.unacknowledged) == [third]
@@ -160,7 +160,7 @@ def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:
     of.settle()
     assert numbers(second, third) == [3, 5]
     assert not of.may_drain(batch())
-    assert of.may_drain(second)  # its answer tells
+    assert of.may_drain(second)  # its answer decides
     of.refused(second)
     of.settle()
     assert of.needs_restart

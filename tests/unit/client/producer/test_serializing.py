@@ -8,6 +8,8 @@ import zlib
 from typing import Any
 
 import pytest
+from tests.support.fake_transactions import FakeCoordinator
+from tests.support.transactional_producers import ends, started
 
 from oncelog import Producer, ProducerInterceptor
 from oncelog.errors import ConfigError, KafkaError
@@ -133,3 +135,19 @@ async def test_the_counters_tell_what_was_sent_and_what_failed(fake_broker: Any)
 def test_what_is_no_serializer_partitioner_or_interceptor_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Producer("127.0.0.1:9", **options)
+
+
+async def test_a_record_that_cannot_be_serialized_leaves_its_transaction_only_the_abort(
+    coordinator: FakeCoordinator,
+) -> None:
+    async with started(coordinator, value_serializer=StringSerializer()) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait("topic", "v")
+        with pytest.raises(SerializationError):
+            await producer.send("topic", 7)
+        with pytest.raises(KafkaError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("topic", "v")
+    assert ends(coordinator) == [False, True]

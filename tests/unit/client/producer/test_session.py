@@ -374,7 +374,7 @@ def test_no_batch_on_the_wire_is_renumbered() -> None:
     first, second = wire.sent(count=2)
     sequences = wire.queues[0].sequences
     assert wire.session.judge(sequences, first, ErrorCode.INVALID_PRODUCER_EPOCH, LOG_START) is Verdict.RETRY
-    wire.records.give_up(first)  # no try is left
+    wire.records.give_up(first)  # no retry is left
     wire.session.identify(ProducerIdAndEpoch(8, 0))
     wire.put()
     assert wire.send() == []

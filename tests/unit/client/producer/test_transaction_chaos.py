@@ -57,7 +57,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_e1_e2_s38_all_of_a_transaction_or_nothing_whatever_goes_wrong(
+async def test_e1_e2_s38_a_transaction_is_visible_as_a_whole_or_not_at_all(
     coordinator: FakeCoordinator, seed: int
 ) -> None:
     chaos = Chaos(coordinator, seed)

@@ -37,7 +37,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-async def test_s44_an_end_that_takes_too_long_goes_on(coordinator: FakeCoordinator, end: str) -> None:
+async def test_s44_an_end_that_takes_too_long_continues(coordinator: FakeCoordinator, end: str) -> None:
     hold = asyncio.Event()
     coordinator.script[EndTxnRequest] = [hold]
     async with started(coordinator) as producer:
@@ -112,7 +112,7 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
     assert coordinator.committed == {P0: [b"next"]}
 
 
-async def test_s44_a_commit_that_is_cancelled_goes_on(coordinator: FakeCoordinator) -> None:
+async def test_s44_a_commit_that_is_cancelled_continues(coordinator: FakeCoordinator) -> None:
     hold = asyncio.Event()
     coordinator.script[EndTxnRequest] = [hold]
     async with started(coordinator) as producer:

@@ -82,7 +82,7 @@ async def test_s41_a_fenced_producer_fails_when_offsets_are_added(
                 await producer.send_offsets(OFFSETS, GROUP)
             await fenced(producer)
         else:
-            # as of a write (below), it may only mean that the transaction took too long
+            # as with a write (below), the error may only mean that the transaction took too long
             with pytest.raises((AbortableError, ProducerFenced)):
                 await producer.send_offsets(OFFSETS, GROUP)
 
@@ -146,7 +146,7 @@ async def test_s41_the_last_producer_to_start_wins(coordinator: FakeCoordinator)
 
 
 @pytest.mark.parametrize("write", ["records", "offsets"])
-async def test_s42_a_producer_that_was_too_slow_aborts_and_goes_on(coordinator: FakeCoordinator, write: str) -> None:
+async def test_s42_a_producer_that_was_too_slow_aborts_and_continues(coordinator: FakeCoordinator, write: str) -> None:
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send_and_wait("topic", b"slow")

@@ -41,7 +41,7 @@ P0, P1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("
         ([16, 29], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         ([29, 90], ErrorCode.PRODUCER_FENCED),
         ([90, 53], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        ([29, 22], ErrorCode.TOPIC_AUTHORIZATION_FAILED),  # of the same weight, the first
+        ([29, 22], ErrorCode.TOPIC_AUTHORIZATION_FAILED),  # the first of equally serious errors
         ([55, 55, 3], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # not attempted because of the other one
         ([29, 55], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         ([55, 0], ErrorCode.OPERATION_NOT_ATTEMPTED),  # without a reason: it was not done all the same

@@ -54,7 +54,7 @@ async def test_s36_adding_a_partition_waits_for_the_previous_transaction(coordin
     assert len(ends(coordinator)) == 4
     assert coordinator.broker.requests_of(ProduceRequest)[-1] is not None
     assert len(coordinator.broker.requests_of(ProduceRequest)) == 4
-    assert len(coordinator.broker.requests_of(FindCoordinatorRequest)) == 2  # nobody has moved
+    assert len(coordinator.broker.requests_of(FindCoordinatorRequest)) == 2  # no coordinator has moved
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_kip890_under_v2_no_partition_is_added_explicitly(coordinator_v2: 
     assert coordinator_v2.offsets == {("g", "in", 0): 42}
 
 
-async def test_s21_before_v2_epoch_and_numbers_go_on(coordinator_v1: FakeCoordinator) -> None:
+async def test_s21_before_v2_epoch_and_numbers_continue(coordinator_v1: FakeCoordinator) -> None:
     async with started(coordinator_v1) as producer:
         for value in (b"0", b"1", b"2"):
             await commit_one(producer, value)

@@ -161,7 +161,7 @@ async def test_two_references_of_one_name_are_refused(registry: SchemaRegistry) 
     ],
     ids=["html", "redirect", "503", "compressed", "no-http", "too-long"],
 )
-async def test_an_answer_that_is_none_of_a_registry_is_tried_again_and_told(server: Server, reply: bytes) -> None:
+async def test_an_answer_that_is_none_of_a_registry_is_retried_and_told(server: Server, reply: bytes) -> None:
     server.reply = lambda: reply
     async with SchemaRegistry(server.url) as registry:
         with pytest.raises(RegistryUnavailable, match=server.url) as raised:

@@ -20,7 +20,7 @@ HEAD = 'v1\n{"batchWatermarkMs":0}\n'
         ('{"orders":{"0":5},"_ids":{"orders":"abc"}}', [ORDERS]),
         ('{"orders":{"0":5},"refunds":{"0":1}}\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
         ('-\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
-        ("no JSON", [ORDERS]),  # Spark says what it thinks of that
+        ("no JSON", [ORDERS]),  # Spark itself reports this error
     ],
 )
 def test_a_checkpoint_of_the_same_query_is_accepted(lines: str, inputs: list[Input]) -> None:

@@ -83,7 +83,7 @@ async def written(sink: Sink, batches: int) -> None:
         await sink.play(replace(first, number=number), {0: [10 * number], 1: [10 * number + 1]})
 
 
-async def test_a_replay_of_the_same_rows_is_passed_over(sink: Sink) -> None:
+async def test_a_replay_of_the_same_rows_is_skipped(sink: Sink) -> None:
     await written(sink, 2)
     await sink.play(sink.run(1), {0: [10], 1: [11]})
     await sink.play(sink.run(1), {0: [11, 10]})  # divided among other tasks
@@ -116,7 +116,7 @@ async def test_an_operator_lets_stand_what_was_decided(sink: Sink) -> None:
     await sink.play(run, {0: [12]})
     await sink.play(replace(run, number=2), {0: [20]})
     with pytest.raises(BatchDiffers):
-        await sink.play(sink.run(2), {0: [21]})  # it was said of batch 1 alone
+        await sink.play(sink.run(2), {0: [21]})  # the option was given for batch 1 alone
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
@@ -182,7 +182,7 @@ async def test_a_decided_unended_batch_is_ended_by_an_older_checkpoint(sink: Sin
     assert sink.seen == [0, 1, 10, 11, 20, 21]
 
 
-async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_goes_on(sink: Sink) -> None:
+async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_continues(sink: Sink) -> None:
     """Two queries run with copies of one checkpoint: the second takes over."""
     first = sink.run(0)
     for number in range(3):
@@ -225,7 +225,7 @@ async def test_lost_rows_are_repaired_by_the_same_rows(sink: Sink) -> None:
     "rows",
     [
         {0: [1, 3], 1: [2], 2: [4]},  # the same rows in other partitions
-        {0: [1, 2], 1: [5], 2: [4]},  # what is not lost has changed
+        {0: [1, 2], 1: [5], 2: [4]},  # rows that are not lost have changed
         {0: [1, 2], 1: [3], 2: []},
         {0: [1, 2], 1: [3], 2: [9]},
     ],
@@ -306,7 +306,7 @@ async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
     for _ in range(2):
         with pytest.raises(StateLost, match=r"partition 0: has written before.*state reset q --batch 0$"):
             await sink.task(sink.run(1), 0, [1], alone=True)
-    await sink.task(sink.run(1), 1, [11], alone=True)  # it has never written
+    await sink.task(sink.run(1), 1, [11], alone=True)  # the query has never written
     await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 0))
     await sink.task(sink.run(1), 0, [1], alone=True)
     assert sink.seen == [0, 1, 1, 11]

@@ -79,7 +79,7 @@ def test_the_client_that_reads_the_state_topic_has_the_common_settings() -> None
 
 
 @pytest.mark.parametrize("is_newer", [False, True])
-def test_among_all_states_one_of_a_newer_release_is_passed_over(
+def test_among_all_states_one_of_a_newer_release_is_skipped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_newer: bool
 ) -> None:
     """It belongs to another query, which this release need not understand."""

@@ -118,7 +118,7 @@ async def test_a_write_leaves_no_state(writes: Writes) -> None:
 
 
 @pytest.mark.parametrize("ends", [0, 1, 3])
-async def test_a_write_whose_driver_died_is_tried_again(writes: Writes, ends: int) -> None:
+async def test_a_write_whose_driver_died_is_retried(writes: Writes, ends: int) -> None:
     await (await writes.begin()).commit_and_die(ends)
     await finish_unnamed(writes.cluster)  # as the next one does before its tasks
     assert writes.seen == ALL

@@ -155,7 +155,7 @@ def test_available_now_reads_the_existing_records_in_limited_batches() -> None:
     [
         ({A0: 100.0, A1: 100.0}, 1000, 10),
         ({A0: 100.0, A1: 300.0}, 2000, 10),
-        ({A0: 100.0}, 1000, 10),  # of A1 nothing is known
+        ({A0: 100.0}, 1000, 10),  # no offset of A1 is known
         ({A0: 100.0, A1: 100.0}, 1, 1),
         ({A0: 100.0, A1: 100.0}, 1_000_000, 100),
         ({}, 1, 100),

@@ -93,7 +93,7 @@ def states(transactions: TransactionCoordinator) -> dict[str, TransactionState]:
 S = TransactionState
 
 
-async def test_s40_a_marker_that_a_log_fences_between_two_terms_goes_on_in_the_later_one(
+async def test_s40_a_marker_fenced_between_two_terms_is_retried_in_the_later_one(
     transactions: TransactionCoordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     decisions: list[Decision] = []

@@ -185,7 +185,7 @@ def test_s34_e17_a_late_duplicate_aborts_no_transaction(driver: TransactionDrive
     assert driver.state is S.ONGOING
 
 
-def test_s34_e17_the_owner_of_an_open_transaction_goes_on_after_its_abort(driver: TransactionDriver) -> None:
+def test_s34_e17_the_owner_of_an_open_transaction_continues_after_its_abort(driver: TransactionDriver) -> None:
     producer = begun(driver)
     assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
     driver.complete()
@@ -239,7 +239,7 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert new == ProducerIdAndEpoch(1000, 0)
     assert driver.metadata.next_producer_id == 1000
     assert driver.add(new, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
-    driver.reload()  # what it will be is in the log
+    driver.reload()  # the log has the next producer id
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, 32767)
@@ -259,7 +259,7 @@ def test_s35_s42_a_timeout_at_the_last_epoch_changes_the_producer_id(driver: Tra
     assert driver.init(old) == ProducerIdAndEpoch(1000, 0)
 
 
-def test_s35_an_abort_after_the_timeout_at_the_last_epoch_goes_on_as_another_producer(
+def test_s35_an_abort_after_the_timeout_at_the_last_epoch_continues_as_another_producer(
     driver: TransactionDriver,
 ) -> None:
     old = exhausted(driver)
@@ -402,7 +402,7 @@ def test_e8_markers_written_twice_complete_once(driver: TransactionDriver) -> No
     assert driver.carry_out(driver.machine.complete(end)) == 0
 
 
-def test_e8_the_markers_of_a_transaction_before_complete_nothing(driver: TransactionDriver) -> None:
+def test_e8_the_markers_of_a_previous_transaction_complete_nothing(driver: TransactionDriver) -> None:
     after = driver.end(begun(driver, V2), version=V2)
     (before,) = driver.complete()
     driver.add(after, version=V2)

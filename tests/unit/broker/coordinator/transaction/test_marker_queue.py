@@ -180,7 +180,7 @@ def test_s40_a_later_coordinator_takes_over() -> None:
     assert (cluster.take(1), cluster.take(2), len(cluster.queue)) == ([], [], 0)
 
 
-def test_s40_a_log_that_was_told_a_wrong_epoch_holds_up_no_other() -> None:
+def test_s40_a_log_that_was_told_a_wrong_epoch_delays_no_other() -> None:
     """No other coordinator exists: that partition is retried, and the rest of the transaction ends."""
     cluster = Cluster(1, 2)
     cluster.decide(0, 1)

@@ -230,7 +230,7 @@ async def test_a_deleted_partition_is_done_with_whatever_the_store_raises(cluste
     assert await cluster.write(0) is Outcome.COMPLETE
 
 
-async def test_a_broker_that_does_not_answer_holds_up_no_other(cluster: Cluster) -> None:
+async def test_a_broker_that_does_not_answer_delays_no_other(cluster: Cluster) -> None:
     cluster.lead(OTHER, THIRD)
     cluster.peers.fates = [Fate.HELD]
     stuck = cluster.write(0)
@@ -279,9 +279,7 @@ async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: C
     assert len(asked) >= 2
 
 
-async def test_late_answers_of_own_partitions_hold_up_no_other(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_answers_of_own_partitions_delay_no_other(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that never comes counts as lost."""
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
     cluster.lead(ME, ME, ME)

@@ -20,7 +20,7 @@ def test_a_key_that_looks_like_the_digest_of_another_is_not_taken_for_it():
     assert (known.get(long), known.get(fingerprint(long))) == (1, 2)
 
 
-def test_no_key_is_passed_over():
+def test_no_key_is_skipped():
     known = OffsetMap(1 << 20)
     assert known.put_all([None, b"a", None], [1, 2, 3]) == 3
     assert len(known) == 1

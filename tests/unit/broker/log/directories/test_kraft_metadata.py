@@ -77,7 +77,7 @@ def test_a_deleted_topic_leaves_nothing_to_the_next_of_its_name(directory: Path)
     assert read(directory) == {"a": {"segment.ms": "5"}}
 
 
-def test_the_log_goes_on_where_the_snapshot_ends(directory: Path) -> None:
+def test_the_log_continues_where_the_snapshot_ends(directory: Path) -> None:
     (directory / SNAPSHOT).write_bytes(batch(0, config("a", "retention.ms", "1"), config("b", "retention.ms", "1")))
     (directory / LOG).write_bytes(batch(1, config("a", "retention.ms", "old"), config("b", "retention.ms", None)))
     assert read(directory) == {"a": {"retention.ms": "1"}}

@@ -227,7 +227,7 @@ class TestInALog:
         assert produce(log, 1, 30) == 30
         log.close()
 
-    def test_e16_after_its_state_has_expired_a_producer_goes_on(self, directory):
+    def test_e16_after_its_state_has_expired_a_producer_continues(self, directory):
         log = open_log(directory)
         produce(log, 1, 0, 5)
         assert list(log.producers.state.expire(10**15, 1)) == [1]

@@ -125,7 +125,7 @@ def test_s9_after_a_marker_of_a_higher_epoch_the_next_is_zero(log):
     assert log.append(0, epoch=1, transactional=True) == 4
 
 
-def test_s9_after_a_marker_of_the_same_epoch_sequences_go_on(log):
+def test_s9_after_a_marker_of_the_same_epoch_sequences_continue(log):
     log.append(0, 3, transactional=True)
     assert log.append(0, 3, transactional=True) == DuplicateBatch(0, 0)
     log.mark()
@@ -203,7 +203,7 @@ def test_s12_the_duplicate_window_works_across_the_wrap(log):
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         log.append(MAX - 1, 4)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.append(MAX - 10, 1)  # was never here
+        log.append(MAX - 10, 1)  # a batch that was never in this log
 
 
 def test_s12_a_batch_that_was_perhaps_never_written_is_no_duplicate(log):
@@ -291,7 +291,9 @@ def test_e16_any_sequence_follows_a_producer_known_only_by_a_marker(log, first):
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(first + 3, epoch=3, transactional=True)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.append(first - 1 if first else MAX, epoch=3, transactional=True)  # nobody knows that it is in the log
+        log.append(
+            first - 1 if first else MAX, epoch=3, transactional=True
+        )  # the producer does not know that it is in the log
 
 
 def test_e16_only_sequence_zero_follows_a_marker_of_v2_or_of_a_new_epoch(log):

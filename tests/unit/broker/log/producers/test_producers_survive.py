@@ -164,7 +164,7 @@ class TestSegmentsThatGo:
         assert producer_state(log) == before
         log.close()
 
-    def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_goes_on(self, directory):
+    def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_continues(self, directory):
         """Its batches were deleted and its snapshots lost: only the marker of its transaction is left."""
         log = open_log(directory)
         start = write_history(log)

@@ -73,7 +73,7 @@ def test_a_lookup_finds_the_greatest_timestamp_not_above(
     assert index.lookup(timestamp) == entry
 
 
-def test_a_timestamp_that_is_not_larger_is_passed_over(tmp_path: Path) -> None:
+def test_a_timestamp_that_is_not_larger_is_skipped(tmp_path: Path) -> None:
     _, index = filled(tmp_path)
     index.append(90, 1060)
     index.append(80, 1070)

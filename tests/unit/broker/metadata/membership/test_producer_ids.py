@@ -127,7 +127,7 @@ async def store_with_block(store, end):
     await store.create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(ProducerIdBlock(1, 0, end)))
 
 
-async def test_s75_ids_go_on_above_those_that_the_logs_know_where_the_store_is_older(embedded_store, caplog):
+async def test_s75_ids_continue_above_those_that_the_logs_know_where_the_store_is_older(embedded_store, caplog):
     await store_with_block(embedded_store, 999)
     manager = ProducerIdManager(embedded_store, 2)
     manager.note_known(4321)
@@ -195,7 +195,7 @@ async def test_s75_an_id_that_a_client_made_up_does_not_use_up_all_others(embedd
     assert await manager.generate() == MAX_KNOWN_ID + UNKNOWN_IDS + 1
 
 
-async def test_s76_a_broker_alone_goes_on_above_its_logs_where_the_block_cannot_be_read(embedded_store, caplog):
+async def test_s76_a_broker_alone_continues_above_its_logs_where_the_block_cannot_be_read(embedded_store, caplog):
     await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{")
     manager = ProducerIdManager(embedded_store, 2, is_alone=True)
     manager.note_known(41)

@@ -36,7 +36,7 @@ def test_a_topic_without_an_id_is_not_found_by_the_zero_id():
     assert image.topic_by_id(ZERO_UUID) is None
 
 
-def test_a_topic_made_again_is_no_longer_found_by_its_old_id():
+def test_a_re_created_topic_is_no_longer_found_by_its_old_id():
     image = EMPTY.with_topic(topic()).with_topic(topic(topic_id=ID_B))
     assert image.topic_by_id(ID_A) is None
     assert image.topic_by_id(ID_B) is image.topic("t")

@@ -198,7 +198,7 @@ async def test_s76_an_incarnation_that_cannot_be_read_makes_the_broker_unsure(st
     assert parse_incarnation(data, "").unsure_since == written.mzxid
 
 
-async def test_s76_a_controller_epoch_that_cannot_be_read_goes_on_above_what_it_was(store: MetadataStore) -> None:
+async def test_s76_a_controller_epoch_that_cannot_be_read_continues_above_what_it_was(store: MetadataStore) -> None:
     for _ in range(3):
         claimed = await claim_controllership(store, 1, 5)
         assert claimed is not None

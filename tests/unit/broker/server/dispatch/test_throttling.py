@@ -260,7 +260,7 @@ async def test_inter_broker_requests_are_not_counted(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("version", [5, 6])
 async def test_changes_are_refused_or_waited_for_by_what_the_client_knows(version: int) -> None:
-    broker = Broker(controller_mutation_rate=1)  # eleven at once
+    broker = Broker(controller_mutation_rate=1)  # eleven requests at once
     connection = broker.client()
 
     def change(partitions: int, fails: bool = False) -> int:

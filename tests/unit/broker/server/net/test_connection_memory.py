@@ -24,7 +24,7 @@ from oncelog_broker.server.net.memory_budget import PROGRESS_WINDOW_SECONDS, Hol
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8))
-    wire.dispatcher.waiting[0][1].set_result(None)  # it was being encoded
+    wire.dispatcher.waiting[0][1].set_result(None)  # the answer was being encoded
     wire.connection.connection_lost(None)
     wire.finish(answer=b"x" * 1_000_000)
     assert wire.limits.answers.total == 0
@@ -37,7 +37,7 @@ async def test_a_request_that_is_worked_on_is_in_the_ledger_though_its_client_ha
     assert size <= wire.limits.requests.total <= 2 * size
     wire.connection.connection_lost(None)
     assert wire.limits.requests.total >= size
-    wire.dispatcher.last_frame = memoryview(b"")  # the work is done
+    wire.dispatcher.last_frame = memoryview(b"")  # the work on the request is done
     await until(lambda: wire.limits.requests.total == 0)
 
 
@@ -87,7 +87,7 @@ async def test_unauthenticated_connections_share_a_small_memory_budget() -> None
     gate = SimpleNamespace(max_frame_bytes=500_000)
     ends = [wire.connect(gate) for _ in range(8)]
     for wire.connection, wire.transport in ends:
-        wire.receive(frame(b"a" * 500_000)[:-1])  # of which no request comes
+        wire.receive(frame(b"a" * 500_000)[:-1])  # the frame whose rest never arrives
     assert any(transport.paused for _, transport in ends)
     assert 1_000_000 < wire.limits.logins.total <= 2_000_000 + 500_000
     assert wire.limits.requests.total == 0

@@ -107,7 +107,7 @@ async def test_missing_topics_and_illegal_names_are_refused() -> None:
         (12, True, "true", ["missing"]),
         (12, False, "true", []),
         (12, True, "false", []),
-        (3, False, "true", ["missing"]),  # nobody could say so before v4
+        (3, False, "true", ["missing"]),  # requests could not disable creation before v4
     ],
 )
 async def test_topics_are_created_if_request_and_broker_allow_it(

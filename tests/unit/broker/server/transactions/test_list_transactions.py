@@ -55,7 +55,7 @@ async def ask(*, is_loading: bool = False, refused: Any = (), **fields: Any) -> 
         ({}, {"billing-1", "billing-2", "stock"}),
         ({"state_filters": ["Ongoing", "PrepareCommit"]}, {"billing-1", "stock"}),
         ({"producer_id_filters": [2, 3]}, {"billing-2", "stock"}),
-        ({"duration_filter": 1000}, {"billing-1"}),  # one that has not begun is not old
+        ({"duration_filter": 1000}, {"billing-1"}),  # a transaction that has not begun is not old
         ({"duration_filter": 5000}, set()),
         ({"transactional_id_pattern": "billing-.*"}, {"billing-1", "billing-2"}),
         ({"transactional_id_pattern": "billing"}, set()),  # the whole id must match

@@ -78,7 +78,7 @@ async def test_each_marker_has_its_answer_at_its_place() -> None:
     assert last[0].commits is False
 
 
-async def test_a_marker_whose_replicas_are_slow_is_sent_again_and_holds_up_no_other() -> None:
+async def test_a_marker_whose_replicas_are_slow_is_sent_again_and_delays_no_other() -> None:
     slow: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     timers = Timers()
     appender = Appender({TopicPartition("orders", 0): slow})

@@ -318,7 +318,7 @@ async def polled_twice(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("explicit", [2, 7])
-async def test_an_automatic_commit_that_is_tried_again_makes_way_for_one_that_was_asked_for(
+async def test_an_automatic_commit_that_is_retried_makes_way_for_one_that_was_asked_for(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], explicit: int
 ) -> None:
     for _ in range(5):

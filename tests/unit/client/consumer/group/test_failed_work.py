@@ -109,7 +109,7 @@ async def test_s89_offsets_committed_by_hand_stand(
                 raise Failed
             async for record in consumer:
                 if record.offset == 3:
-                    await consumer.commit()  # done with record 3
+                    await consumer.commit()  # record 3 is processed
                     raise Failed
     assert coordinator.committed[FIRST] == 4
 

@@ -21,7 +21,7 @@ def test_polls_are_late_when_nothing_changes_for_too_long() -> None:
     assert not watch.is_late(116)
 
 
-def test_s93_heartbeats_go_on_after_whatever_one_raises() -> None:
+def test_s93_heartbeats_continue_after_whatever_one_raises() -> None:
     """A defect once ended the heartbeats, and the member was removed from its group."""
 
     class Connection:

@@ -227,7 +227,7 @@ async def test_leaving_ends_a_join_begun_by_a_poll(
     await poll_until(consumer, listener, "assigned 2")
     coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
     joined = len(fake_broker.requests_of(JoinGroupRequest))
-    fake_broker.handlers[JoinGroupRequest] = lambda request: None  # the others do not come
+    fake_broker.handlers[JoinGroupRequest] = lambda request: None  # the other members do not rejoin
     polling = asyncio.ensure_future(consumer.poll(60_000))
     await listener.entered[0].wait()
     leaving = asyncio.ensure_future(getattr(consumer, leaves)())

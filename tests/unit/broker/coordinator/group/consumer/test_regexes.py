@@ -144,7 +144,7 @@ def test_a_restart_looks_again_at_once(driver: ConsumerDriver) -> None:
 
 
 def test_a_pattern_of_another_broker_that_is_none_here_matches_nothing(driver: ConsumerDriver) -> None:
-    first = driver.joined(topics=None, regex=r"(a)\1")  # nobody looked at it
+    first = driver.joined(topics=None, regex=r"(a)\1")  # no look-up has taken place
     driver.run_jobs()
     assert driver.consumers.regexes["(a)\\1"].topics == frozenset()
     first.beat()

@@ -38,7 +38,7 @@ def test_heartbeats_before_the_assignment_ask_again_and_come_soon(driver: Consum
     assert first.interval_ms <= 1000
 
 
-def test_a_member_that_left_during_the_computation_is_passed_over(driver: ConsumerDriver, first: Client848) -> None:
+def test_a_member_that_left_during_the_computation_is_skipped(driver: ConsumerDriver, first: Client848) -> None:
     second = driver.joined()
     driver.run_jobs_after(lambda: second.leave())
     assert driver.consumers.targets.keys() == {"m1"}

@@ -75,7 +75,7 @@ def test_several_answers_are_one_read_and_no_wait(ends, monkeypatch):
     server.sendall(b"".join(answer(xid, b"x" * xid) for xid in range(1, 101)))
     assert wait([connection, wake_ups]) == [connection]
     kazoo = Kazoo(connection)
-    monkeypatch.setattr(zk_sockets, "_wait", None)  # nobody looks at a descriptor
+    monkeypatch.setattr(zk_sockets, "_wait", None)  # no descriptor is polled
     for xid in range(1, 101):
         assert wait([connection, wake_ups]) == [connection]
         assert kazoo.answer() == (xid, b"x" * xid)
@@ -157,7 +157,7 @@ def test_an_idle_socket_is_waited_for_until_the_timeout(ends):
     assert wait([connection, wake_ups], LITTLE) == []
     assert uptime() - began >= LITTLE
     assert not counted.reads
-    with pytest.raises(ssl.SSLWantReadError):  # kazoo goes on for this one alone
+    with pytest.raises(ssl.SSLWantReadError):  # kazoo continues only after this error
         connection.recv(1)
 
 
@@ -181,7 +181,7 @@ def test_a_send_happens_at_once_and_waits_only_if_the_socket_is_full(ends):
     connection, _, server, _ = ends
     assert wait([], 0, [connection]) == [connection]
     sent = 0
-    with pytest.raises(ssl.SSLWantWriteError):  # kazoo tries again after this one
+    with pytest.raises(ssl.SSLWantWriteError):  # kazoo retries after this error
         while True:
             sent += connection.send(b"x" * READ_BYTES)
     assert wait([], LITTLE, [connection]) == []

@@ -212,7 +212,7 @@ async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper
     assert await store.children("/") == []
 
 
-async def test_a_session_begins_with_a_write_and_goes_on_with_a_sync(open_zookeeper, zookeeper_proxy):
+async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zookeeper, zookeeper_proxy):
     """Only a read after one's own write cannot return an older tree of a lagging server."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)

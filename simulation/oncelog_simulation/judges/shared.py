@@ -1,0 +1,76 @@
+"""A share group loses no record, and no record is accepted twice.
+
+When all workloads have ended, a last member accepts the remaining records until the group's lag is 0. Then:
+
+- Each record of the topic was accepted by some member. (The delivery limit is high: none is archived.)
+- No acceptance of a record was confirmed to two members: after a confirmation no member gets the record.
+
+A power cut of all in-sync replicas may destroy records or the state of the group: then nothing is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from oncelog import KafkaError
+from oncelog_simulation.judges.committed import Committed
+from oncelog_simulation.judges.content import Content, content
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.sharers import accept_some, lag, sharer
+from oncelog_simulation.workloads.writers import LINES, PARTITIONS
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+SETTLE_SECONDS: Final = 90.0
+"""Virtual seconds in which the last member must have accepted all remaining records."""
+WORKLOAD: Final = "sharer"
+"""Plans with a workload of this prefix are judged."""
+
+
+class Shared:
+    """Judges the notes of the members of the share group."""
+
+    name = "shared"
+
+    def __init__(self, notes: Notes, committed: Committed) -> None:
+        self._notes = notes
+        self._committed = committed
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        return ()
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        """All violations."""
+        if not any(name.startswith(WORKLOAD) for name in world.plan.workloads):
+            return ()
+        found: Content = {}
+
+        async def read() -> None:
+            await self._accept_the_rest(world)
+            found.update(await content(world, {LINES: PARTITIONS}))
+
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await world.client("last-sharer").run(read)
+        except (TimeoutError, KafkaError) as error:
+            if self._committed.excused:
+                return ()
+            return [f"{SETTLE_SECONDS:g} s after the calm the share group has not accepted all records: {error!r}"]
+        return () if self._committed.excused else list(self._violations(found))
+
+    async def _accept_the_rest(self, world: World) -> None:
+        async with sharer(world) as consumer:
+            while await lag(world) != 0:
+                await accept_some(self._notes, consumer, None)
+
+    def _violations(self, found: Content) -> Iterator[str]:
+        for place, records in found.items():
+            for offset, _, value in records:
+                if (place, value) not in self._notes.acceptances:
+                    yield f"{place}: the share group has passed over {value!r} at offset {offset}"
+        for (place, value), count in self._notes.confirmed.items():
+            if count > 1:
+                yield f"{place}: {count} acceptances of {value!r} by members of the share group were confirmed"

@@ -1,0 +1,125 @@
+"""Members of a share group (KIP-932), which come and go, and accept or release the records that they acquire.
+
+Each acceptance is noted before it is sent, and again when the leader has confirmed it. The judge `shared` compares the
+notes with the content of the topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from oncelog import Admin, KafkaError, ShareConsumer
+from oncelog.admin import AlterConfig, ConfigResource
+from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
+from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
+from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
+from oncelog_testing.history.events import Place
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+SHARE_GROUP: Final = "sharers"
+GROUP_CONFIGS: Final = {
+    "share.auto.offset.reset": "earliest",
+    "share.record.lock.duration.ms": "4000",
+    "share.delivery.count.limit": "1000",  # else records of members that die would be archived, never accepted
+}
+POLL_MS: Final = 300
+PAUSE_SECONDS: Final = 0.2
+"""Seconds between two polls: members process their records."""
+STAY_SECONDS: Final = (2.0, 10.0)
+"""How long a member stays before it leaves and joins again."""
+RELEASED: Final = 0.2
+"""The share of records that a member releases, while there are faults."""
+
+
+class Sharer(ClientWorkload):
+    """A member that accepts most records, and leaves repeatedly."""
+
+    async def prepare(self, world: World) -> None:
+        await make_topic(world, self.notes, LINES, PARTITIONS, SMALL_SEGMENTS)
+        await world.client("operator").run(lambda: _configure(world))
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        while True:
+            is_calm = world.calm.is_set()
+            stay = asyncio.create_task(self._stay(world, rng))
+            if is_calm:
+                await stay
+                return
+            calm = asyncio.create_task(world.calm.wait())
+            await asyncio.wait([stay, calm], timeout=rng.uniform(*STAY_SECONDS), return_when="FIRST_COMPLETED")
+            calm.cancel()
+            stay.cancel()
+            await asyncio.wait([stay])
+            if not stay.cancelled() and (error := stay.exception()) is not None:
+                raise error
+
+    async def _stay(self, world: World, rng: Random) -> None:
+        async with sharer(world) as consumer:
+            while True:
+                is_calm = world.calm.is_set()
+                await pause(world, PAUSE_SECONDS)
+                count = await accept_some(self.notes, consumer, None if is_calm else rng)
+                if count:
+                    self.notes.step(self.name)
+                elif is_calm:
+                    return
+
+
+@asynccontextmanager
+async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
+    """A member of the share group, subscribed to its topic. Raises KafkaError."""
+    async with ShareConsumer(
+        world.bootstrap_servers,
+        **COMMON,
+        group_id=SHARE_GROUP,
+        share_acknowledgement_mode="explicit",
+        max_poll_records=20,
+        default_api_timeout_ms=PATIENCE_MS,
+    ) as consumer:
+        consumer.subscribe([LINES])
+        yield consumer
+
+
+async def accept_some(notes: Notes, consumer: ShareConsumer, rng: Random | None) -> int:
+    """Poll once, and accept the records, or release some of them where `rng` says so. Returns the number of records.
+    Raises KafkaError."""
+    accepted: list[tuple[Place, bytes]] = []
+    records = await consumer.poll(POLL_MS)
+    for record in records:
+        if rng is not None and rng.random() < RELEASED:
+            record.release()
+            continue
+        accepted.append((Place(record.topic, record.partition), bytes(record.value or b"")))
+        record.accept()
+    notes.acceptances.update(accepted)
+    outcomes = await consumer.commit()
+    confirmed = {Place(*partition) for partition, error in outcomes.items() if error is None}
+    for place, value in accepted:
+        if place in confirmed:
+            notes.confirmed[place, value] = notes.confirmed.get((place, value), 0) + 1
+    return len(records)
+
+
+async def _configure(world: World) -> None:
+    """Set the configurations of the group. Repeated changes have no effect."""
+    changes = [AlterConfig(key, value) for key, value in GROUP_CONFIGS.items()]
+    async with Admin(world.bootstrap_servers, **COMMON) as admin:
+        await admin.incremental_alter_configs({ConfigResource.group(SHARE_GROUP): changes})
+
+
+async def lag(world: World) -> int | None:
+    """The number of records that the share group has not accepted yet; None if it is not known now."""
+    async with Admin(world.bootstrap_servers, **COMMON) as admin:
+        try:
+            offsets = (await admin.shares.offsets(SHARE_GROUP)).values()
+        except KafkaError:
+            return None
+    lags = [each.lag for each in offsets]
+    return None if len(lags) < PARTITIONS or None in lags else sum(each or 0 for each in lags)
