@@ -110,7 +110,7 @@ async def test_values_are_searched_in_a_process_that_is_used_again(workers: Work
         result = await workers.do(Task([b'{"n": 2}', b"{}"], expression="$.n > 1"))
         assert list(result.matches) == [True, False]
     assert len(workers._resting) == 1
-    with pytest.raises(TaskFailed, match="no expression"):
+    with pytest.raises(TaskFailed, match="not an expression"):
         await workers.do(Task([b"{}"], expression="$.n >"))
 
 
