@@ -40,6 +40,8 @@ MAX_NAME_CHARACTERS: Final = 256
 MAX_PASSWORD_CHARACTERS: Final = 1024
 PROVIDER_SECONDS: Final = 10.0
 """How long an identity provider may take for an answer."""
+MAX_PROVIDER_BYTES: Final = 1024 * 1024
+"""The longest answer of an identity provider."""
 LOGIN_SECONDS: Final = 600
 """How long a user may take at the identity provider."""
 

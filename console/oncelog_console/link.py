@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from oncelog import Producer
 from oncelog.admin import Admin
+from oncelog.errors import ClientClosed
 from oncelog_console.limits import CALL_TIMEOUT_MS, PAGE_SECONDS, SHARED_SECONDS
 
 T = TypeVar("T")
@@ -17,7 +18,8 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """How to reach a cluster."""
+    """How to reach a cluster, until `close`: a page that still waits then makes no more connections in the name of a
+    user who has logged out."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
         self.bootstrap = bootstrap
@@ -30,14 +32,17 @@ class Link:
         self._settings = defaults | dict(settings)
         self._admin: Admin | None = None
         self._starting = asyncio.Lock()
+        self._is_closed = False
 
     def new_admin(self) -> Admin:
         """An admin client with its own connections, for long waits: a connection is answered in order. Raises
-        ConfigError."""
+        ConfigError, ClientClosed."""
+        self._check_open()
         return Admin(self.bootstrap, **self._settings)
 
     def new_producer(self) -> Producer:
-        """A producer for one record. Raises ConfigError."""
+        """A producer for one record. Raises ConfigError, ClientClosed."""
+        self._check_open()
         settings = {name: value for name, value in self._settings.items() if name != "default_api_timeout_ms"}
         most = self._settings["default_api_timeout_ms"]
         return Producer(
@@ -45,18 +50,27 @@ class Link:
         )
 
     async def admin(self) -> Admin:
-        """The shared admin client. Raises KafkaError if no broker can be reached."""
+        """The shared admin client. Raises KafkaError if no broker can be reached, ClientClosed."""
         async with self._starting:
+            self._check_open()
             if self._admin is None:
                 admin = self.new_admin()
                 await admin.start()
+                if self._is_closed:
+                    await admin.close()
+                self._check_open()
                 self._admin = admin
             return self._admin
 
     async def close(self) -> None:
-        if self._admin is not None:
-            await self._admin.close()
-            self._admin = None
+        self._is_closed = True
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            await admin.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the session is over: log in again")
 
 
 class Shared(Generic[T]):

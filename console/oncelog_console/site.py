@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import httpx
-
 from oncelog.serialization import SchemaRegistry
 from oncelog_console.clusters import Cluster, Login
 from oncelog_console.console import Capacity, Console
@@ -96,13 +94,14 @@ class Site:
             return place.open
         if session is None:
             return None
-        console = session.consoles.get(place.cluster.name)
         if place.cluster.login is not Login.OIDC:
-            return console
-        if session.oidc is None or not await session.oidc.is_valid():
-            return None
+            return session.consoles.get(place.cluster.name)
+        login = session.oidc
+        if login is None or not await login.is_valid() or session.oidc is not login:
+            return None  # also where the session has ended while its token was replaced
+        console = session.consoles.get(place.cluster.name)
         if console is None:
-            console = self.open_console(place, self._link_of(place, session.oidc), session.oidc.user)
+            console = self.open_console(place, self._link_of(place, login), login.user)
             session.consoles[place.cluster.name] = console
         return console
 
@@ -122,19 +121,6 @@ class Site:
             await self.sessions.sweep()
 
 
-def registry_of(urls: str) -> SchemaRegistry:
-    """The client of a schema registry. User and password may stand in the URLs: they are sent as Basic authentication,
-    and no message has them. Raises ConfigError."""
-    auth = None
-    shown = []
-    for text in urls.split(","):
-        url = httpx.URL(text.strip())
-        if url.username:
-            auth = (url.username, url.password)
-        shown.append(str(url.copy_with(username=None, password=None)))
-    return SchemaRegistry(shown, auth=auth, timeout_s=REGISTRY_SECONDS)
-
-
 def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_secure: bool = False) -> Site:
     """The site of these clusters. A single cluster has its pages at the root. Raises ConfigError, ValueError."""
     listed = list(clusters)
@@ -142,7 +128,9 @@ def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_sec
     places = []
     for cluster in listed:
         cluster.check()
-        registry = None if cluster.registry_at is None else registry_of(cluster.registry_at)
+        registry = (
+            None if cluster.registry_at is None else SchemaRegistry(cluster.registry_at, timeout_s=REGISTRY_SECONDS)
+        )
         place = Place(
             cluster,
             "" if len(listed) == 1 else f"/c/{cluster.name}",

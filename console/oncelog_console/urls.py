@@ -16,9 +16,10 @@ def url(path: str, **query: object) -> str:
 
 
 def addressed(path: str, **query: object) -> str:
-    """A path with parameters, without those that are None."""
+    """A path with parameters, without those that are None. A name in the answer of another server may have half a
+    surrogate pair, which no address can have: it becomes `?`."""
     given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, errors='replace')}" if given else path
 
 
 def is_ours(path: str) -> bool:

@@ -21,14 +21,13 @@ import click
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
 from oncelog_simulation.defects.report import line_of, put_between, write_into
-from oncelog_simulation.drawing import shortened
 from oncelog_simulation.faults import FAULTS
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.reached import BEGIN as BRANCHES
 from oncelog_simulation.reached import END as END_OF_BRANCHES
 from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
-from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.scenario import WholeCluster, draw_short_plan, draw_whole_plan
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
 
@@ -90,8 +89,7 @@ def run_seeds(
 
 
 def _plan_of(seed: int, *, short: bool) -> Plan:
-    plan = draw_whole_plan(seed)
-    return shortened(plan) if short else plan
+    return draw_short_plan(seed) if short else draw_whole_plan(seed)
 
 
 @main.command()

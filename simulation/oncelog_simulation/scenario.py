@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.drawing import draw_plan, shortened
+from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.decisions import Decisions
 from oncelog_simulation.judges.elections import Elections
@@ -24,6 +25,9 @@ from oncelog_simulation.workloads.workload import ClientWorkload
 if TYPE_CHECKING:
     from oncelog_simulation.run import Judge
     from oncelog_simulation.world import World
+
+SHORT_WORKLOADS: Final = 3
+"""Workloads of a short plan, not counting those that they need."""
 
 
 class WholeCluster:
@@ -48,7 +52,7 @@ class WholeCluster:
             Laggards(),
             Shared(self.notes, committed),
             Histories(self.notes, committed),
-            Logs(),
+            Logs(committed),
             Resources(),
         ]
 
@@ -59,3 +63,10 @@ def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: S
     drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
     plan = draw_plan(seed, drawn, faults=faults)
     return replace(plan, settings={**SETTINGS, **plan.settings})
+
+
+def draw_short_plan(seed: int) -> Plan:
+    """A plan for tests that run hundreds: `drawing.shortened`, and with fewer workloads."""
+    plan = shortened(draw_whole_plan(seed))
+    few = stream(seed, "short").sample(plan.workloads, min(SHORT_WORKLOADS, len(plan.workloads)))
+    return replace(plan, workloads=with_needed(few))

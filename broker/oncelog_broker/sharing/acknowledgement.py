@@ -7,18 +7,26 @@ member's, nothing of them counts. Offsets below the start offset are done, so no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState
+from oncelog_broker.sharing.record_runs import Run
 from oncelog_broker.sharing.share_partition import SharePartition, released_state
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import AcknowledgeType
 
-BECOMES: Final = {
+BECOMES: Final[dict[int, DeliveryState]] = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
     AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
 }
+
+
+MAX_BATCHES: Final = 4_000
+"""The most ranges of offsets that are alike, of one partition in a request."""
+MAX_TYPES: Final = 100_000
+"""The most acknowledge types of one partition in a request. One type may stand for a whole batch."""
 
 
 class AckBatch(NamedTuple):
@@ -28,6 +36,14 @@ class AckBatch(NamedTuple):
     first: int
     last: int
     types: Sequence[int]
+
+
+class _Part(NamedTuple):
+    """The offsets from `first` to `last`, both included, that have the same AcknowledgeType."""
+
+    first: int
+    last: int
+    type: int
 
 
 class AckTerms(NamedTuple):
@@ -45,18 +61,30 @@ class AckTerms(NamedTuple):
 
 def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
     """Check batches without knowing the share partition. Raises KafkaError INVALID_REQUEST."""
+    if sum(len(batch.types) for batch in batches) > MAX_TYPES:
+        raise _invalid(f"more than {MAX_TYPES} acknowledge types for one partition: send them in several requests")
     previous = -1
     for first, last, types in batches:
         if not previous < first <= last:
             raise _invalid(f"batches of acknowledgements must ascend and not overlap: {first}-{last} after {previous}")
         if len(types) not in (1, last - first + 1):
             raise _invalid(f"{len(types)} acknowledge types for the offsets {first}-{last}")
-        for number in types:
+        for number in set(types):
             if not AcknowledgeType.GAP <= number <= AcknowledgeType.RENEW:
                 raise _invalid(f"no acknowledge type: {number}")
             if number == AcknowledgeType.RENEW and not renews:
                 raise _invalid("a lock is renewed by a request that does not say so")
         previous = last
+
+
+def check_count(batches: Sequence[object]) -> None:
+    """Check how many batches a request has for a partition. Raises KafkaError INVALID_REQUEST."""
+    if len(batches) > MAX_BATCHES:
+        raise _too_many_batches()
+
+
+def _too_many_batches() -> KafkaError:
+    return _invalid(f"more than {MAX_BATCHES} ranges of offsets for one partition: send them in several requests")
 
 
 def _invalid(message: str) -> KafkaError:
@@ -68,49 +96,66 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
     0 if nothing has to be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, with nothing changed."""
     runs = partition.runs
     check_batches(batches, renews=terms.renews)
-    wanted = [part for batch in batches for part in _parts(batch, runs.start)]
-    for first, last, number in wanted:
-        if last >= runs.end:
-            raise _invalid(f"offset {last} was not handed out yet")
-        if number == AcknowledgeType.RENEW and not terms.may_renew:
-            raise _not_acquired("acquisition locks of this group are not renewed")
-        for run in runs.over(first, last):
-            if run.state is not DeliveryState.ACQUIRED:
-                raise _not_acquired(f"offsets {run.first}-{run.last} are not acquired")
-            if run.owner != terms.owner:
-                raise _not_acquired(f"offsets {run.first}-{run.last} are at another member")
-            if run.becomes is not None:
-                raise _not_acquired(f"offsets {run.first}-{run.last} were acknowledged already")
+    wanted = list(islice((part for batch in batches for part in _parts(batch, runs.start)), MAX_BATCHES + 1))
+    if len(wanted) > MAX_BATCHES:
+        raise _too_many_batches()
+    if not wanted:
+        return 0
+    if wanted[-1].last >= runs.end:
+        raise _invalid(f"offset {wanted[-1].last} was not handed out yet")
+    if not terms.may_renew and any(part.type == AcknowledgeType.RENEW for part in wanted):
+        raise _not_acquired("acquisition locks of this group are not renewed")
+    for run, _ in _named(runs.runs, wanted):
+        if run.state is not DeliveryState.ACQUIRED:
+            raise _not_acquired(f"offsets {run.first}-{run.last} are not acquired")
+        if run.owner != terms.owner:
+            raise _not_acquired(f"offsets {run.first}-{run.last} are at another member")
+        if run.becomes is not None:
+            raise _not_acquired(f"offsets {run.first}-{run.last} were acknowledged already")
+    runs.divide_at(offset for part in wanted for offset in (part.first, part.last + 1))
     transition = 0
-    for first, last, number in wanted:
-        for run in runs.cut(first, last):
-            if number == AcknowledgeType.RENEW:
-                run.deadline = max(run.deadline, terms.deadline)
-                continue
-            transition = transition or partition.new_transition()
-            run.transition = transition
-            if number == AcknowledgeType.RELEASE:
-                run.becomes = released_state(run.deliveries, terms.delivery_limit)
-            else:
-                run.becomes = BECOMES[AcknowledgeType(number)]
-            partition.outbox.append(run.to_batch())
+    for run, number in _named(runs.runs, wanted):
+        if number == AcknowledgeType.RENEW:
+            run.deadline = max(run.deadline, terms.deadline)
+            continue
+        transition = transition or partition.new_transition()
+        run.transition = transition
+        if number == AcknowledgeType.RELEASE:
+            run.becomes = released_state(run.deliveries, terms.delivery_limit)
+        else:
+            run.becomes = BECOMES[number]
+        partition.outbox.append(run.to_batch())
     runs.join()
     return transition
+
+
+def _named(runs: Sequence[Run], parts: Sequence[_Part]) -> Iterator[tuple[Run, int]]:
+    """The runs that have offsets of these ascending parts, each with the type of the part; one of several parts comes
+    several times."""
+    index = 0
+    for first, last, number in parts:
+        while runs[index].last < first:
+            index += 1
+        while index < len(runs) and runs[index].first <= last:
+            yield runs[index], number
+            if runs[index].last > last:
+                break
+            index += 1
 
 
 def _not_acquired(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
 
 
-def _parts(batch: AckBatch, start: int) -> Iterator[tuple[int, int, int]]:
-    """First and last offset, and the type, of the parts of a batch that are alike; without what is below `start`."""
+def _parts(batch: AckBatch, start: int) -> Iterator[_Part]:
+    """The parts of a batch, without what is below `start`."""
     first, last, types = batch
     if len(types) == 1:
         if last >= start:
-            yield max(first, start), last, types[0]
+            yield _Part(max(first, start), last, types[0])
         return
-    begin = max(first, start)
-    for offset in range(begin, last + 1):
-        if offset == last or types[offset + 1 - first] != types[offset - first]:
-            yield begin, offset, types[offset - first]
-            begin = offset + 1
+    for number, same in groupby(types):
+        end = first + sum(1 for _ in same)
+        if end > start:
+            yield _Part(max(first, start), end - 1, number)
+        first = end

@@ -10,7 +10,7 @@ below `start`; records from `end` on were never handed out.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
@@ -131,6 +131,22 @@ class RecordRuns:
         self._divide(last + 1)
         return list(self.over(first, last))
 
+    def divide_at(self, offsets: Iterable[int]) -> None:
+        """Divide the runs that contain these ascending offsets, in one pass, so that a run begins at each."""
+        left = iter(offsets)
+        at = next(left, self.end)
+        divided: list[Run] = []
+        for run in self.runs:
+            while at <= run.last:
+                if run.first < at:
+                    rest = run.part(at, run.last)
+                    run.last = at - 1
+                    divided.append(run)
+                    run = rest
+                at = next(left, self.end)
+            divided.append(run)
+        self.runs = divided
+
     def join(self) -> None:
         """Join neighbours that are alike."""
         joined: list[Run] = []
@@ -160,6 +176,14 @@ class RecordRuns:
         self.runs = [run for run in self.runs if run.first >= offset]
         self.start = offset
         self.end = max(self.end, offset)
+
+    def end_at(self, offset: int) -> None:
+        """Drop the offsets from `offset` on, where the runs end then; below the start, all of them."""
+        if offset >= self.end:
+            return
+        self._divide(offset)
+        self.runs = [run for run in self.runs if run.last < offset]
+        self.start, self.end = min(self.start, offset), offset
 
     def _index(self, offset: int) -> int:
         """The index of the run that has the offset; 0 for one below the start."""

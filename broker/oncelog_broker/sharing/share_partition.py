@@ -140,6 +140,14 @@ class SharePartition:
         self._settled()
         return True
 
+    def move_log_end(self, log_end_offset: int) -> None:
+        """Drop what was kept of records beyond the end of the log, which were lost with it: other records will have
+        their offsets. `outbox` then has these offsets as records that were never delivered."""
+        end = self.runs.end
+        if log_end_offset < end:
+            self.runs.end_at(log_end_offset)
+            self.outbox.append(StateBatch(log_end_offset, end - 1, DeliveryState.AVAILABLE, 0))
+
     def _give_back(self, runs: list[Run], delivery_limit: int) -> bool:
         for run in runs:
             run.settle(_released(run, delivery_limit))

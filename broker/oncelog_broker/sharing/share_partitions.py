@@ -143,9 +143,14 @@ class SharePartitions:
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except KafkaError as error:
             return error.as_value()
-        if state.start_offset == NOT_SET:
-            # Otherwise the next leader would begin by the reset again, and miss what has come since with "latest".
-            kept = await self._calls.write(key, StateWrite(state.state_epoch, leader_epoch, share.start_offset, 0, ()))
+        if not loading.is_for(partition):
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if state.start_offset == NOT_SET or share.outbox:
+            # Otherwise the next leader would begin by the reset again, and miss what has come since with "latest"; or
+            # take new records for those that were lost with the end of the log.
+            start, count = share.kept_start_offset, share.kept_complete_count
+            write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())
+            kept = await self._calls.write(key, write)
             if kept is not None:
                 return as_told(kept)
         if self._loading.get(key) is not loading or not loading.is_for(partition):
@@ -166,9 +171,9 @@ class SharePartitions:
             start = await self._reset_offset(self.settings_of(key.group_id).offset_reset, partition)
         share = SharePartition(start, state.batches, state.state_epoch)
         share.move_log_start(partition.log.log_start_offset)
-        if share.start_offset > partition.log.log_end_offset:
-            logger.warning("share partition is beyond the log's end", extra={"share_partition": key.text})
-            return SharePartition(partition.log.log_end_offset, (), state.state_epoch)
+        share.move_log_end(partition.log.log_end_offset)
+        if share.outbox:
+            logger.warning("share partition was beyond the log's end", extra={"share_partition": key.text})
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
@@ -194,8 +199,9 @@ class SharePartitions:
                 hosted.release(session.member_id)
             if is_last:
                 hosted.retire()
+                if not hosted.is_writing:
+                    self._drop(hosted)
         if is_last:
-            self._drop_if(lambda hosted: hosted.is_retired and not hosted.is_writing)
             self._loading = {key: found for key, found in self._loading.items() if key.group_id != session.group_id}
 
     def lose_connection(self, connection: object) -> None:

@@ -7,7 +7,8 @@ is lost, the member's records are released, unless the member has opened a newer
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -17,7 +18,9 @@ FIRST_EPOCH: Final = 1
 """The epoch of the request after the one that opens the session, and of the one after the highest epoch."""
 MAX_EPOCH: Final = 2**31 - 1
 MAX_PARTITIONS: Final = 10_000
-"""The most partitions of one session."""
+"""The most partitions of one session, and of those that one request names."""
+MAX_ALL_PARTITIONS: Final = 100_000
+"""The most partitions of all sessions of a broker together, as of fetch sessions: some 20 MB."""
 
 
 class SharedTopicPartition(NamedTuple):
@@ -39,16 +42,6 @@ class ShareSession:
         self.next_epoch = FIRST_EPOCH
         self.partitions: dict[SharedTopicPartition, None] = {}
 
-    def add(self, partitions: Iterable[SharedTopicPartition]) -> None:
-        """Raises KafkaError INVALID_REQUEST for too many partitions."""
-        self.partitions.update(dict.fromkeys(partitions))
-        if len(self.partitions) > MAX_PARTITIONS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
-
-    def forget(self, partitions: Iterable[SharedTopicPartition]) -> None:
-        for partition in partitions:
-            self.partitions.pop(partition, None)
-
     def in_turn(self) -> list[SharedTopicPartition]:
         """The partitions, beginning with another one for each request, so that no partition starves."""
         partitions = list(self.partitions)
@@ -57,17 +50,26 @@ class ShareSession:
 
 
 class ShareSessions:
-    """The sessions of one broker; at most `limit`."""
+    """The sessions of one broker: at most `limit`, with at most `max_partitions` in all."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, max_partitions: int = MAX_ALL_PARTITIONS) -> None:
         self._limit = limit
+        self._max_partitions = max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of_groups: Counter[str] = Counter()
+        """Group id -> number of its sessions; groups without any are not in it."""
+        self._partitions = 0
+        """The number of partitions of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def has_group(self, group_id: str) -> bool:
-        return any(of_group == group_id for of_group, _ in self._sessions)
+        return group_id in self._of_groups
+
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether the session was neither closed nor opened again."""
+        return self._sessions.get((session.group_id, session.member_id)) is session
 
     def open(self, group_id: str, member_id: str, connection: object) -> ShareSession:
         """A new session, in place of the member's older one, whose records stay with the member. Raises KafkaError
@@ -77,8 +79,33 @@ class ShareSessions:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"group.share.max.share.sessions={self._limit} sessions are open"
             )
+        if key in self._sessions:
+            self.close(self._sessions[key])
         session = self._sessions[key] = ShareSession(group_id, member_id, connection)
+        self._of_groups[group_id] += 1
         return session
+
+    def change(
+        self,
+        session: ShareSession,
+        added: Collection[SharedTopicPartition],
+        forgotten: Iterable[SharedTopicPartition] = (),
+    ) -> None:
+        """Add partitions to an open session, and remove others. Raises KafkaError INVALID_REQUEST,
+        SHARE_SESSION_LIMIT_REACHED for too many partitions, with nothing changed."""
+        partitions = session.partitions
+        new = dict.fromkeys(each for each in added if each not in partitions)
+        if len(partitions) + len(new) > MAX_PARTITIONS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
+        if new and self._partitions + len(new) > self._max_partitions:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"all share sessions have {self._partitions} partitions"
+            )
+        before = len(partitions)
+        partitions.update(new)
+        for each in forgotten:
+            partitions.pop(each, None)
+        self._partitions += len(partitions) - before
 
     def next(self, group_id: str, member_id: str, epoch: int, connection: object) -> ShareSession:
         """The session for its next request, on this connection from now on; a request that closes it names
@@ -96,8 +123,12 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession) -> None:
-        if self._sessions.get((session.group_id, session.member_id)) is session:
+        if self.is_open(session):
             del self._sessions[session.group_id, session.member_id]
+            self._partitions -= len(session.partitions)
+            self._of_groups[session.group_id] -= 1
+            if not self._of_groups[session.group_id]:
+                del self._of_groups[session.group_id]
 
     def lose(self, connection: object) -> list[ShareSession]:
         """Close the sessions of a connection that has ended, and return them."""

@@ -23,18 +23,28 @@ SECRET_WORDS: Final = (
     "private",
     "keystore.key",
     "digest",
+    "passphrase",
+    "user.info",
+    "api.key",
+    "access.key",
+    "account.key",
+    "auth.key",
 )
-"""Parts of names of settings whose values are secrets."""
+"""Parts of names of settings whose values are secrets. Each `.` stands for `_` and `-`, too."""
 
-_NAME: Final = r"[\w.-]*(?:" + "|".join(map(re.escape, SECRET_WORDS)) + r")[\w.-]*"
-_JAAS: Final = re.compile(r"(?P<start>[\w.]*LoginModule\s+\w+)\s[^;]*;?", re.IGNORECASE)
+# A log or an answer of a server may hold any text: what stands before the mark of a secret (`=`, `://`) is bounded, so
+# that the time is proportional to the text's length.
+_WORD: Final = f"(?:{'|'.join(SECRET_WORDS).replace('.', '[._-]?')})"
+_SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
+_JAAS: Final = re.compile(r"(?P<start>LoginModule\s+\w+)\s[^;]*;?", re.IGNORECASE)
 _AFTER_NAME: Final = re.compile(
-    rf"(?P<start>\b{_NAME}[\"']?\s*[=:]\s*)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;}}\]]+)", re.IGNORECASE
+    rf"(?P<start>{_WORD}[\w.-]{{0,100}}[\"']?\s*[=:]\s*)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;}}\]]+)",
+    re.IGNORECASE,
 )
-_USER_OPTION: Final = re.compile(r"(?P<start>\buser_[\w.@-]+\s*=\s*)(?:\"(?:[^\"\\]|\\.)*\"|\S+)")
-_IN_ADDRESS: Final = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)[^\s@/]+(?=@)", re.IGNORECASE)
+_USER_OPTION: Final = re.compile(r"(?P<start>\buser_[\w.@-]{1,100}\s*=\s*)(?:\"(?:[^\"\\]|\\.)*\"|\S+)")
+_IN_ADDRESS: Final = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]+:)[^\s@/]+(?=@)", re.IGNORECASE)
 _AUTHORIZATION: Final = re.compile(r"(?P<start>\b(?:Bearer|Basic)\s+)[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
-_TOKEN: Final = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
+_TOKEN: Final = re.compile(r"\beyJ[\w-]{8,1000}\.[\w-]+\.[\w-]*")
 _KEY_BLOCK: Final = re.compile(
     r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
 )
@@ -42,7 +52,7 @@ _KEY_BLOCK: Final = re.compile(
 
 def is_secret_name(name: str) -> bool:
     """Whether a setting of this name has a secret as its value."""
-    return any(word in name.lower() for word in SECRET_WORDS)
+    return _SECRET_NAME.search(name) is not None
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:

@@ -2,7 +2,8 @@
 
 Until a poll returns, its records do not count as read: a commit meanwhile stores the offsets from before the poll. If
 a record cannot be deserialized, or the poll is cancelled, the position goes back to the first record that is not
-returned, so that no record is passed over.
+returned, so that no record is passed over. A partition that the application has moved or dropped meanwhile stays where
+the application has put it.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class Deserializing(NamedTuple):
             is_done = True
             return record
         finally:
-            positions.withheld = {}
-            if not is_done and positions.owns(position):
+            is_withheld = positions.withheld.pop(partition, None) is not None
+            if not is_done and is_withheld:
                 position.seek(raw.offset, fetched.epoch_before_last)
 
     async def record(self, raw: Raw) -> ConsumerRecord[Any, Any]:
@@ -92,11 +93,10 @@ def _go_back(
     withheld, positions.withheld = positions.withheld, {}
     for partition, records in taken.items():
         returned = len(done.get(partition, ()))
-        position = positions.find(partition)
-        if returned == len(records) or position is None:
+        before = withheld.get(partition)
+        if returned == len(records) or before is None:
             continue
-        epoch = _epoch_before(records, returned, withheld[partition])
-        position.seek(records[returned].offset, epoch)
+        positions.get(partition).seek(records[returned].offset, _epoch_before(records, returned, before))
 
 
 def _epoch_before(records: Sequence[Raw], index: int, before: OffsetAndMetadata) -> int:

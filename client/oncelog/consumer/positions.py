@@ -235,7 +235,8 @@ class Positions:
 
     Records and errors share the order, so that a backlog of one partition does not delay another one's error (E53).
     `poll` counts the polls of the application. `withheld`: where the returned records end, of partitions whose next
-    records are taken and not returned yet (`deserializing`).
+    records are taken and not returned yet (`deserializing`). A partition that is dropped, or moved by the application,
+    has no entry any more: its position counts as it is.
     """
 
     def __init__(self) -> None:
@@ -252,6 +253,7 @@ class Positions:
             self._by_partition.setdefault(topic_partition, kept or PartitionPosition(topic_partition))
         for dropped in before.values():
             dropped.seek(UNKNOWN_OFFSET)  # outstanding responses are void
+            self.withheld.pop(dropped.topic_partition, None)
 
     def __iter__(self) -> Iterator[PartitionPosition]:
         return iter(self._by_partition.values())
@@ -288,12 +290,9 @@ class Positions:
         returned."""
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # `take` has marked it
-            self.withheld[partition] = OffsetAndMetadata(done.offset or 0, "", done.epoch)
-
-    def find(self, partition: TopicPartition) -> PartitionPosition | None:
-        """The position of a partition; None if it is not assigned."""
-        return self._by_partition.get(partition)
+            assert done is not None  # `take` has noted it
+            assert done.offset is not None
+            self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
     def owns(self, position: PartitionPosition) -> bool:
         """Whether `position` is still assigned."""
@@ -342,7 +341,7 @@ class Positions:
                 if taken:
                     break  # the next call raises its error
                 self._raise_error(position)
-            self.mark(position)
+            self._mark_taken(position)
             try:
                 records = position.take(limit)
             except CorruptRecords:
@@ -366,7 +365,7 @@ class Positions:
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
-            self.mark(position)
+            self._mark_taken(position)
             try:
                 batches = position.take_all(take)
             except CorruptRecords:
@@ -392,8 +391,16 @@ class Positions:
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
     def mark(self, position: PartitionPosition) -> None:
-        """Note where `position` was when this poll began, before the poll or a seek moves it."""
+        """Note where `position` was when this poll began, before the application moves it."""
+        self.withheld.pop(position.topic_partition, None)
         if position.done_with is None or position.done_with.poll != self.poll:
+            position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
+
+    def _mark_taken(self, position: PartitionPosition) -> None:
+        """Note where the records begin that this poll takes: a seek earlier in the poll, as by a listener, has moved
+        the position, and the records in front of it are not to be read."""
+        done = position.done_with
+        if done is None or done.poll != self.poll or done.handed_out is None:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:

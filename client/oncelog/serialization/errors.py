@@ -68,3 +68,9 @@ class RegistryUnavailable(SchemaRegistryError):
     @property
     def retriable(self) -> bool:
         return True
+
+
+def shown_url(url: str) -> str:
+    """Return the URL without what may be a user and a password, for messages."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

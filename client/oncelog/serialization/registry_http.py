@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from oncelog.errors import ConfigError
-from oncelog.serialization.errors import NOT_FOUND_CODES, RegistryRefused, RegistryUnavailable, SchemaNotFound
+from oncelog.serialization.errors import (
+    NOT_FOUND_CODES,
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaNotFound,
+    shown_url,
+)
 
 try:
     import httpx
@@ -37,6 +43,7 @@ TOO_MANY_REQUESTS: Final = 429
 class RegistryHttp:
     """The connections to the URLs of one registry. The first URL that answers is asked until it fails.
 
+    A user and a password in a URL are sent to that URL alone, as Basic authentication, and no message has them.
     `timeout_s` bounds a request with all its attempts. Answers are asked for without compression, so that the bound of
     their size is the bound of the memory that they take.
     """
@@ -52,13 +59,13 @@ class RegistryHttp:
     ) -> None:
         """Raises ConfigError."""
         listed = urls.split(",") if isinstance(urls, str) else list(urls)
-        self._urls = [url.strip().rstrip("/") for url in listed if url.strip()]
-        for url in self._urls:
-            if not url.startswith(("http://", "https://")):
-                raise ConfigError(f"the URL of a schema registry begins with http:// or https://, not {url!r:.100}")
+        given = [_without_user(url.strip()) for url in listed if url.strip()]
+        self._urls = [url for url, _ in given]
+        self._auth_of = {url: own for url, own in given if own is not None}
+        """URL -> the authentication that stood in it."""
         if not self._urls:
             raise ConfigError("a schema registry has at least one URL")
-        if auth is not None and token is not None:
+        if (auth is not None or self._auth_of) and token is not None:
             raise ConfigError("auth and token exclude each other")
         self._token = token
         self._timeout_s = timeout_s
@@ -104,13 +111,28 @@ class RegistryHttp:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token if isinstance(self._token, str) else self._token()}"
         content = None if body is None else json.dumps(body).encode()
+        auth = self._auth_of.get(url, httpx.USE_CLIENT_DEFAULT)
         try:
-            async with self._client.stream(method, url + path, content=content, headers=headers) as response:
+            async with self._client.stream(method, url + path, content=content, headers=headers, auth=auth) as response:
                 received = await _received(response, f"{url}{path}")
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             why = str(error) or type(error).__name__
             raise RegistryUnavailable(f"{url}{path}: the schema registry does not answer: {why}") from error
         return _answer(response.status_code, received, f"{url}{path}")
+
+
+def _without_user(given: str) -> tuple[str, httpx.BasicAuth | None]:
+    """Return the URL without user and password, and those as authentication. Raises ConfigError."""
+    if not given.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"the URL of a schema registry begins with http:// or https://, not {shown_url(given)!r:.100}"
+        )
+    try:
+        url = httpx.URL(given)
+    except httpx.InvalidURL:
+        raise ConfigError(f"{shown_url(given)!r:.100} is no URL of a schema registry") from None
+    auth = httpx.BasicAuth(url.username, url.password) if url.username or url.password else None
+    return str(url.copy_with(username=None, password=None)).rstrip("/"), auth
 
 
 async def _received(response: httpx.Response, where: str) -> bytes:

@@ -2,25 +2,34 @@
 
 Authlib checks the state, the nonce, and signature, issuer, audience and times of the id token. The access token, or the
 id token, is what the cluster is shown (OAUTHBEARER), so the cluster decides what the user may do.
+
+Invariants: whatever a provider answers becomes LoginFailed; a login lasts as long as the token that is shown; a token
+that replaces another one is of the same user.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from time import time
 from typing import Any, Final
 
-import httpx
 from authlib.integrations.starlette_client import OAuth, OAuthError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oncelog_console.limits import PROVIDER_SECONDS
+from oncelog_console.limits import MAX_PROVIDER_BYTES, PROVIDER_SECONDS
+
+try:  # Authlib asks with httpx2, and with httpx only where that is not installed
+    import httpx2 as httpx
+except ModuleNotFoundError:  # pragma: no cover - each environment of the tests has it
+    import httpx  # type: ignore[no-redef]
 
 SCOPE: Final = "openid profile"
-TOKENS: Final = ("access_token", "id_token")
+IDENTITY: Final = "id_token"
+TOKENS: Final = ("access_token", IDENTITY)
 SPARE_SECONDS: Final = 60.0
 """How long before its end a token is replaced."""
 DISCOVERY: Final = "/.well-known/openid-configuration"
@@ -75,6 +84,8 @@ class Provider:
                 "code_challenge_method": "S256",
                 "timeout": PROVIDER_SECONDS,
                 "follow_redirects": False,
+                "headers": {"Accept-Encoding": "identity"},
+                "event_hooks": {"response": [_bound]},
                 "token_endpoint_auth_method": "none" if settings.client_secret is None else "client_secret_basic",
             },
         )
@@ -94,35 +105,58 @@ class Provider:
         user = next((str(claims[name]) for name in USER_CLAIMS if claims.get(name)), "")
         if not user:
             raise LoginFailed("the provider names no user")
-        return OidcLogin(self, user, self._checked(token))
+        return OidcLogin(self, user, self._checked(token, claims))
 
     async def refreshed(self, token: Mapping[str, Any]) -> dict[str, Any]:
         """A token in the place of one that ends soon. Raises LoginFailed."""
         refresh = token.get("refresh_token")
         if not refresh:
             raise LoginFailed("the token has expired")
-        metadata = await _within_time(self._client.load_server_metadata())
-        client = self._client._get_oauth_client(**metadata)
-        async with client:
-            fresh = await _within_time(client.refresh_token(metadata["token_endpoint"], refresh_token=refresh))
-        return self._checked({**token, **fresh})
+        fresh = await _within_time(self._replaced(refresh))
+        before, claims = token["userinfo"], fresh.get("userinfo")
+        if claims is None:
+            if self.settings.shown_token == IDENTITY:
+                raise LoginFailed("the provider replaces no id token, and the one so far has expired")
+            claims = before
+        if claims.get("sub") != before.get("sub"):
+            raise LoginFailed("the provider names another user than at the login")
+        return self._checked({**token, **fresh}, claims)
+
+    async def _replaced(self, refresh: str) -> dict[str, Any]:
+        """Ask for new tokens. `userinfo` has the claims of the new id token, if there is one."""
+        metadata = await self._client.load_server_metadata()
+        async with self._client._get_oauth_client(**metadata) as client:
+            fresh = dict(await client.refresh_token(metadata["token_endpoint"], refresh_token=refresh))
+        fresh.pop("userinfo", None)
+        claims = await self._client.parse_id_token(fresh, nonce=None)
+        return fresh if claims is None else {**fresh, "userinfo": claims}
 
     def is_fresh(self, token: Mapping[str, Any]) -> bool:
         """Whether the token lasts for some time yet."""
-        expires = token.get("expires_at")
-        return expires is None or float(expires) - SPARE_SECONDS > self._clock()
+        expires = token["expires_at"]
+        return expires is None or expires - SPARE_SECONDS > self._clock()
 
     async def _issuer(self) -> str:
         metadata = await _within_time(self._client.load_server_metadata())
-        issuer: str = metadata.get("issuer", "")
-        if issuer.rstrip("/") != self.settings.issuer.rstrip("/"):
+        issuer = metadata.get("issuer")
+        if not isinstance(issuer, str) or issuer.rstrip("/") != self.settings.issuer.rstrip("/"):
             raise LoginFailed("the provider names itself otherwise than it is configured")
         return issuer
 
-    def _checked(self, token: Mapping[str, Any]) -> dict[str, Any]:
-        if not isinstance(token.get(self.settings.shown_token), str):
-            raise LoginFailed(f"the provider has sent no {self.settings.shown_token}")
-        return dict(token)
+    def _checked(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
+        """The tokens, with the claims of the id token as `userinfo`, and the time at which the shown one ends as
+        `expires_at` (seconds; None: not known). Raises LoginFailed."""
+        shown = self.settings.shown_token
+        if not isinstance(token.get(shown), str):
+            raise LoginFailed(f"the provider has sent no {shown}")
+        expires = claims.get("exp") if shown == IDENTITY else token.get("expires_at")
+        try:
+            ends = None if expires is None else float(expires)
+        except (TypeError, ValueError, OverflowError):
+            ends = math.nan
+        if ends is not None and not math.isfinite(ends):
+            raise LoginFailed("the provider says no time at which the token ends")
+        return {**token, "expires_at": ends, "userinfo": claims}
 
 
 class OidcLogin:
@@ -153,6 +187,32 @@ class OidcLogin:
     async def close(self) -> None:
         """Forget the tokens."""
         self._token = {self._provider.settings.shown_token: ""}
+
+
+async def _bound(response: httpx.Response) -> None:
+    """Let reading a provider's answer fail beyond MAX_PROVIDER_BYTES, and at once if it is compressed."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise httpx.DecodingError("the answer is compressed, which was not asked for")
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    response.stream = _BoundedStream(response.stream)
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    """The body of an answer; more than MAX_PROVIDER_BYTES raise httpx.DecodingError."""
+
+    def __init__(self, body: httpx.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        async for part in self._body:
+            received += len(part)
+            if received > MAX_PROVIDER_BYTES:
+                raise httpx.DecodingError(f"the answer is longer than {MAX_PROVIDER_BYTES} bytes")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 async def _within_time(asked: Any) -> Any:

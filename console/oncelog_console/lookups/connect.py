@@ -16,10 +16,11 @@ from urllib.parse import quote
 
 import httpx
 
+from oncelog.cli.redaction import is_secret_name, redacted
 from oncelog_console.limits import CONNECT_SECONDS, MAX_CONNECT_BYTES, MAX_CONNECTORS, MAX_SHOWN_CHARACTERS
 
-SECRET: Final = re.compile(r"passw|secret|token|credential|jaas|private|api[._-]?key|ssl\..*key$", re.IGNORECASE)
-"""Keys of a configuration whose values are not shown."""
+ALSO_SECRET: Final = re.compile(r"passw|headers?$|encryption[._-]?key|ssl\..*key$", re.IGNORECASE)
+"""Keys of a configuration whose values are not shown, beside those of the cluster's own settings."""
 HIDDEN: Final = "not told"
 FIRST_ERROR: Final = 400
 MESSAGE_CHARACTERS: Final = 300
@@ -41,7 +42,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """`kind`: source or sink. `config`: without secrets, of one connector only."""
+    """`kind`: source or sink. `config` and `trace`: without secrets, of one connector only."""
 
     name: str
     kind: str
@@ -90,7 +91,7 @@ class Connect:
         """One connector with its configuration. Raises ConnectFailed."""
         path = f"/connectors/{_part(name)}"
         info, status = await asyncio.gather(self._ask("GET", path), self._ask("GET", f"{path}/status"))
-        return _connector(name, info, status, with_config=True)
+        return await asyncio.to_thread(_connector, name, info, status, is_whole=True)
 
     async def restart(self, name: str, *, task: int | None, only_failed: bool) -> None:
         """Restart a task, or a connector with its tasks. Raises ConnectFailed."""
@@ -136,41 +137,45 @@ def _document(status: int, received: bytes) -> Any:
     if status >= 300:
         message = document.get("message") if isinstance(document, dict) else None
         told = message if isinstance(message, str) else "it refuses"
-        raise ConnectFailed(f"{told[:MESSAGE_CHARACTERS]} (HTTP {status})")
+        raise ConnectFailed(f"{redacted(told)[:MESSAGE_CHARACTERS]} (HTTP {status})")
     return document
 
 
-def _connector(name: str, info: Any, status: Any, *, with_config: bool = False) -> Connector:
-    """What is not as Connect tells it is left out."""
+def _connector(name: str, info: Any, status: Any, *, is_whole: bool = False) -> Connector:
+    """What is not as Connect tells it is left out. `is_whole`: with its configuration and traces, where looking for
+    secrets takes time."""
     info, status = _mapping(info), _mapping(status)
     own = _mapping(status.get("connector"))
     tasks = status.get("tasks")
-    config = _mapping(info.get("config")) if with_config else {}
+    config = _mapping(info.get("config")) if is_whole else {}
     return Connector(
         name,
         _text(info.get("type") or status.get("type")),
         _text(own.get("state")),
         _text(own.get("worker_id")),
-        _text(own.get("trace")),
-        tuple(_task(each) for each in tasks if isinstance(each, dict)) if isinstance(tasks, list) else (),
+        redacted(_text(own.get("trace"))) if is_whole else "",
+        tuple(_task(each, is_whole=is_whole) for each in tasks if isinstance(each, dict))
+        if isinstance(tasks, list)
+        else (),
         tuple(
             (str(key), _shown(str(key), value)) for key, value in sorted(config.items(), key=lambda item: str(item[0]))
         ),
     )
 
 
-def _task(told: Mapping[str, Any]) -> Task:
+def _task(told: Mapping[str, Any], *, is_whole: bool) -> Task:
     number = told.get("id")
     return Task(
         number if isinstance(number, int) else -1,
         _text(told.get("state")),
         _text(told.get("worker_id")),
-        _text(told.get("trace")),
+        redacted(_text(told.get("trace"))) if is_whole else "",
     )
 
 
 def _shown(key: str, value: Any) -> str:
-    return HIDDEN if SECRET.search(key) else _text(value)
+    """The value of a setting: addresses, such as those of databases, may have a password in them."""
+    return HIDDEN if is_secret_name(key) or ALSO_SECRET.search(key) else redacted(_text(value))
 
 
 def _text(value: Any) -> str:

@@ -56,10 +56,11 @@ async def login(request: Request) -> Response:
                 return _form(request, place, "the cluster does not know this name with this password", name, 401)
             return _form(request, place, describe(error, place.cluster.bootstrap), name, 503)
     token, session = await site.sessions.begin(f"sasl:{name}", request.cookies.get(COOKIE))
-    before = session.consoles.pop(place.cluster.name, None)
+    before = session.consoles.get(place.cluster.name)
+    # Without an await since the session began: one that ends closes all the consoles that it has by then.
+    session.consoles[place.cluster.name] = site.open_console(place, link, name)
     if before is not None:
         await before.close()
-    session.consoles[place.cluster.name] = site.open_console(place, link, name)
     response = RedirectResponse(_wanted(request.query_params.get("next")), 303)
     set_cookie(response, token, is_secure=site.is_secure)
     return response

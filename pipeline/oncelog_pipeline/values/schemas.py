@@ -15,7 +15,7 @@ from fastavro import schemaless_reader
 from fastavro._read_py import schemaless_reader as reader_in_python
 
 from oncelog.serialization.avro_bounds import check_readable, with_names
-from oncelog.serialization.errors import SchemaNotFound, SchemaRegistryError, SerializationError
+from oncelog.serialization.errors import SchemaNotFound, SchemaRegistryError, SerializationError, shown_url
 from oncelog.serialization.schemas import AVRO
 from oncelog_pipeline.values.avro_types import Schema, SchemaError, parsed
 from oncelog_pipeline.values.wire import InvalidValue
@@ -52,7 +52,7 @@ def schema_of(place: str, number: int) -> Writer:
             return writer_of(*_from_registry(place, number))
         return writer_of(_from_folder(place, number))
     except SchemaError as error:
-        raise InvalidValue(f"schema {number} of {place} {error}") from error
+        raise InvalidValue(f"schema {number} of {shown_url(place)} {error}") from error
 
 
 def _from_folder(place: str, number: int) -> str:
@@ -71,11 +71,13 @@ def _from_registry(place: str, number: int) -> tuple[str, tuple[str, ...]]:
     try:
         return asyncio.run(_asked(place, number))
     except SchemaNotFound as error:
-        raise InvalidValue(f"was written with schema {number}, which {place} does not have: {error}") from error
+        raise InvalidValue(
+            f"was written with schema {number}, which {shown_url(place)} does not have: {error}"
+        ) from error
     except SerializationError as error:
         raise InvalidValue(f"was written with schema {number}: {error}") from error
     except SchemaRegistryError as error:
-        raise UnreachableSchemas(f"{place} does not answer as a schema registry: {error}") from error
+        raise UnreachableSchemas(f"{shown_url(place)} does not answer as a schema registry: {error}") from error
 
 
 async def _asked(place: str, number: int) -> tuple[str, tuple[str, ...]]:

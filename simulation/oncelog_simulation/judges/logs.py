@@ -21,6 +21,7 @@ from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.control import ControlType, read_marker
 from oncelog_protocol.records.sequence import increment_sequence
 from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.running import running
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class Logs:
 
     name = "logs"
 
+    def __init__(self, committed: Committed) -> None:
+        self._committed = committed
+
     def look_closely(self, world: World) -> Iterable[str]:
         return ()
 
@@ -98,12 +102,13 @@ class Logs:
             for broker in running(world)
             for partition in broker.hosted()
             if not partition.log.is_offline and not partition.log.state.is_truncating
-            for what in wrong_in(partition)
+            for what in wrong_in(partition, may_lack_markers=bool(self._committed.excused))
         ]
 
 
-def wrong_in(partition: Partition) -> Iterator[str]:
-    """What the log has noted otherwise than its batches say."""
+def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterator[str]:
+    """What the log has noted otherwise than its batches say. `may_lack_markers`: a power cut has taken records that
+    were committed, perhaps markers, and what coordinators knew of them."""
     log = partition.log
     walked = _walk(partition)
     if walked is None:
@@ -114,7 +119,7 @@ def wrong_in(partition: Partition) -> Iterator[str]:
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
         yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
-    for producer_id, began_at in walked.without_marker:
+    for producer_id, began_at in () if may_lack_markers else walked.without_marker:
         yield f"has a transaction of producer {producer_id} since {began_at} without a marker"
     for epoch, offset in walked.epochs:
         noted = log.leader_epochs.epoch_for_offset(offset)

@@ -4,6 +4,7 @@ asked, whatever a request or an answer says."""
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -114,6 +115,31 @@ def answer(body: bytes, status: bytes = b"200 OK", *headers: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("value.converter.basic.auth.user.info", f"robot:{SECRET}"),
+        ("connection.uri", f"mongodb+srv://robot:{SECRET}@db/orders"),
+        ("connection.url", f"jdbc:mysql://db/orders?user=robot&password={SECRET}"),
+        ("producer.override.sasl.login", f'x.PlainLoginModule required username="a" password="{SECRET}";'),
+        ("azure.storage.account.key", SECRET),
+        ("aws.access.key.id", SECRET),
+        ("http.headers", f"Authorization: Bearer {SECRET}"),
+        ("trace", f"SQLException: refused jdbc:postgresql://robot:{SECRET}@db/orders"),
+    ],
+)
+async def test_a_secret_is_not_shown_wherever_it_stands(fake: FakeConnect, key: str, value: str) -> None:
+    document = {
+        "config": {key: value, "topics": "orders"},
+        "connector": {"state": "FAILED", "trace": value if key == "trace" else ""},
+    }
+    fake.answer = answer(json.dumps(document).encode())
+    async with browser(fake.address) as (client, _):
+        one = await client.get("/connector", params={"at": "main", "name": NAME})
+    assert "topics orders" in words(one)
+    assert SECRET not in one.text
+
+
+@pytest.mark.parametrize(
     ("said", "why"),
     [
         (answer(b"<html>"), "does not answer as Kafka Connect"),
@@ -121,12 +147,14 @@ def answer(body: bytes, status: bytes = b"200 OK", *headers: bytes) -> bytes:
         (answer(b"", b"302 Found", b"Location: http://127.0.0.1:1/secret"), "does not answer as Kafka Connect"),
         (answer(b" " * (MAX_CONNECT_BYTES + 1)), "is longer than"),
         (answer(b'{"message": "rebalancing"}', b"409 Conflict"), "rebalancing (HTTP 409)"),
+        (answer(b'{"message": "no http://a:b@c"}', b"500 X"), "no http://a:[hidden]@c (HTTP 500)"),
         (b"\xff" * 100, "cannot be reached"),
         (b"", "cannot be reached"),
         (answer(b"7"), "No connectors"),
+        (answer(b'{"\\ud800": {"info": {"type": "\\udfff"}}}'), "\\ud800 \\udfff"),
         (answer(b'{"a": 7, "b": {"status": {"tasks": [7, {"id": "x"}]}}}'), "b unknown 1 0"),
     ],
-    ids=["html", "deep", "redirect", "huge", "refusal", "no http", "nothing", "number", "odd"],
+    ids=["html", "deep", "redirect", "huge", "refusal", "password", "no http", "nothing", "number", "surrogate", "odd"],
 )
 async def test_whatever_it_answers_the_page_is_made(fake: FakeConnect, said: bytes, why: str) -> None:
     fake.answer = said

@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from oncelog.errors import ErrorCode, KafkaError
+from oncelog.errors import ClientClosed, ErrorCode, KafkaError
 from oncelog_console.clusters import Cluster
+from oncelog_console.clusters import Login as ConsoleLogin
 from oncelog_console.console import MAX_NOTICES, Notices
 from oncelog_console.entrance import Entrance
 from oncelog_console.limits import SHARED_SECONDS
-from oncelog_console.link import Shared
+from oncelog_console.link import Link, Shared
+from oncelog_console.login.oidc import OidcLogin, OidcSettings, Provider
+from oncelog_console.login.sessions import Session
 from oncelog_console.pages.page_request import Form, change
 from oncelog_console.site import site_of
 
@@ -34,6 +37,20 @@ class Loader:
         if self.error:
             raise self.error
         return self.times
+
+
+class FakeAdmin:
+    """An admin client that starts when `may_start` is set."""
+
+    def __init__(self) -> None:
+        self.may_start = asyncio.Event()
+        self.is_closed = False
+
+    async def start(self) -> None:
+        await self.may_start.wait()
+
+    async def close(self) -> None:
+        self.is_closed = True
 
 
 async def test_simultaneous_requests_cause_one_load() -> None:
@@ -103,6 +120,49 @@ def test_notices_are_few_and_their_names_cannot_be_guessed() -> None:
 @pytest.mark.parametrize("name", ["", "x"])
 def test_a_new_console_has_no_notice(name: str) -> None:
     assert Notices().get(name) is None
+
+
+async def test_a_link_that_is_closed_makes_no_more_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    admins: list[FakeAdmin] = []
+
+    def make(*_: object, **__: object) -> FakeAdmin:
+        admins.append(FakeAdmin())
+        return admins[-1]
+
+    monkeypatch.setattr("oncelog_console.link.Admin", make)
+    link = Link("broker:9092", {})
+    asking = asyncio.ensure_future(link.admin())
+    while not admins:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await link.close()
+    admins[0].may_start.set()
+    with pytest.raises(ClientClosed, match="log in again"):
+        await asking
+    assert admins[0].is_closed, "nobody else would close it"
+    for ask in (link.new_admin, link.new_producer):
+        with pytest.raises(ClientClosed):
+            ask()
+    with pytest.raises(ClientClosed):
+        await link.admin()
+    assert len(admins) == 1
+
+
+async def test_a_session_that_ends_while_its_token_is_replaced_opens_no_console() -> None:
+    session = Session(0.0, 0.0, "alice")
+
+    class SlowLogin(OidcLogin):
+        async def is_valid(self) -> bool:
+            await session.close()
+            return True
+
+    provider = Provider(OidcSettings("https://id.example.com", "console", None, "https://console.example.com"))
+    cluster = Cluster(
+        "test", "broker:9092", {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, ConsoleLogin.OIDC
+    )
+    site = site_of([cluster], provider)
+    session.oidc = SlowLogin(provider, "alice", {"access_token": "t", "expires_at": None})
+    assert await site.console_for(site.places[0], session) is None
+    assert session.consoles == {}
 
 
 async def test_pages_are_reloaded_after_a_failed_change() -> None:

@@ -20,7 +20,6 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from oncelog.serialization import Schema, SchemaRegistry
 from oncelog.serialization.wire import framed
 from oncelog_console.limits import MAX_SCHEMAS, MAX_TEXTS_CHARACTERS
-from oncelog_console.site import registry_of
 from oncelog_console.values.reader import ReadAs, Reading, SchemaFile, ValueReader, schema_id_of
 from oncelog_console.values.reading import Reader
 from oncelog_console.values.tasks import Task, WrittenWith, packed, result_of, task_of
@@ -230,7 +229,7 @@ async def test_a_schema_that_cannot_be_used_is_a_problem(workers: Workers, text:
 
 
 async def test_a_password_of_a_registry_is_in_no_message(workers: Workers) -> None:
-    registry = registry_of("http://robot:hunter2@127.0.0.1:1,http://127.0.0.1:1")
+    registry = SchemaRegistry("http://robot:hunter2@127.0.0.1:1,http://127.0.0.1:1")
     read = await read_one(ValueReader(workers, registry), framed(7, AVRO_VALUE))
     await registry.close()
     assert read is not None

@@ -25,7 +25,7 @@ from oncelog_broker.coordinator.share.share_state import ShareState
 from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -98,13 +98,18 @@ class ShareGroupStates:
         return await settled(self._runtime.read(group_id, query, KafkaError.as_value))
 
     async def alter(self, group_id: str, starts: Starts) -> KafkaError | dict[ShareKey, KafkaError]:
-        """Begin the state of share partitions anew at these offsets. Returns the errors of share partitions."""
+        """Begin the state of share partitions anew at these offsets. Returns the errors of share partitions.
+
+        A state that cannot be begun anew stays: without one the next member would begin by share.auto.offset.reset."""
+        before = await self._states(group_id)
+        had: Target = {} if isinstance(before, KafkaError) else before
         epoch = await self._write(group_id, lambda machine: machine.share.alter_offsets(group_id, starts))
         if isinstance(epoch, KafkaError):
             return epoch
         errors = await self._initialize(group_id, epoch, starts)
         topics = {topic_id: frozenset(partitions) for topic_id, partitions in starts.items()}
-        return await self._note_begun(group_id, topics, errors) or errors
+        without = {key: error for key, error in errors.items() if not _stays(key, error, had)}
+        return await self._note_begun(group_id, topics, without) or errors
 
     async def delete_offsets(
         self, group_id: str, topic_ids: frozenset[bytes]
@@ -146,6 +151,11 @@ def _operate(
     effects, result = operation(machine)
     effects.reply(waiter, result)
     return effects
+
+
+def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
+    """Whether a share partition still has state after this error, if it did before."""
+    return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _keys(group_id: str, topics: Target) -> list[ShareKey]:

@@ -21,10 +21,11 @@ from oncelog_broker.coordinator.share.share_state import ShareState
 from oncelog_broker.coordinator.share.share_state_machine import ShareStateMachine, StateWrite
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.topic_names import SHARE_GROUP_STATE
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.host import Host
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class ShareCoordinator:
         self._image = ClusterImage("")
         self._prune_seconds = config[keys.SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS] / 1000
         self._clock = host.clock
+        self._deadlines = host.deadlines
+        self._commit_seconds = config[keys.SHARE_COORDINATOR_WRITE_TIMEOUT_MS] / 1000
         self._tasks = host.tasks
         self._slices = host.slices
         updates = config[keys.SHARE_SNAPSHOT_UPDATE_RECORDS]
@@ -51,7 +54,7 @@ class ShareCoordinator:
             lambda _: ShareStateMachine(host.clock.now_ms, self._exists, updates),
             replicas,
             host,
-            commit_seconds=config[keys.SHARE_COORDINATOR_WRITE_TIMEOUT_MS] / 1000,
+            commit_seconds=self._commit_seconds,
         )
 
     def start(self) -> None:
@@ -114,14 +117,19 @@ class ShareCoordinator:
                     extra={"partition": shard.partition.log.name, "reason": error},
                 )
                 continue
-            self._delete_old(shard)
+            await self._delete_old(shard)
             await pauses.here()
 
-    def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
-        """Delete what is before the oldest snapshot that is needed, as far as it is committed."""
+    async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
+        """Delete the records before the oldest snapshot that is needed, once all snapshots are committed: until then
+        another leader may need the records that an uncommitted snapshot replaces. Where the commit takes too long, the
+        records stay until the next time."""
         partition = shard.partition
-        oldest = shard.machine.oldest_snapshot_offset()
-        target = partition.high_watermark if oldest is None else min(oldest, partition.high_watermark)
+        oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
+        committed = no_longer_than(self._commit_seconds, partition.committed(end), self._deadlines)
+        if await settled(committed) is not ErrorCode.NONE:
+            return
+        target = end if oldest is None else oldest
         if self.runtime.may_step(shard) and target > partition.log.log_start_offset:
             partition.log.trimmer.delete_records_before(target)
 

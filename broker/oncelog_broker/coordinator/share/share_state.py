@@ -4,14 +4,16 @@ Two epochs keep out what is outdated. The *state epoch* is raised where a group 
 an older one belong to the state before. The *leader epoch* is that of the newest leader of the partition that has read
 the state: an older leader may write no more.
 
-Invariant: the start offset never decreases within a state epoch.
+Invariant: the start offset never decreases within a state epoch, unless the log has lost its end: then the leader says
+that all offsets from the new start offset to the old one were never delivered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from oncelog_broker.coordinator.share.state_batches import StateBatch, batches_of, merged, messages_of
+from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch, batches_of, merged, messages_of
 from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
 
 NOT_SET: Final = -1
@@ -66,8 +68,8 @@ class ShareState(NamedTuple):
 
     def updated(self, value: ShareUpdateValue) -> ShareState:
         """The state after a logged change."""
-        start, count = self.start_offset, self.complete_count
-        if value.start_offset > start:
+        start, count, batches = self.start_offset, self.complete_count, batches_of(value.state_batches)
+        if value.start_offset > start or _lowers(batches, value.start_offset, start):
             start, count = value.start_offset, value.delivery_complete_count
         elif value.start_offset == start and value.delivery_complete_count != NOT_SET:
             count = value.delivery_complete_count
@@ -75,6 +77,15 @@ class ShareState(NamedTuple):
             leader_epoch=max(self.leader_epoch, value.leader_epoch),
             start_offset=start,
             complete_count=count,
-            batches=merged(self.batches, batches_of(value.state_batches), start),
+            batches=merged(self.batches, batches, start),
             updates=self.updates + 1,
         )
+
+
+def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
+    """Whether the leader says that the records from `start` to the start offset `before` were never delivered. Records
+    that were handed out and given back have been delivered at least once."""
+    return start >= 0 and any(
+        batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)
+        for batch in batches
+    )

@@ -183,13 +183,15 @@ class ShareStateMachine:
         return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
-        """Snapshots of these share partitions, so that their older records are not needed any more."""
+        """Snapshots of these share partitions, so that their older records are not needed any more; tombstones of those
+        whose topics are gone, which no coordinator has forgotten when the topics were deleted."""
         effects = Effects()
         effects.may_be_divided = True
         for key in keys:
             state = self.states.get(key)
             if state is not None:
-                effects.append(self._snapshot(key, state))
+                is_there = self._exists(key.topic_id, key.partition)
+                effects.append(self._snapshot(key, state) if is_there else SnapshotRecord(key, None))
         return effects
 
     def forget_topics(self, topic_ids: frozenset[bytes]) -> Effects:

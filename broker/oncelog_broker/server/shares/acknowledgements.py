@@ -13,7 +13,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.request.context import level_in_force
 from oncelog_broker.server.shares.services import ShareContext
-from oncelog_broker.sharing.acknowledgement import AckBatch
+from oncelog_broker.sharing.acknowledgement import AckBatch, check_count
 from oncelog_broker.sharing.share_sessions import SharedTopicPartition, ShareSession
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -97,18 +97,16 @@ def _acknowledge_each(
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 where = SharedTopicPartition(topic.topic_id, partition.partition_index)
-                batches = [
-                    AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-                    for batch in partition.acknowledgement_batches
-                ]
-                answers[where] = _acknowledge(where, batches, asker, rules, context, renews=renews)
+                answers[where] = _acknowledge(
+                    where, partition.acknowledgement_batches, asker, rules, context, renews=renews
+                )
                 yield None
     return answers
 
 
 def _acknowledge(
     where: SharedTopicPartition,
-    batches: Sequence[AckBatch],
+    asked: Sequence[Any],
     asker: Asker,
     rules: ShareRules,
     context: ShareContext,
@@ -116,6 +114,7 @@ def _acknowledge(
     renews: bool,
 ) -> Answer[KafkaError | None]:
     try:
+        check_count(asked)
         check_may_read(where.topic_id, rules, context)
         context.services.replicas.leader_by_id(*where)
     except KafkaError as error:
@@ -123,6 +122,7 @@ def _acknowledge(
     hosted = context.services.share_partitions.loaded(ShareKey(asker.group_id, *where))
     if hosted is None:
         return KafkaError(ErrorCode.INVALID_RECORD_STATE, "the records were acquired from another leader")
+    batches = [AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in asked]
     return hosted.acknowledge(asker.member_id, batches, renews=renews)
 
 

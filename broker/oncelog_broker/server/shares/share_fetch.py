@@ -9,11 +9,12 @@ Versions: v2 exact record limits (KIP-1206), renewed acquisition locks (KIP-1222
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.request.leader_hints import LeaderHints
 from oncelog_broker.server.shares.acknowledgements import (
@@ -30,7 +31,7 @@ from oncelog_broker.server.shares.acknowledgements import (
 from oncelog_broker.server.shares.services import ShareContext
 from oncelog_broker.server.shares.share_reads import Got, ShareRead
 from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
-from oncelog_broker.sharing.share_sessions import SharedTopicPartition, ShareSession
+from oncelog_broker.sharing.share_sessions import MAX_PARTITIONS, SharedTopicPartition, ShareSession
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, OPEN_SESSION, ShareFetchRequest, ShareFetchResponse
 
@@ -41,6 +42,8 @@ RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
 """The longest wait, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
+PARTITIONS_PER_STEP: Final = 100
+"""Partitions of a response that are made before other work gets its turn."""
 
 
 def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFetchResponse]:
@@ -65,6 +68,8 @@ def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFet
 
 def _check(request: ShareFetchRequest) -> None:
     """Raises KafkaError INVALID_REQUEST."""
+    if _is_too_long(request.topics) or _is_too_long(request.forgotten_topics_data):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
     has_acks = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
     if request.share_session_epoch == OPEN_SESSION and has_acks:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that opens a session acknowledges nothing")
@@ -73,23 +78,35 @@ def _check(request: ShareFetchRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews locks fetches nothing: its limits must be 0")
 
 
+def _is_too_long(topics: Sequence[Any]) -> bool:
+    """Whether more partitions are named than a session may have; a topic counts as one at least."""
+    return len(topics) > MAX_PARTITIONS or sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS
+
+
 def _session(request: ShareFetchRequest, asker: Asker, context: ShareContext) -> ShareSession:
     """The session, with what the request adds and removes. Raises KafkaError."""
+    sessions = context.services.share_partitions.sessions
     if request.share_session_epoch == OPEN_SESSION:
-        session = context.services.share_partitions.sessions.open(*asker, context.connection)
+        session = sessions.open(*asker, context.connection)
         end_with_connection(context)
     else:
         session = find_session(asker, request.share_session_epoch, context)
-    session.add(
+    added = [
         SharedTopicPartition(topic.topic_id, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-    )
-    session.forget(
+    ]
+    forgotten = [
         SharedTopicPartition(topic.topic_id, index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
-    )
+    ]
+    try:
+        sessions.change(session, added, forgotten)
+    except KafkaError:
+        if request.share_session_epoch == OPEN_SESSION:
+            close_session(session, context)
+        raise
     return session
 
 
@@ -123,7 +140,7 @@ class _ShareFetch:
         return self._attempt(may_repeat=True)
 
     def _attempt(self, *, may_repeat: bool) -> Answer[Mapping[SharedTopicPartition, Got]]:
-        read = ShareRead(self._request, self._asker, self._session.in_turn(), RULES, self._context)
+        read = ShareRead(self._request, self._asker, self._session, RULES, self._context)
         answers = self._context.in_slices(read.find_all())
         found: Answer[list[HostedSharePartition | KafkaError]] = then(answers, all_of)
 
@@ -137,7 +154,8 @@ class _ShareFetch:
         return self._deadline - self._context.services.clock.monotonic()
 
     def _answer_or_wait(self, read: ShareRead, may_repeat: bool) -> Answer[Mapping[SharedTopicPartition, Got]]:
-        if read.got or self._seconds_left <= 0:
+        is_open = self._context.services.share_partitions.sessions.is_open(self._session)
+        if read.got or self._seconds_left <= 0 or not is_open:
             return read.got
         if may_repeat and read.has_news():
             return self._attempt(may_repeat=False)
@@ -152,17 +170,24 @@ class _ShareFetch:
         woken: Answer[None] = waiting.enough
         return then(woken, lambda _: self._attempt(may_repeat=True))
 
-    def close(self, outcomes: Outcomes) -> ShareFetchResponse:
+    def close(self, outcomes: Outcomes) -> Answer[ShareFetchResponse]:
         """Close the session once its acknowledgements are written."""
         close_session(self._session, self._context)
         return self.response(outcomes, {})
 
-    def response(self, outcomes: Outcomes, got: Mapping[SharedTopicPartition, Got]) -> ShareFetchResponse:
+    def response(self, outcomes: Outcomes, got: Mapping[SharedTopicPartition, Got]) -> Answer[ShareFetchResponse]:
+        return self._context.in_slices(self._response(outcomes, got))
+
+    def _response(self, outcomes: Outcomes, got: Mapping[SharedTopicPartition, Got]) -> Steps[ShareFetchResponse]:
         hints = LeaderHints(self._context)
         wanted = dict.fromkeys((*got, *outcomes))
         if self._request.share_session_epoch == OPEN_SESSION:
             wanted |= self._session.partitions  # the first answer of a session names all of them
-        partitions = [(where, _partition(where, got.get(where), outcomes.get(where), hints)) for where in wanted]
+        partitions = []
+        for number, where in enumerate(wanted, 1):
+            partitions.append((where, _partition(where, got.get(where), outcomes.get(where), hints)))
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
         lock_seconds = self._context.services.share_partitions.settings_of(self._asker.group_id).lock_seconds
         return ShareFetchResponse(
             acquisition_lock_timeout_ms=int(lock_seconds * 1000),

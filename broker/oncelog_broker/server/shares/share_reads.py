@@ -20,7 +20,7 @@ from oncelog_broker.server.shares.acknowledgements import Asker, ShareRules, che
 from oncelog_broker.server.shares.services import ShareContext
 from oncelog_broker.sharing.acquisition import Acquired, LogBatch
 from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
-from oncelog_broker.sharing.share_sessions import SharedTopicPartition
+from oncelog_broker.sharing.share_sessions import SharedTopicPartition, ShareSession
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
@@ -55,20 +55,21 @@ class ShareRead:
     """`got` is the result: empty where nothing is to be answered yet. `waits_for` are the share partitions without an
     error, `missing_bytes` is how much more the fetch wants to wait for, at least 1."""
 
-    __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "got",
-                 "missing_bytes", "waits_for")  # fmt: skip
+    __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "_session",
+                 "got", "missing_bytes", "waits_for")  # fmt: skip
 
     def __init__(
         self,
         request: ShareFetchRequest,
         asker: Asker,
-        partitions: Sequence[SharedTopicPartition],
+        session: ShareSession,
         rules: ShareRules,
         context: ShareContext,
     ) -> None:
         self._request = request
         self._asker = asker
-        self._partitions = partitions
+        self._session = session
+        self._partitions = session.in_turn()
         self._rules = rules
         self._context = context
         self._remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
@@ -168,7 +169,10 @@ class ShareRead:
     def _acquire(self, read: _Read, max_records: int) -> Steps[int]:
         """Acquire what was read. Returns how many records that are. Where it is only markers, and records of aborted
         transactions, those are done, and the log is read on."""
+        sessions = self._context.services.share_partitions.sessions
         for _ in range(MAX_EMPTY_READS):
+            if not sessions.is_open(self._session):  # its member will not get the answer
+                return 0
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))
             except CorruptBatch as error:

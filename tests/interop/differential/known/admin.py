@@ -10,7 +10,7 @@ from tests.interop.differential.side import CLOSED
 
 ERROR: Final = "error_code"
 
-NOT_SERVED: Final = ("AlterReplicaLogDirs", "DescribeQuorum", "UpdateFeatures", "ListConfigResources")
+NOT_SERVED: Final = ("AlterReplicaLogDirs", "DescribeQuorum")
 
 KNOWN: Final = (
     # topics
@@ -33,9 +33,8 @@ KNOWN: Final = (
     Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
     Known("keys-that-promise", "configs.altering_others", ERROR, 0, 40, label="all brokers, a promise"),
     Known("keys-of-a-start", "configs.altering_others", ERROR, 0, 42, label="all brokers, at a start"),
-    Known("other-resources", "configs.describing", ERROR, 0, 42, label="logger"),
+    Known("other-resources", "configs.describing", "configs", label="logger"),
     Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
-    Known("other-resources", "configs.altering_others", ERROR, 40, 42, label="logger"),
     Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),
     Known("own-keys", "configs.of_a_new_topic", "record.validation", ABSENT),

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator, ApiVersions."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator, ApiVersions, and smaller APIs of the cluster."""
 
 from __future__ import annotations
 
@@ -96,6 +96,27 @@ def describe(side: Side) -> None:
     for kind in (0, 2, 3):
         asked = {"include_cluster_authorized_operations": False, "endpoint_type": kind}
         side.ask(ApiKey.DESCRIBE_CLUSTER, 1, asked, f"endpoint type {kind}")
+
+
+@scenario
+def features(side: Side) -> None:
+    """UpdateFeatures: the level in force, a feature that no broker has, and an unknown type of change."""
+    for version in (0, 1, 2):
+        for label, feature, level, kind in (
+            ("in force", "transaction.version", 2, 1),
+            ("unknown", "no.such.version", 1, 1),
+            ("unknown type", "transaction.version", 2, 9),
+        ):
+            update = {"feature": feature, "max_version_level": level, "upgrade_type": kind}
+            side.ask(ApiKey.UPDATE_FEATURES, version, {"feature_updates": [update], "validate_only": True}, label)
+
+
+@scenario
+def config_resources(side: Side) -> None:
+    """ListConfigResources: types without resources, and an unknown type."""
+    side.ask(ApiKey.LIST_CONFIG_RESOURCES, 0, {}, "client metrics")
+    for label, kinds in (("client metrics", [16]), ("brokers", [4, 8]), ("unknown type", [3])):
+        side.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds}, label)
 
 
 @scenario

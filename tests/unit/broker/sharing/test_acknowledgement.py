@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
-from oncelog_broker.sharing.acknowledgement import AckBatch, AckTerms, acknowledge, check_batches
+from oncelog_broker.sharing.acknowledgement import (
+    MAX_BATCHES,
+    MAX_TYPES,
+    AckBatch,
+    AckTerms,
+    acknowledge,
+    check_batches,
+    check_count,
+)
 from oncelog_broker.sharing.acquisition import LogBatch, Terms, acquire
 from oncelog_broker.sharing.share_partition import SharePartition
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -155,3 +163,31 @@ def test_batches_that_cannot_be(batches: list[AckBatch]) -> None:
     with pytest.raises(KafkaError) as raised:
         check_batches(batches, renews=False)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_request_has_only_so_many_types_and_ranges_for_one_partition() -> None:
+    """Others would wait while more of them are looked at."""
+    last = MAX_TYPES
+    share = acquired(1)
+    with pytest.raises(KafkaError, match="several requests"):
+        acknowledge(share, [AckBatch(0, last, bytes(last + 1))], TERMS)
+    in_turn = AckBatch(0, MAX_BATCHES, [ACCEPT, REJECT] * (MAX_BATCHES // 2) + [ACCEPT])
+    with pytest.raises(KafkaError, match="several requests"):
+        acknowledge(share, [in_turn], TERMS)
+    with pytest.raises(KafkaError, match="several requests"):
+        check_count(range(MAX_BATCHES + 1))
+    check_count(range(MAX_BATCHES))
+
+
+def test_a_huge_range_costs_no_time() -> None:
+    share = acquired()
+    assert code(share, AckBatch(0, 2**62, [ACCEPT])) is ErrorCode.INVALID_REQUEST
+    assert code(share, AckBatch(0, 9, [ACCEPT]), AckBatch(10, 2**63 - 1, [GAP])) is ErrorCode.INVALID_REQUEST
+
+
+def test_types_of_offsets_below_the_start_do_not_count() -> None:
+    share = SharePartition(5)
+    give(share, 5, "a")
+    acknowledge(share, [AckBatch(3, 8, [REJECT, REJECT, REJECT, REJECT, ACCEPT, ACCEPT])], TERMS)
+    assert share.take_outbox() == []
+    assert share.kept_start_offset == 9

@@ -58,3 +58,20 @@ def test_what_is_below_a_new_start_is_forgotten() -> None:
     assert (runs.start, runs.end, runs.runs) == (20, 20, [])
     runs.begin_at(3)
     assert runs.start == 20
+
+
+def test_offsets_beyond_a_new_end_are_forgotten() -> None:
+    runs = runs_from(10, 4, 4)
+    runs.end_at(20)
+    assert runs.end == 18
+    runs.end_at(12)
+    assert (runs.end, shown(runs)) == (12, [(10, 11, 0)])
+    runs.end_at(5)
+    assert (runs.start, runs.end, runs.runs) == (5, 5, [])
+
+
+def test_runs_are_divided_at_many_offsets_in_one_pass() -> None:
+    runs = runs_from(10, 4, 4)
+    runs.divide_at([3, 10, 11, 11, 13, 14, 16, 18, 30])
+    assert shown(runs) == [(10, 10, 0), (11, 12, 0), (13, 13, 0), (14, 15, 1), (16, 17, 1)]
+    assert runs.end == 18

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from tests.support.share_world import ShareWorld, turns
 
+from oncelog_broker.coordinator.share.share_state_machine import StateWrite
+from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition
 from oncelog_broker.sharing.share_partitions import IDLE_SECONDS
@@ -88,6 +90,24 @@ async def test_a_share_partition_beyond_the_end_of_a_truncated_log_goes_on_at_th
     hosted = await found(world)
     assert isinstance(hosted, HostedSharePartition)
     assert hosted.share.start_offset == 1
+    assert world.calls.machine.states[world.key()].start_offset == 1
+    world.append(*[b"b"] * 60)
+    world.partitions[0].lead(4, (1,))
+    assert await world.member().acquired() == [(1, 60, 1)], "the next leader does not begin at 50"
+
+
+async def test_records_that_get_the_offsets_of_lost_ones_are_delivered(world: ShareWorld) -> None:
+    """What was kept of records beyond the end of a truncated log says nothing of those that come after."""
+    world.append(b"a")
+    await world.calls.read(world.key(), 3)
+    lost = StateBatch(0, 4, DeliveryState.ACKNOWLEDGED, 1)
+    assert await world.calls.write(world.key(), StateWrite(1, 3, 0, 5, (lost,))) is None
+    assert isinstance(await found(world), HostedSharePartition)
+    state = world.calls.machine.states[world.key()]
+    assert (state.start_offset, state.batches) == (1, (StateBatch(1, 4, DeliveryState.AVAILABLE, 0),))
+    world.append(b"b", b"c")
+    world.partitions[0].lead(4, (1,))
+    assert await world.member().acquired() == [(1, 2, 1)]
 
 
 async def test_deleted_records_are_skipped(world: ShareWorld) -> None:

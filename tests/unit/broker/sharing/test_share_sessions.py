@@ -71,9 +71,8 @@ def test_there_is_a_limit_but_a_member_may_open_its_own_session_again() -> None:
 def test_partitions_are_added_and_forgotten_and_take_turns() -> None:
     sessions = ShareSessions(1)
     session = sessions.open("g", "m", ONE)
-    session.add(partitions(0, 1, 2))
-    session.add(partitions(1))
-    session.forget(partitions(0, 7))
+    sessions.change(session, partitions(0, 1, 2))
+    sessions.change(session, partitions(1), partitions(0, 7))
     firsts = []
     for epoch in (1, 2, 3):
         firsts.append(session.in_turn()[0].partition)
@@ -83,8 +82,36 @@ def test_partitions_are_added_and_forgotten_and_take_turns() -> None:
 
 
 def test_a_session_has_only_so_many_partitions() -> None:
-    session = ShareSessions(1).open("g", "m", ONE)
-    session.add(partitions(*range(MAX_PARTITIONS)))
+    sessions = ShareSessions(1)
+    session = sessions.open("g", "m", ONE)
+    sessions.change(session, partitions(*range(MAX_PARTITIONS)))
     with pytest.raises(KafkaError) as raised:
-        session.add(partitions(MAX_PARTITIONS))
+        sessions.change(session, partitions(MAX_PARTITIONS))
     assert raised.value.code is ErrorCode.INVALID_REQUEST
+    assert len(session.partitions) == MAX_PARTITIONS, "a refused request leaves nothing behind"
+
+
+def test_all_sessions_together_have_only_so_many_partitions() -> None:
+    sessions = ShareSessions(10, max_partitions=5)
+    first, second = sessions.open("g", "m", ONE), sessions.open("g", "n", OTHER)
+    sessions.change(first, partitions(0, 1, 2))
+    sessions.change(second, partitions(0, 1))
+    with pytest.raises(KafkaError) as raised:
+        sessions.change(second, partitions(2))
+    assert raised.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.change(first, (), partitions(0))
+    sessions.change(second, partitions(2))
+    sessions.open("g", "m", ONE)
+    sessions.lose(OTHER)
+    sessions.change(sessions.open("g", "o", ONE), partitions(*range(5)))
+
+
+def test_a_group_has_sessions_until_its_last_one_is_over() -> None:
+    sessions = ShareSessions(10)
+    first, second = sessions.open("g", "m", ONE), sessions.open("g", "m", ONE)
+    sessions.open("h", "m", OTHER)
+    sessions.close(first)
+    assert sessions.has_group("g")
+    assert (sessions.is_open(first), sessions.is_open(second)) == (False, True)
+    sessions.close(second)
+    assert (sessions.has_group("g"), sessions.has_group("h")) == (False, True)

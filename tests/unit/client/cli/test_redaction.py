@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,8 @@ SECRET = "hunter2hunter2"
         f"https://alice:{SECRET}@registry:8081/subjects",
         f"Authorization: Bearer {SECRET}",
         f"client.secret={SECRET}",
+        f"schema.registry.basic.auth.user.info=robot:{SECRET}",
+        f"api_key: {SECRET}",
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
         f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{SECRET}",
         f"token eyJhbGciOiJFUzI1NiJ9.eyJzdWIi{SECRET}.c2ln{SECRET}",
@@ -50,6 +53,15 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert redacted(text) == text
+
+
+@pytest.mark.parametrize("part", ["a.", "a+", "password", "user_.", "eyJaaaaaaaa-", "Bearer ", "a://b:"])
+def test_a_long_text_is_searched_in_proportion_to_its_length(part: str) -> None:
+    text = part * (100_000 // len(part))
+    began = time.thread_time()
+    redacted(text)
+    is_secret_name(text)
+    assert time.thread_time() - began < 5, "each place must not be searched to the end of the text"
 
 
 @examples(100)

@@ -133,6 +133,66 @@ async def test_a_poll_that_is_cancelled_while_it_deserializes_has_read_nothing(f
         assert consumer.consumed()[T].offset == 2
 
 
+async def test_a_commit_while_records_are_deserialized_covers_what_a_seek_of_this_poll_passed_over(
+    fake_broker: Any,
+) -> None:
+    fill(fake_broker, b"1", b"2", b"3")
+    numbers = Numbers()
+    numbers.gate = asyncio.Event()
+    async with consumer_of(fake_broker, numbers) as consumer:
+        consumer.pause(T)
+        poll = asyncio.ensure_future(consumer.poll(10_000))
+        for _ in range(3):  # the poll has begun, and the partition has no position
+            await asyncio.sleep(0)
+        consumer.seek(T, 2)
+        consumer.resume(T)
+        async with asyncio.timeout(SURELY_SECONDS):
+            await numbers.waiting.wait()
+        assert consumer.consumed()[T].offset == 2
+        numbers.gate.set()
+        assert [record.offset for record in (await poll)[T]] == [2]
+
+
+@pytest.mark.parametrize("is_iterated", [False, True], ids=["poll", "iteration"])
+async def test_a_seek_while_records_are_deserialized_counts_though_they_fail(
+    fake_broker: Any, is_iterated: bool
+) -> None:
+    fill(fake_broker, b"1", b"2", b"3")
+    numbers = Numbers()
+    numbers.gate = asyncio.Event()
+    async with consumer_of(fake_broker, numbers) as consumer:
+        reading = asyncio.ensure_future(anext(consumer) if is_iterated else consumer.poll(10_000))
+        async with asyncio.timeout(SURELY_SECONDS):
+            await numbers.waiting.wait()
+        consumer.seek(T, 2)
+        assert consumer.consumed()[T].offset == 2
+        numbers.error = SerializationError("bad")
+        numbers.gate.set()
+        with pytest.raises(RecordDeserializationError):
+            await reading
+        assert consumer.consumed()[T].offset == 2
+
+
+async def test_a_partition_that_is_assigned_anew_while_its_records_fail_keeps_its_new_position(
+    fake_broker: Any,
+) -> None:
+    fill(fake_broker, b"1", b"2", b"3")
+    numbers = Numbers()
+    numbers.gate = asyncio.Event()
+    async with consumer_of(fake_broker, numbers) as consumer:
+        poll = asyncio.ensure_future(consumer.poll(10_000))
+        async with asyncio.timeout(SURELY_SECONDS):
+            await numbers.waiting.wait()
+        consumer.assign([])
+        consumer.assign([T])
+        assert T not in consumer.consumed(), "a commit would store the offset of the assignment before"
+        numbers.error = SerializationError("bad")
+        numbers.gate.set()
+        with pytest.raises(RecordDeserializationError):
+            await poll
+        assert T not in consumer.consumed(), "its start is looked up, as for each new partition"
+
+
 async def test_a_single_record_can_be_polled(fake_broker: Any) -> None:
     fill(fake_broker, b"1", b"2")
     async with consumer_of(fake_broker, Numbers()) as consumer:

@@ -155,6 +155,21 @@ def test_e53_errors_take_their_turn_like_records(take: str) -> None:
     assert next_turn()
 
 
+@pytest.mark.parametrize("before", [None, 1], ids=["new", "known"])
+def test_failed_work_goes_back_to_the_place_of_a_seek_in_its_poll(before: int | None) -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    if before is not None:
+        position.seek(before)
+    assigned.poll += 1
+    assigned.mark(position)  # a listener seeks
+    position.seek(7)
+    fill(position, 2)
+    assert [record.offset for record in assigned.take(10, damaged=nobody)[A]] == [7, 8]
+    assigned.go_back(None)
+    assert position.position == 7
+
+
 def test_s89_going_back_ends_where_the_last_poll_began() -> None:
     assigned = positions()
     for position in assigned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -221,3 +222,24 @@ async def test_closing_ends_the_requests_that_wait(server: Server) -> None:
     await registry.close()
     with pytest.raises(RegistryUnavailable):
         await waiting
+
+
+async def test_a_user_and_a_password_in_a_url_are_sent_to_it_alone_and_no_message_has_them(server: Server) -> None:
+    mine, other = server.url.replace("://", "://robot:hunter%2F2@"), server.url.replace("127.0.0.1", "localhost")
+    async with SchemaRegistry(f"{mine},{other}") as registry:
+        with pytest.raises(SchemaNotFound) as unknown:
+            await registry.schema(9)
+        assert server.headers[-1]["authorization"] == "Basic " + b64encode(b"robot:hunter/2").decode()
+        server.reply = lambda: answer(500, {})
+        with pytest.raises(RegistryUnavailable) as failed:
+            await registry.schema(1)
+        assert "authorization" not in server.headers[-1]
+    assert not any("hunter" in str(error.value) for error in (unknown, failed))
+
+
+@pytest.mark.parametrize("url", ["ftp://robot:hunter2@there", "http://robot:hunter2@there:port", "robot:hunter2@there"])
+def test_a_wrong_url_is_named_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        SchemaRegistry(url)
+    assert "there" in str(refused.value)
+    assert "hunter2" not in str(refused.value)

@@ -196,7 +196,7 @@ def _lacks_assignment(step: ShareStep, members: Collection[str], names: frozense
     read = {
         topic_id: named.partitions
         for topic_id, named in group.state_partitions.initialized.items()
-        if named.name in names
+        if named.name in names and step.topics.name_of(topic_id) is not None
     }
     return any(assigned.get(topic_id) != partitions for topic_id, partitions in read.items()) or any(
         topic_id not in read for topic_id in assigned

@@ -115,6 +115,15 @@ async def test_offsets_are_altered_while_nobody_reads(group: Group) -> None:
     errors = await group.states.alter("g", {T: {0: 8, 1: 9}})
     assert isinstance(errors, dict)
     assert set(errors) == {KEYS[1]}
+    known = await group.states.describe("g", None)
+    assert isinstance(known, dict)
+    assert {KEYS[0], KEYS[1]} <= set(known), "a state that could not be begun anew stays as it was"
+
+
+async def test_a_state_that_never_was_is_not_kept_where_it_cannot_be_begun(group: Group) -> None:
+    group.calls.failing = {KEYS[0]._replace(group_id="new")}
+    assert isinstance(await group.states.alter("new", {T: {0: 7}}), dict)
+    assert await group.states.describe("new", None) == {}
 
 
 async def test_offsets_of_topics_are_deleted_and_again_after_a_failure(group: Group) -> None:

@@ -92,6 +92,36 @@ async def test_records_that_newer_snapshots_have_replaced_are_deleted(shares: Sh
     assert len(state.batches) == 40
 
 
+async def test_records_stay_while_the_snapshot_that_replaces_them_is_not_committed(shares: Shares) -> None:
+    """A follower that has fetched the log start, and not the snapshot yet, may be the next leader."""
+    partition = shares.topic.led[0]
+    before = partition.log.log_end_offset
+    shares.topic.epoch += 1
+    partition.lead(shares.topic.epoch, (1, 2), (1, 2))
+    partition.on_follower_fetch(2, before)
+    shares.topic.clock.advance_ms(400_000)
+    pruned = asyncio.ensure_future(shares.coordinator.prune())
+    await asyncio.sleep(0)
+    end = partition.log.log_end_offset
+    assert end > before, "cold share partitions are written again"
+    assert partition.log.log_start_offset == 0
+    partition.on_follower_fetch(2, end)
+    await pruned
+    assert partition.log.log_start_offset == before
+
+
+async def test_records_stay_where_the_commit_of_a_snapshot_takes_too_long(shares: Shares) -> None:
+    partition = shares.topic.led[0]
+    shares.topic.epoch += 1
+    partition.lead(shares.topic.epoch, (1, 2), (1, 2))
+    shares.topic.clock.advance_ms(400_000)
+    pruned = asyncio.ensure_future(shares.coordinator.prune())
+    await asyncio.sleep(0)
+    shares.topic.advance(5.0)
+    await pruned
+    assert partition.log.log_start_offset == 0
+
+
 async def test_share_partitions_of_a_deleted_topic_go(shares: Shares) -> None:
     shares.show(shares.image.with_topics((), ["data"]))
     (machine,) = shares.coordinator.runtime.machines()

@@ -132,6 +132,20 @@ def test_a_start_offset_is_never_lowered(states: States) -> None:
     assert states.machine.states[KEY].complete_count == 5
 
 
+def test_a_start_offset_is_lowered_for_records_that_were_never_delivered(states: States) -> None:
+    """The log has lost its end, and gives the offsets to other records."""
+    states.write(StateBatch(30, 39, DONE, 1), start=20)
+    states.write(StateBatch(10, 18, FREE, 0), start=10)
+    states.write(StateBatch(10, 39, FREE, 1), start=10)
+    states.write(StateBatch(11, 39, FREE, 0), start=10)
+    states.write(StateBatch(0, 39, FREE, 0), start=NOT_SET)
+    assert states.machine.states[KEY].start_offset == 20
+    states.write(StateBatch(10, 39, FREE, 0), start=10, count=0)
+    state = states.machine.states[KEY]
+    assert (state.start_offset, state.complete_count, state.batches) == (10, 0, (StateBatch(10, 39, FREE, 0),))
+    assert states.reloaded().states == states.machine.states
+
+
 def test_what_does_not_exist(states: States) -> None:
     assert code(lambda: states.read(0, OTHER)) is ErrorCode.INVALID_REQUEST, "its state was not begun"
     unknown = ShareKey("g", b"x" * 16, 0)
@@ -197,6 +211,14 @@ def test_share_partitions_of_deleted_topics_are_forgotten(states: States) -> Non
     assert states.machine.states == {}
     assert states.machine.forget_topics(frozenset({TOPIC})).records == []
     assert states.machine.oldest_snapshot_offset() is None
+
+
+def test_share_partitions_of_topics_that_were_deleted_unnoticed_are_not_written_again(states: States) -> None:
+    """Their coordinator has died before it forgot them."""
+    gone = ShareKey("g", b"x" * 16, 0)
+    states.machine.states[gone] = states.machine.states[KEY]
+    states.carry_out(states.machine.write_again([KEY, gone]))
+    assert set(states.machine.states) == {KEY}
 
 
 def test_records_of_a_later_release_are_skipped(states: States) -> None:

@@ -9,6 +9,7 @@ from tests.support.share_world import GROUP, ShareWorld, ack_code, turns
 
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
 from oncelog_broker.security.authorizer import rules
+from oncelog_broker.sharing.acknowledgement import MAX_BATCHES
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, OPEN_SESSION, AcknowledgeType
 
@@ -128,3 +129,11 @@ async def test_another_leader_is_named(filled: ShareWorld) -> None:
     assert ack_code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert response.responses[0].partitions[0].current_leader.leader_id == 2
     assert [endpoint.node_id for endpoint in response.node_endpoints] == [2]
+
+
+async def test_too_many_batches_are_refused_before_they_are_looked_at(filled: ShareWorld) -> None:
+    member = filled.member()
+    await member.fetch()
+    batches = [(offset, offset, ACCEPT) for offset in range(MAX_BATCHES + 1)]
+    assert ack_code(await member.acknowledge(*batches)) is ErrorCode.INVALID_REQUEST
+    assert await member.accept(0, 7) is ErrorCode.NONE

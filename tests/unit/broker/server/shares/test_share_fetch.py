@@ -10,7 +10,7 @@ from tests.support.share_world import GROUP, TOPIC_ID, Member, ShareWorld, turns
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.sharing.share_sessions import ShareSessions
+from oncelog_broker.sharing.share_sessions import MAX_PARTITIONS, ShareSessions
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION, AcknowledgeType, AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import batches
@@ -298,3 +298,34 @@ async def test_a_request_whose_client_is_gone_leaves_no_waiting_fetch(world: Sha
     assert hosted.is_idle
     assert hosted.partition.purgatory.fetches == {}
     await settled(None)
+
+
+async def test_a_fetch_whose_session_was_opened_again_acquires_nothing(world: ShareWorld) -> None:
+    """Its answer goes to a connection that the member has left: the records would wait for their locks to run out."""
+    left = world.member().start(wait_ms=60_000)
+    await turns()
+    member = world.member()
+    await member.fetch()
+    world.append(b"a")
+    assert values(await left) == []
+    assert await member.acquired() == [(0, 0, 1)]
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+async def test_a_request_with_too_many_partitions_leaves_nothing_behind(world: ShareWorld, epoch: int) -> None:
+    member = world.member()
+    if epoch:
+        await member.fetch()
+    response = await member.fetch(partitions=range(MAX_PARTITIONS + 1))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    sessions = world.shares.sessions
+    assert len(sessions) == epoch
+    assert sum(len(session.partitions) for session in sessions._sessions.values()) == epoch
+
+
+async def test_a_session_for_which_there_is_no_room_is_not_opened(world: ShareWorld) -> None:
+    world.shares.sessions = ShareSessions(10, max_partitions=1)
+    waiting = world.member().start(partitions=(0, 1))
+    world.advance(0.1)
+    assert (await waiting).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(world.shares.sessions) == 0

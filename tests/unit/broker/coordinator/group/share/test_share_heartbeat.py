@@ -199,6 +199,21 @@ def test_q11_a_topic_that_is_made_again_begins_anew(driver: ShareDriver) -> None
     assert client.reads == {("t.1", number) for number in range(4)}
 
 
+def test_a_topic_whose_state_was_not_forgotten_before_it_was_made_again_causes_no_more_assignments(
+    driver: ShareDriver,
+) -> None:
+    """The coordinator has died before it forgot the state, so the name is known with both ids."""
+    client = driver.share_joined()
+    driver.set_topics(topic("t", 4, incarnation=1))
+    driver.settle_shares(client)
+    assert client.reads == {("t.1", number) for number in range(4)}
+    epoch = driver.share_group.epoch
+    for partitions in (1, 2, 3):
+        driver.set_topics(topic("another", partitions))
+        driver.settle_shares(client)
+    assert driver.share_group.epoch == epoch
+
+
 def test_a_large_group_is_assigned_by_a_job() -> None:
     driver = ShareDriver(topics=[topic("t", 2_000)])
     client = driver.share_client()
