@@ -4,7 +4,7 @@
 from the distribution: `apt-get install chromium`, or ONCELOG_CHROMIUM names it. axe-core, which looks for accessibility
 violations, is fetched by npm, once, into build/axe-core. What was seen is kept in build/console-screenshots, or in
 ONCELOG_SCREENSHOTS. With ONCELOG_DOCS_IMAGES=docs/images (`make browser-tests PICTURES=1`) the pictures of
-docs/console.md are made again.
+docs/console.md and README.md are made again.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def keep(page: Any, name: str) -> None:
 
 
 def keep_picture(page: Any, name: str) -> None:
-    """A screenshot that docs/console.md shows. It is made again only where that is asked for."""
+    """A screenshot for docs/images/NAME.png. It is written there only if ONCELOG_DOCS_IMAGES is set."""
     keep(page, f"picture-{name}")
     if PICTURES:
-        page.screenshot(path=Path(PICTURES) / f"console-{name}.png")
+        page.screenshot(path=Path(PICTURES) / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Changes by mouse, searches, downloads and logins in Chromium. The pictures of docs/console.md are made here."""
+"""Changes by mouse, searches, downloads and logins in Chromium. These tests make the pictures console-*.png."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_topic_is_created_changed_and_deleted_by_mouse(page: Any) -> None:
     page.get_by_role("button", name="Show what would change").click()
     page.get_by_role("heading", name="Create the topic invoices?").wait_for()
     assert "oncelog topics create" in page.locator(".command code").inner_text()
-    keep_picture(page, "change")
+    keep_picture(page, "console-change")
     page.get_by_role("button", name="Create it").click()
     page.get_by_role("status").get_by_text("Created the topic invoices.").wait_for()
     page.get_by_role("link", name="Produce…").click()
@@ -73,7 +73,7 @@ def test_avro_records_are_searched_and_saved_by_mouse(page: Any, orders: None) -
     page.get_by_role("button", name="Look").click()
     page.get_by_text("5 records with this search among 12").wait_for()
     page.get_by_text("by order.avsc").first.wait_for()
-    keep_picture(page, "search")
+    keep_picture(page, "console-search")
     with page.expect_download() as saved:
         page.get_by_role("link", name="JSON lines").click()
     lines = Path(saved.value.path()).read_text().splitlines()
@@ -136,7 +136,7 @@ def test_a_user_logs_in_to_one_of_several_clusters_and_out(
             page.get_by_role("button", name="Show what would change").click()
             page.get_by_role("button", name="Add it").click()
             page.get_by_role("status").get_by_text("Added the ACL").wait_for()
-            keep_picture(page, "access")
+            keep_picture(page, "console-access")
             page.get_by_role("button", name="Log out").click()
             page.get_by_text("You are logged out.").wait_for()
             page.goto("/c/production/acls")

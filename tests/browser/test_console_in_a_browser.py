@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 from broker_process import BrokerProcess
-from conftest import WIDE, keep
+from conftest import WIDE, keep, keep_picture
 from foreign_clients import TIMEOUT_SECONDS, eventually
-from hanging import hung
+from hanging import hang, hung
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
 from warm_commands import run_oncelog_text
@@ -20,6 +21,7 @@ from warm_commands import run_oncelog_text
 from oncelog_protocol.errors import ErrorCode
 
 SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+HANGS_FOR_MS = 512_000
 SIZES = {"telephone": (360, 780), "desk": (1280, 900), "wall": (3840, 2160)}
 
 
@@ -130,6 +132,32 @@ def test_a_hanging_transaction_is_found_explained_and_ended_by_mouse(
     assert page.locator("article", has_text=topic).count() == 0
     keep(page, "hanging-4-ended")
     assert last_stable_offset(raw, topic) == 5
+
+
+def test_open_transactions_show_whom_each_holds_back(page: Any, raw: RawClient, unguarded: BrokerProcess) -> None:
+    """The picture console.png: one transaction that hangs, two that go on."""
+    for topic in ("bills", "parcels", "invoices"):
+        raw.create_topic(topic)
+    billing, shipper = RawTransactions(raw, "billing-1"), RawTransactions(raw, "shipper")
+    for txn, topics in ((billing, ("bills", "parcels")), (shipper, ("parcels",))):
+        txn.take_over(timeout_ms=600_000)
+        for topic in topics:
+            txn.write(topic)
+    hang(RawTransactions(raw, "legacy-importer", timestamp_ms=int(time.time() * 1000) - HANGS_FOR_MS), "invoices")
+    write(unguarded, "invoices", *(b"invoice %d" % number for number in range(40)))
+    committed(unguarded, "invoices-report", "invoices", "2")
+    page.goto("/transactions")
+    found = page.locator("article.hangs", has_text="legacy-importer")
+    found.get_by_text("holds back 41").wait_for()
+    found.get_by_text("invoices-report waits").wait_for()
+    found.get_by_text("oncelog txns abort invoices:0 --start-offset 2").wait_for()
+    for name in ("billing-1", "shipper"):
+        page.locator("article", has_text=name).get_by_text("Ongoing").wait_for()
+    keep_picture(page, "console")
+    found.get_by_role("link", name="Abort it here…").click()
+    page.get_by_role("button", name="Abort it").click()
+    page.get_by_role("status").get_by_text("in invoices-0").wait_for()
+    assert [billing.end(), shipper.end()] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
 def test_a_page_shows_what_begins_and_ends_by_itself(page: Any, raw: RawClient, topic: str) -> None:

@@ -12,7 +12,10 @@ import pytest
 from oncelog.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/index.md", "docs/guides/troubleshooting.md", "docs/guides/watching.md", "docs/guides/cluster.md"]
+PAGES = [
+    "docs/index.md",
+    *(f"docs/guides/{name}.md" for name in ("troubleshooting", "watching", "cluster", "compared")),
+]
 CODE = re.compile(r"```sh[^\n]*\n(?P<block>.*?)```|`(?P<words>oncelog [^`]+)`", re.DOTALL)
 
 

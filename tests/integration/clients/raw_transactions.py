@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from foreign_clients import eventually
 from raw_client import LIST_OFFSETS_VERSION, RawClient, produce_request
-from tests.support.storage import make_batch
+from tests.support.storage import NOW, make_batch
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -35,14 +35,17 @@ BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 class RawTransactions:
     """One transactional id over one connection. `is_v2`: as a client that works by transactions V2.
 
-    `producer` is the identity to write with. Each call returns the error code, or raises AssertionError from `begin`
-    and `must`.
+    `producer` is the identity to write with, `timestamp_ms` the timestamp of its records. Each call returns the error
+    code, or raises AssertionError from `begin` and `must`.
     """
 
-    def __init__(self, client: RawClient, transactional_id: str, *, is_v2: bool = False) -> None:
+    def __init__(
+        self, client: RawClient, transactional_id: str, *, is_v2: bool = False, timestamp_ms: int = NOW
+    ) -> None:
         self.client = client
         self.transactional_id = transactional_id
         self.is_v2 = is_v2
+        self.timestamp_ms = timestamp_ms
         self.producer = ProducerIdAndEpoch(-1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
         self.find_coordinator()
@@ -127,6 +130,7 @@ class RawTransactions:
         pid, epoch = asking or self.producer
         batch = make_batch(
             b"%d/%d" % (pid, sequence) if value is None else value,
+            timestamp=self.timestamp_ms,
             key=key,
             producer_id=pid,
             producer_epoch=epoch,

@@ -29,13 +29,18 @@ def unguarded_broker(data: Path) -> Iterator[BrokerProcess]:
 
 
 def hung(client: RawClient, topic: str) -> RawTransactions:
-    """The producer of a transaction that hangs at offset 2 of `topic`, behind a committed one."""
+    """The producer of a transaction that hangs at offset 2 of the new topic, behind a committed one."""
     client.create_topic(topic)
     txn = RawTransactions(client, topic)
+    hang(txn, topic)
+    return txn
+
+
+def hang(txn: RawTransactions, topic: str) -> None:
+    """Have a transaction of this producer hang at offset 2 of the empty topic, behind a committed one."""
     old = txn.take_over()
     txn.write(topic)
     assert txn.end() == ErrorCode.NONE
-    eventually(lambda: is_stable(client, topic), "the transaction is complete")
+    eventually(lambda: is_stable(txn.client, topic), "the transaction is complete")
     assert txn.produce(topic, asking=old) == ErrorCode.NONE, "E2's late Produce, unguarded"
-    assert last_stable_offset(client, topic) == 2
-    return txn
+    assert last_stable_offset(txn.client, topic) == 2
