@@ -19,7 +19,7 @@ def members(declared: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Whether `value` has the declared type. True if a part of the type is not checked here. A bool is no int."""
+    """Whether `value` has the declared type. True if a part of the type is not checked here. A bool is not an int."""
     classes = _classes(declared)
     if classes is None:
         return True

@@ -41,7 +41,7 @@ class Cluster:
     connect_at: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises ValueError for a name that is no part of an address, and for a login that the settings do not
+        """Raises ValueError for a name that is not a part of an address, and for a login that the settings do not
         allow."""
         if not NAME.fullmatch(self.name):
             raise ValueError(f"{self.name[:80]!r}: a cluster has a name of 1 to 60 letters, digits, '.', '_' and '-'")

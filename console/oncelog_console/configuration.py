@@ -87,10 +87,10 @@ def schema_files(given: Mapping[str, str], directory: Path) -> dict[str, SchemaF
 
 
 def check_urls(urls: Mapping[str, str]) -> None:
-    """Raises ValueError for one that is no http:// or https:// URL."""
+    """Raises ValueError for one that is not an http:// or https:// URL."""
     for name, url in urls.items():
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise ValueError(f"{name}: {url!r} is no URL, such as http://127.0.0.1:8083")
+            raise ValueError(f"{name}: {url!r} is not a URL, such as http://127.0.0.1:8083")
 
 
 def _cluster(name: str, table: Any, path: Path) -> Cluster:

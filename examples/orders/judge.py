@@ -43,8 +43,8 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class Expected:
     """The expected results. `windows`: each closed window -> number of orders, sum of cents. `dead`: topic, partition
-    and offset of each record that is no order -> the record and the reason. `orders`, `late`: how many orders are in
-    time, and late."""
+    and offset of each record that is not an order -> the record and the reason. `orders`, `late`: how many orders are
+    in time, and late."""
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]
@@ -115,7 +115,7 @@ def _judge_dead_letters(verdict: Verdict, expected: Expected, dead_letters: Iter
         place = (headers[TOPIC], int(headers[PARTITION]), int(headers[OFFSET]))
         seen[place] += 1
         if place not in expected.dead:
-            verdict.wrong.append(f"{place}: is no dead letter")
+            verdict.wrong.append(f"{place}: is not a dead letter")
             continue
         record, reason = expected.dead[place]
         if (letter.key, letter.value) != (record.key, record.value):

@@ -37,7 +37,7 @@ LATE_PREFIX: Final = "late-"
 """The prefix of the ids of orders that `send --late` writes, by which `judge` knows them."""
 
 NO_VALUE: Final = "the record has no value"
-NO_ORDER: Final = "the value is no order: order, customer, cents and at are needed"
+NO_ORDER: Final = "the value is not an order: order, customer, cents and at are needed"
 NEGATIVE: Final = "cents is negative"
 """Reasons for a dead letter. They depend on the value alone, so that both queries agree on each record."""
 REASON, TOPIC, PARTITION, OFFSET = (f"dead-letter.{name}" for name in ("reason", "topic", "partition", "offset"))

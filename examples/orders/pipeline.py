@@ -9,7 +9,7 @@ spark-submit.
 
 revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
               when the newest order is two minutes past its end. Spark drops and counts the orders that come later
-dead-letters  records that are no orders, with headers for the reason and for topic, partition and offset
+dead-letters  records that are not orders, with headers for the reason and for topic, partition and offset
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 def dead_letters(orders: DataFrame) -> DataFrame:
-    """Return the records that are no orders, with headers for the reason, topic, partition and offset."""
+    """Return the records that are not orders, with headers for the reason, topic, partition and offset."""
     places = {
         fields.REASON: F.col("reason"),
         fields.TOPIC: F.col("topic"),

@@ -1,4 +1,4 @@
-"""Writes orders into the topic "orders", one for each second of event time. Every fiftieth record is no order.
+"""Writes orders into the topic "orders", one for each second of event time. Every fiftieth record is not an order.
 
     python -m examples.orders.send                          orders 0 to 9,999
     python -m examples.orders.send --first 10000            the next 10,000

@@ -117,7 +117,7 @@ class Emitter:
         return name
 
     def function(self, value: Any) -> str:
-        """`constant` for a function, under its own name."""
+        """Like `constant`, but for a function, whose global name is its own name."""
         name: str = value.__name__
         self.constants[name] = value
         return name

@@ -182,7 +182,7 @@ def null_array(position: int) -> MalformedMessage:
 
 
 def too_many_tags(count: int) -> MalformedMessage:
-    """Refuse `count` tagged fields before the first one is read: they count like elements."""
+    """The error for more than MAX_TAGS tagged fields, or for more than the message's remaining limit of elements."""
     if count > MAX_TAGS:
         return MalformedMessage(f"{count} tagged fields in one struct: at most {MAX_TAGS}")
     return TooManyElements(f"{count} tagged fields: more than the remaining limit of elements for this message")

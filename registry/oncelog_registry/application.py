@@ -316,11 +316,11 @@ async def _body(request: Request) -> dict[str, Any]:
         document = json.loads(received)
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise errors.unprocessable("The body has half of a surrogate pair, which is no character") from None
+        raise errors.unprocessable("The body has half of a surrogate pair, which is not a character") from None
     except (ValueError, RecursionError):
-        raise RegistryError(400, "The body is no JSON document") from None
+        raise RegistryError(400, "The body is not a JSON document") from None
     if not isinstance(document, dict):
-        raise errors.unprocessable("The body is no JSON object")
+        raise errors.unprocessable("The body is not a JSON object")
     return document
 
 
@@ -329,9 +329,9 @@ def _schema(body: Mapping[str, Any]) -> Schema:
     if not isinstance(text, str):
         raise errors.invalid_schema("the field `schema` is missing, or no string")
     if not isinstance(schema_type, str):
-        raise errors.invalid_schema("the field `schemaType` is no string")
+        raise errors.invalid_schema("the field `schemaType` is not a string")
     if not isinstance(references, list) or len(references) > MAX_REFERENCES:
-        raise errors.invalid_schema(f"`references` is no list of at most {MAX_REFERENCES} schemas")
+        raise errors.invalid_schema(f"`references` is not a list of at most {MAX_REFERENCES} schemas")
     for field in ("metadata", "ruleSet"):
         _refuse(body, field)
     return Schema(text, schema_type, tuple(_reference(each) for each in references))
@@ -357,7 +357,7 @@ def _optional_int(body: Mapping[str, Any], field: str) -> int | None:
     if value is None or value in (-1, 0):
         return None
     if type(value) is not int:
-        raise errors.unprocessable(f"`{field}` is no number")
+        raise errors.unprocessable(f"`{field}` is not a number")
     return value
 
 
@@ -402,7 +402,7 @@ def _number(request: Request, name: str, default: int) -> int:
     try:
         return int(text[:12])
     except ValueError:
-        raise errors.unprocessable(f"`{name}` is no number") from None
+        raise errors.unprocessable(f"`{name}` is not a number") from None
 
 
 def _plain(text: str) -> Response:

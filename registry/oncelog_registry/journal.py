@@ -98,13 +98,13 @@ class Journal:
             raise store_failed(error.message) from error
 
     async def _check_same_topic(self) -> None:
-        """Raises RegistryError 50001 if the topic has another id than at the start: what was read is of one that is
-        gone, however long the new one is. Asked after reading, so that it holds for all that was read."""
+        """Raises RegistryError 50001 if the topic's id has changed since the start: the records that were read belong
+        to a deleted topic, and the end offset of the new one says nothing about them. Checked after reading, so that
+        the check covers every record read."""
         found = (await self._admin.describe_topics([self._topic]))[self._topic]
         if found.topic_id != self._topic_id:
             raise store_failed(
-                f"{self._topic} was deleted and made again: restart the registry, and it will know what is in the "
-                "topic now"
+                f"{self._topic} was deleted and created again: restart the registry, so that it reads the new topic"
             )
 
     async def _end(self) -> int:

@@ -70,7 +70,7 @@ def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Recor
 
 
 def parsed_key(key: bytes) -> dict[str, Any] | None:
-    """Return the fields of a key; None if it is no key of a registry."""
+    """Return the fields of a key; None if it is not a key of a registry."""
     try:
         document = json.loads(key)
     except (ValueError, RecursionError):

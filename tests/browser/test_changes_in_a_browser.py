@@ -80,7 +80,7 @@ def test_avro_records_are_searched_and_saved_by_mouse(page: Any, orders: None) -
     assert [json.loads(line)["value"]["amount"] for line in lines] == [21, 24, 27, 30, 33]
     page.get_by_label("Value", exact=True).fill("$.amount >")
     page.get_by_role("button", name="Look").click()
-    page.get_by_role("alert").get_by_text("is no expression").wait_for()
+    page.get_by_role("alert").get_by_text("is not an expression").wait_for()
 
 
 def test_a_quota_is_set_and_removed_by_mouse(page: Any) -> None:

@@ -61,8 +61,8 @@ def said(statistics: str) -> Said:
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Whether between two moments in one call it could send requests, waited for no response, and asked nothing about
-    coordinators. And it did not search in vain for a broker that we had named."""
+    """Whether librdkafka hangs: between two moments of one call it could send requests, waited for no response, sent
+    no request about coordinators, and did not try in vain to connect to a bootstrap broker."""
     is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
     waits = before.awaited or after.awaited or after.connecting
@@ -71,7 +71,10 @@ def clings(before: Said, after: Said) -> bool:
 
 
 class Calls:
-    """Calls of one producer whose `stats_cb` is `note`. Another thread than the caller's must poll it."""
+    """Makes blocking calls of one librdkafka producer and watches its statistics, to see whether a late call hangs.
+
+    Configure the producer with `stats_cb=note`; a thread other than the caller's must poll it.
+    """
 
     def __init__(self) -> None:
         self._said: Said | None = None
@@ -83,7 +86,7 @@ class Calls:
             self._is_told.notify_all()
 
     def _at_rest(self) -> Said:
-        """The next that it says while no request is under way. Raises AssertionError."""
+        """Wait for the next statistics with no request in flight. Raises AssertionError if none come in time."""
         with self._is_told:
             self._said = None
             assert self._is_told.wait_for(lambda: self._said and not self._said.awaited, QUIET_SECONDS), (
@@ -93,8 +96,8 @@ class Calls:
             return self._said
 
     def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """`work(*arguments, seconds)`. Raises Clings, and AssertionError if it is late for any other reason; then the
-        call and its thread are abandoned."""
+        """Call `work(*arguments, seconds)` in a thread. If it is late, raises Clings if librdkafka hangs, otherwise
+        AssertionError; the call and its thread are then abandoned."""
         failures: list[BaseException] = []
 
         def call() -> None:

@@ -134,7 +134,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
 
     # The broker is gone, and no partition misses it.
     brokers.kill(LEAVING)
-    eventually(lambda: LEAVING not in listed(brokers), "it is no broker any more")
+    eventually(lambda: LEAVING not in listed(brokers), "it is not a broker any more")
     counted = run_oncelog_text("consume", topic, "--from", "earliest", "--count", str(RECORDS), "-b", addresses)
     assert len(counted.stdout.splitlines()) == RECORDS
     refused = run(brokers, "decommission", "1", code=1)

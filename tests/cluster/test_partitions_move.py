@@ -34,7 +34,7 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
-BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "do not live", "no such brokers live")
+BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "are not alive")
 """The error of a command when a broker has lost its session on a busy machine."""
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [

@@ -231,7 +231,7 @@ def test_s70_a_broker_alone_starts_in_the_cluster_of_others(alone: Scene, zookee
 
 
 def test_s70_e41_a_broker_alone_moves_to_zookeeper(alone: Scene, zookeeper: str) -> None:
-    """This is no mistake: it keeps everything. But it does not move back by mistake."""
+    """This is not a mistake: it keeps everything. But it does not move back by mistake."""
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
     alone.broker.process.stop()

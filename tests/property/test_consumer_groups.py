@@ -37,7 +37,7 @@ class SlowClient(Client848):
         return super().join()
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat; join if the client is no member as far as it knows."""
+        """Send a heartbeat; join if the client is not a member as far as it knows."""
         if self.epoch <= 0:
             return self.join()
         if self.has_failed:

@@ -343,7 +343,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.everything_comes_to_its_target()
 
     def everything_comes_to_its_target(self) -> None:
-        """Reassignments complete once all brokers live and all replicas have caught up."""
+        """Reassignments complete once all brokers are alive and all replicas have caught up."""
         _, term = self.terms[-1]
         for broker in BROKERS:
             if broker not in self.sessions or term.view.broker(broker).is_stopping:

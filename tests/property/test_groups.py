@@ -34,7 +34,7 @@ class Client:
         self.forget()
 
     def forget(self) -> None:
-        """Become a new process, or one that was told that it is no member."""
+        """Become a new process, or one that was told that it is not a member."""
         self.member_id = ""
         self.generation = -1
         self.leader_of: list[str] | None = None

@@ -89,5 +89,5 @@ def test_an_incomplete_archive_is_not_restored(spark: Any, address: str, topic: 
     next(Path(path).glob("topic=*/partition=2/*.parquet")).unlink()
     with pytest.raises(ArchiveError, match=f"{topic}-2: .* files are missing"):
         contents(spark, path)
-    with pytest.raises(ArchiveError, match="is no archive"):
+    with pytest.raises(ArchiveError, match="is not an archive"):
         contents(spark, str(tmp_path))

@@ -66,7 +66,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """The large directory of all results, which is not used afterwards."""
+    """A directory for the archive and its unpacked copies; removed after the test, as they are large."""
     made = tmp_path / "packaging"
     made.mkdir()
     yield made

@@ -30,7 +30,7 @@ HEADER: Final = """\
 """
 NOTHING: Final = "-"
 EMPTY_TEXT: Final = '""'
-"""A default that is the empty string; a dash is no default."""
+"""A default that is the empty string; a dash is not a default."""
 
 
 class Fact(NamedTuple):

@@ -16,7 +16,7 @@ from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.share.heartbeat import ShareHeartbeat
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup
-from oncelog_broker.coordinator.group.share.share_step import BeginStates
+from oncelog_broker.coordinator.group.share.share_step import InitializeStates
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -65,7 +65,7 @@ class ShareDriver(ConsumerDriver):
     """See the module's docstring; topics as in ConsumerDriver."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self.begun: list[BeginStates] = []
+        self.begun: list[InitializeStates] = []
         super().__init__(*arguments, **named)
 
     @property
@@ -95,7 +95,7 @@ class ShareDriver(ConsumerDriver):
                 asked += [(name, partition, start) for partition, start in starts.items()]
                 lost[topic_id] = frozenset(number for number in starts if (name, number) in failed)
                 done[topic_id] = frozenset(starts) - lost[topic_id]
-            self._carry_out(self.machine.share.states_begun(wanted.group_id, done, lost))
+            self._carry_out(self.machine.share.on_initialized(wanted.group_id, done, lost))
         self.begun.clear()
         return asked
 

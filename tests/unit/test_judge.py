@@ -88,7 +88,7 @@ def test_what_a_group_makes_is_told_by_a_regular_expression() -> None:
         ({"transactions": [{"id": "1", "producer": "p", "end": "open"}]}, "one of committed"),
         ({"topics": [7]}, "names"),
         ({"apart_from": ["ONCE"]}, "there are LOST"),
-        ({"processed": {"source": "a", "into": "b", "made_of": "("}}, "no regular expression"),
+        ({"processed": {"source": "a", "into": "b", "made_of": "("}}, "not a regular expression"),
         ({"processed": {"source": "a", "into": "b", "made_of": "x"}}, "no group"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_malformed_order_is_refused(value: bytes | None, reason: str) -> None:
 
 def test_windows_are_closed_two_minutes_after_their_end() -> None:
     starts = {window.start for window in known().windows}
-    newest = int(BEGIN.timestamp()) + ORDERS - 2  # the last record is no order
+    newest = int(BEGIN.timestamp()) + ORDERS - 2  # the last record is not an order
     assert max(starts) + 60 <= newest - 120 < max(starts) + 120
     assert len(starts) == 7
 

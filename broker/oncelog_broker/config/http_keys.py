@@ -41,5 +41,5 @@ def http_address(text: str) -> HttpAddress:
     """Parse `8080`, `:8080`, `0.0.0.0:8080` or `[::1]:8080`. Raises InvalidConfig."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > MAX_PORT:
-        raise InvalidConfig(f"{HTTP_LISTENER.name}: {text!r} is no host:port, nor a port")
+        raise InvalidConfig(f"{HTTP_LISTENER.name}: {text!r} is not a host:port, nor a port")
     return HttpAddress(match["ipv6"] or match["host"] or LOOPBACK, int(match["port"]))

@@ -86,7 +86,7 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
             raise InvalidConfig(f"{ADVERTISED_LISTENERS.name}: {listener} has no listener of that name in listeners")
         if listener.host in EVERY_INTERFACE:
             raise InvalidConfig(
-                f"{ADVERTISED_LISTENERS.name}: {listener} is no address that a client can connect to: give a host"
+                f"{ADVERTISED_LISTENERS.name}: {listener} is not an address that a client can connect to: give a host"
             )
     return advertised
 
@@ -161,7 +161,7 @@ def _parse_all(key: str, texts: Iterable[str], protocols: Mapping[str, SecurityP
 def _parse(key: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> Listener:
     match = _ENDPOINT.fullmatch(text)
     if match is None or int(match["port"]) > 0xFFFF:
-        raise InvalidConfig(f"{key}: {text!r} is no address: expected NAME://host:port, with a port up to 65535")
+        raise InvalidConfig(f"{key}: {text!r} is not an address: expected NAME://host:port, with a port up to 65535")
     name = match["name"].upper()
     if name not in protocols:
         raise InvalidConfig(

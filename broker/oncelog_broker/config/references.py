@@ -52,5 +52,5 @@ def _content(reference: str, path: str) -> str:
         with Path(path).open("rb") as file:
             return file.read(MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidConfig(f"{reference}: the file cannot be read: {reason}") from None

@@ -182,7 +182,7 @@ def parse_reset(text: str) -> str | int:
         return text
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise ValueError(f"{text!r} is no strategy of offset resets")
+        raise ValueError(f"{text!r} is not an offset reset strategy")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return int(1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days))))
 

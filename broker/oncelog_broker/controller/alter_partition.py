@@ -138,7 +138,7 @@ def _above_a_log(
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is no replica of this partition")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is not a replica of this partition")
     if state.leader_epoch >= log_epoch + LOST_EPOCHS or not view.may_vouch(key):
         return known
     if proposal.partition_epoch < known.version:
@@ -171,7 +171,7 @@ def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, co
 
 def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposal, recovery_state: int) -> None:
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{list(isr)} is no ISR of the replicas {list(replicas)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{list(isr)} is not an ISR of the replicas {list(replicas)}")
     if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no recovery state is {proposal.leader_recovery_state}")
     if proposal.leader_recovery_state == RECOVERING and (recovery_state == RECOVERED or isr != (proposal.sender,)):

@@ -120,7 +120,9 @@ def check_assignment(
         if len(set(replicas)) != len(replicas):
             raise _invalid(f"Partition {partition} has a broker twice: {_listed(replicas)}.")
         if not live.issuperset(replicas):
-            raise _invalid(f"Partition {partition} is to lie on {_listed(replicas)}, but {_listed(sorted(live))} live.")
+            raise _invalid(
+                f"Partition {partition} cannot be on {_listed(replicas)}: only {_listed(sorted(live))} are alive."
+            )
         if len(replicas) != expected:
             raise _invalid(
                 f"Partition {partition} has {len(replicas)} replicas, but the other partitions have {expected}."

@@ -8,7 +8,7 @@ All of this is stored in the topic's node, as in Kafka, so the next controller c
 is written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on
 the older assignment is refused by its version.
 
-A removed replica causes a new leader epoch, in which it fetches no more. An added replica causes none: no log changes
+A removed replica causes a new leader epoch, in which it no longer fetches. An added replica causes none: no log changes
 for it, and clients notice nothing. A step that would remove the last replica in sync is refused.
 
 A removed replica deletes its log. If it was in sync, a replica of the target must be there to have the records: so the
@@ -182,7 +182,7 @@ def _check_target(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Broker ids are not negative: {_shown(target)}.")
     away = [broker for broker in target if broker not in assignment.original and broker not in live]
     if away:
-        message = f"Brokers that are to hold it do not live: {_shown(away)} of {_shown(target)}."
+        message = f"Brokers of the new assignment are not alive: {_shown(away)} of {_shown(target)}."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 

@@ -8,7 +8,7 @@ order:
 3. `changes` to soft state that belong to the records are made.
 4. `timers` are set or cancelled, and `jobs` begin.
 5. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to the
-   rim: decided transactions, whose markers are to be written, or share partitions, whose state is to be begun.
+   rim: decided transactions, whose markers are to be written, or share partitions, whose state is to be initialized.
 
 A step that logs records changes no soft state itself: it puts the change into `changes`. Otherwise a failed append
 would leave a machine that has removed a waiter from a waiting list, and effects that never answer it (S85).

@@ -32,9 +32,9 @@ the loss of the coordinator's broker."""
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
     """The specification of an internal topic; None for a topic that is not internal or has no coordinator here.
 
-    If fewer brokers live than `*.replication.factor` asks for, each of them gets a replica, if the topic may degrade
-    (S31): in a cluster that will never have more brokers. Otherwise KafkaError COORDINATOR_NOT_AVAILABLE until enough
-    brokers live: the first broker to start would create the topic with one replica for ever.
+    If fewer brokers are alive than `*.replication.factor` asks for, each of them gets a replica, if the topic may
+    degrade (S31): in a cluster that will never have more brokers. Otherwise KafkaError COORDINATOR_NOT_AVAILABLE until
+    enough brokers live: the first broker to start would create the topic with one replica for ever.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -115,6 +115,6 @@ def _replicas(name: str, wanted: int, live_brokers: int, may_degrade: bool) -> i
     if may_degrade:
         return min(wanted, max(1, live_brokers))
     if live_brokers < wanted:
-        message = f"{name} is to have {wanted} replicas, but {live_brokers} brokers live: start more, or ask for fewer"
+        message = f"{name} needs {wanted} replicas, but {live_brokers} brokers are alive: start more, or ask for fewer"
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return wanted

@@ -188,7 +188,7 @@ class CoordinatorRuntime(Generic[M]):
         replies: list[tuple[Any, Any]] = []
         try:
             effects = shard.machine.on_unloaded(error)
-            assert not effects.records, "a broker that leads no more writes no more"
+            assert not effects.records, "a broker that no longer leads must not write"
             replies += effects.replies
         except Exception as unthought_of:
             self._unthought_of(shard, None, unthought_of)
@@ -411,7 +411,8 @@ class CoordinatorRuntime(Generic[M]):
             waiter.answer(response if error is None else error)
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
-        """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
+        """An error means that this broker is no longer the coordinator: the next coordinator finds the decision in the
+        log."""
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)
 

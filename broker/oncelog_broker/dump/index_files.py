@@ -125,4 +125,4 @@ def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
 
 def _cut_entry(size: int, entry: Struct) -> Iterator[Item]:
     if size % entry.size:
-        yield Fault(f"{size} bytes are no multiple of {entry.size}", size // entry.size * entry.size)
+        yield Fault(f"{size} bytes are not a multiple of {entry.size}", size // entry.size * entry.size)

@@ -269,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return json.loads(body) if body else None
         except (ValueError, RecursionError):
-            raise Refused(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+            raise Refused(HTTPStatus.BAD_REQUEST, "the body is not JSON") from None
 
     def _check_host(self) -> None:
         if is_loopback(self.server.server_name) and not may_be_asked_for(self.headers.get("Host", "")):

@@ -68,7 +68,7 @@ def load_state(directory: Path) -> ClusterState | None:
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError) as error:
-        raise StateFileError(f"{path} is no state of a local cluster: {error!r}") from None
+        raise StateFileError(f"{path} is not a state of a local cluster: {error!r}") from None
 
 
 def _state(fields: dict[str, Any]) -> ClusterState:

@@ -20,7 +20,7 @@ from oncelog_broker.metadata.stores.zookeeper.access import MakeContext, ZooKeep
 from oncelog_broker.runtime.clock import Clock
 
 METADATA_FILE: Final = "metadata.db"
-"""The embedded store, in the first log directory unless it lies in another one. The name is no topic-partition, so
+"""The embedded store, in the first log directory unless it lies in another one. The name is not a topic-partition, so
 Kafka's tools pass it over."""
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ PROBE_SECONDS: Final = 0.1
 """Seconds between two probes: shows a fifth of the stalls of 20 ms and every stall of 100 ms. A shorter interval would
 cost too much: a wake-up costs as much as a request."""
 STALL_SECONDS: Final = 0.01
-"""A probe late by less than this many seconds is no stall; no request may hold the loop longer."""
+"""A probe late by less than this many seconds is not a stall; no request may hold the loop longer."""
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds in seconds."""
 LEAST_IDLE_SECONDS: Final = 1.0

@@ -11,7 +11,7 @@ MAX_CHARS: Final = 64
 
 
 def plain_address(text: str) -> str | None:
-    """The address in `text`, as Python writes it; None if it is no address. `0:0:0:0:0:0:0:1`, as Kafka writes it,
+    """The address in `text`, as Python writes it; None if it is not an address. `0:0:0:0:0:0:0:1`, as Kafka writes it,
     becomes `::1`; IPv4 mapped to IPv6 (`::ffff:10.0.0.1`) becomes IPv4, as in Java. Names are not resolved."""
     if len(text) > MAX_CHARS:
         return None

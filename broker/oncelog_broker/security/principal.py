@@ -25,5 +25,5 @@ def parse_principal(text: str) -> Principal:
     """Parse `User:alice`; the name may contain colons. Raises ValueError."""
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
-        raise ValueError(f"{text!r} is no principal: expected User:name")
+        raise ValueError(f"{text!r} is not a principal: expected User:name")
     return Principal(kind, name)

@@ -59,7 +59,7 @@ class Waiting(Protocol):
 
 class HostedSharePartition:
     """`partition` is the log's, which this broker leads in `leader_epoch`; `settings()` are those of the group now.
-    `on_fenced` is called when another broker leads, or the state has begun anew."""
+    `on_fenced` is called when another broker leads, or the state was initialized again."""
 
     def __init__(
         self,

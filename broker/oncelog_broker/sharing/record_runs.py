@@ -24,7 +24,7 @@ class Run:
 
     `deliveries` counts how often the records were handed out. In the state ACQUIRED, `owner` is the member that has
     them, and `deadline` when its lock runs out (monotonic seconds). `becomes` is the state that the owner has asked for
-    and that is not kept yet; until then the run changes no more.
+    and that is not kept yet; until then the run does not change again.
     """
 
     __slots__ = ("becomes", "deadline", "deliveries", "first", "last", "owner", "state", "transition")

@@ -31,7 +31,7 @@ class SharePartition:
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), state_epoch: int = 0) -> None:
         """Begin with what was kept. Records between and below the kept ones were in flight at another leader, and are
-        available again."""
+        available again; so are those that another implementation has kept as acquired."""
         self.state_epoch = state_epoch
         self.runs = RecordRuns(start_offset)
         self.outbox: list[StateBatch] = []
@@ -42,7 +42,8 @@ class SharePartition:
             first = max(first, self.runs.end)
             if first > self.runs.end:
                 self.runs.append(Run(self.runs.end, first - 1, DeliveryState.AVAILABLE))
-            self.runs.append(Run(first, last, DeliveryState(state), deliveries))
+            kept = DeliveryState.AVAILABLE if state == DeliveryState.ACQUIRED else DeliveryState(state)
+            self.runs.append(Run(first, last, kept, deliveries))
         self.runs.advance()
 
     # --- what others ask

@@ -1,9 +1,9 @@
-"""All share partitions at this broker: those of partitions that it leads and members of share groups read.
+"""The loaded share partitions of this broker: it leads their partitions, and members of share groups read them.
 
-A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences the leaders
-before. It is dropped when this broker leads the partition no more, when its state has begun anew, when the group's last
-session at this broker is over (then an administrator may begin the state anew), and when nobody has used it for some
-minutes.
+A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences
+previous leaders. It is dropped when this broker no longer leads the partition, when its state was initialized again,
+when the group's last session at this broker is over (then an administrator may initialize the state again), and when it
+was not used for some minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IDLE_SECONDS: Final = 300.0
 
 
 class _Loading:
-    """The load of a state for a partition in its leader epoch of now. `answer` is set when the load begins."""
+    """The load of a state for a partition in its current leader epoch. `answer` is set when the load begins."""
 
     __slots__ = ("answer", "leader_epoch", "partition")
 
@@ -130,9 +130,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            await (
-                before.written()
-            )  # a write of the same epochs that came after the read would undo what is written then
+            # A pending write has the same epochs: if it arrived after the read, it would overwrite the newer state.
+            await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
             return as_told(state)

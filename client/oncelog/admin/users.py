@@ -97,7 +97,7 @@ def _prepared(change: ScramUpsertion | ScramDeletion) -> Any:
     mechanism = ScramMechanism.named(change.mechanism)
     if mechanism is None:
         names = ", ".join(each.mechanism_name for each in ScramMechanism)
-        raise ConfigError(f"{change.mechanism!r} is no SCRAM mechanism: must be one of {names}")
+        raise ConfigError(f"{change.mechanism!r} is not a SCRAM mechanism: must be one of {names}")
     if isinstance(change, ScramDeletion):
         return Alter.ScramCredentialDeletion(name=change.user, mechanism=mechanism.value)
     if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:

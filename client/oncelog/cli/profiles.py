@@ -127,6 +127,6 @@ def _parsed(document: Any) -> Profiles:
     found = Profiles(document.get("current"))
     for name, settings in (document.get("profiles") or {}).items():
         if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
-            raise ValueError(f"the profile {name!r} is no mapping of names to texts")
+            raise ValueError(f"the profile {name!r} is not a mapping of names to texts")
         found.profiles[str(name)] = Profile(**settings)
     return found

@@ -91,7 +91,7 @@ def generate(
 
     present, racks = run(command, bootstrap)
     if missing := set(nodes or ()) - racks.keys():
-        raise Failure(f"no such brokers live: {', '.join(map(str, sorted(missing)))}")
+        raise Failure(f"these brokers are not alive: {', '.join(map(str, sorted(missing)))}")
     chosen = {node: racks[node] for node in (nodes or sorted(racks))}
     try:
         plan = spread(present, chosen, replication_factor or 0)

@@ -51,7 +51,9 @@ class Form(NamedTuple):
     metavar="SECONDS",
     help="Seconds between queries; throughput is measured between two of them.",
 )
-@click.option("--once", is_flag=True, help="Snapshot twice, print, and end: as where standard output is no terminal.")
+@click.option(
+    "--once", is_flag=True, help="Snapshot twice, print, and end; the default if standard output is not a terminal."
+)
 def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
     """Show the activity of a cluster, until Ctrl-C.
 

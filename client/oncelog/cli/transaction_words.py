@@ -130,7 +130,7 @@ def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
         return (
             f"its coordinator, of epoch {pinned_by.coordinator_epoch}, has decided ({held.state}) and cannot write the "
             f"marker: this log has a marker of coordinator epoch {pinned_by.producer.coordinator_epoch}, sent by a"
-            " client that is no coordinator"
+            " client that is not a coordinator"
         )
     limit = span(explained.limits.max_timeout_ms)
     return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"

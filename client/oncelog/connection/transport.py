@@ -29,7 +29,7 @@ from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 OpenConnection = Callable[..., Awaitable[Any]]
-"""Connect the protocol that the callable makes to a host and port, like `loop.create_connection`, with `ssl` and
+"""Opens a connection, with the arguments of `loop.create_connection`: a protocol factory, host and port, and `ssl` and
 `server_hostname` for TLS. Raises OSError."""
 
 logger = logging.getLogger(__name__)

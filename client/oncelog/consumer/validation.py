@@ -1,8 +1,8 @@
 """Detects log truncation before a position, by leader epochs (KIP-320). Pure.
 
 A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek.
-The latter may not be the epoch of any batch: ListOffsets returns the leader's epoch for the log end. So it decides
-which leaders are too old to ask, and is no evidence of the log's content (S92).
+The given epoch need not be the epoch of any batch: ListOffsets returns the leader's epoch for the log end. So it
+decides which leaders are too old to ask, and is no evidence of the log's content (S92).
 
 A leader of a newer epoch may have another log from some offset on: after an unclean election, or if the only replica
 with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the position's

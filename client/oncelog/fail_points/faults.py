@@ -171,7 +171,7 @@ class Questions:
         self._answers = self._socket.makefile("r")
 
     def ask(self, question: str) -> Action:
-        """The answer; to go on, when the test is over and answers no more."""
+        """Ask the test what to do at this fail point. Without an answer, as after the end of the test: continue."""
         try:
             self._socket.sendall(f"{question}\n".encode())
             answer = self._answers.readline()

@@ -11,8 +11,9 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 async def find_coordinator(
     pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
 ) -> Broker:
-    """Ask any broker; `elsewhere`: another one than last time, whose answer was wrong. The pool can then reach the
-    coordinator. Raises KafkaError, retriable while no coordinator is available."""
+    """Ask a broker for the coordinator of `key`, and add the coordinator to the pool. `elsewhere`: ask another broker
+    than last time, because the last answer was wrong. Raises KafkaError, retriable while no coordinator is
+    available."""
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
     response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)

@@ -64,13 +64,13 @@ def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: in
 def chosen_partition(partitioner: Partitioner, key: Any, count: int, available: Sequence[int]) -> int:
     """The choice of an application's `partitioner` among `count` partitions.
 
-    Raises ValueError for a partition that does not exist, TypeError for what is no integer.
+    Raises ValueError for a partition that does not exist, TypeError for what is not an integer.
     """
     if key is not None and not isinstance(key, bytes):
         key = bytes(key)
     partition = partitioner(key, list(range(count)), list(available))
     if isinstance(partition, bool) or not isinstance(partition, int):
-        raise TypeError(f"the partitioner returned {partition!r:.50}, which is no integer")
+        raise TypeError(f"the partitioner returned {partition!r:.50}, which is not an integer")
     if not 0 <= partition < count:
         raise ValueError(f"the partitioner returned {partition}, and there are the partitions 0 to {count - 1}")
     return partition

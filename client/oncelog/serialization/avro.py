@@ -46,7 +46,7 @@ class AvroCodec(Codec):
             AttributeError,
             RecursionError,
         ) as error:
-            raise SerializationError(f"the schema is no Avro schema that can be used: {error}") from error
+            raise SerializationError(f"the schema is not an Avro schema that can be used: {error}") from error
         self.name = _name_of(self.parsed)
         self._is_bytes = _is_bytes(self.parsed)
 

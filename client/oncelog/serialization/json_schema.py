@@ -41,7 +41,7 @@ class JsonSchemaCodec(Codec):
             self._validator = cls(root, registry=Registry().with_resources(resources))
         except (SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise SerializationError(
-                f"the schema is no JSON Schema that can be used: {getattr(error, 'message', error)}"
+                f"the schema is not a JSON Schema that can be used: {getattr(error, 'message', error)}"
             ) from error
         title = root.get("title") if isinstance(root, dict) else None
         self.name = title if isinstance(title, str) else None

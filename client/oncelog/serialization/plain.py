@@ -108,4 +108,4 @@ class UuidDeserializer(Deserializer[UUID]):
         try:
             return UUID(data.decode())
         except ValueError as error:
-            raise SerializationError(f"{data[:50]!r} is no UUID") from error
+            raise SerializationError(f"{data[:50]!r} is not a UUID") from error

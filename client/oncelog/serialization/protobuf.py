@@ -26,7 +26,7 @@ from oncelog.serialization.schemas import PROTOBUF, Schema
 from oncelog.serialization.wire import with_indexes, without_indexes
 
 WELL_KNOWN: Final = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
-"""Files that are no references: each client has them."""
+"""Files that are not references: each client has them."""
 
 
 class ProtobufCodec(Codec):
@@ -51,7 +51,7 @@ class ProtobufCodec(Codec):
             _add(pool, file)
             self._file: FileDescriptor = pool.FindFileByName(file.name)
         except (TypeError, KeyError, ValueError, DecodeError) as error:
-            raise SerializationError(f"the schema is no Protobuf descriptor that can be used: {error}") from error
+            raise SerializationError(f"the schema is not a Protobuf descriptor that can be used: {error}") from error
         if not self._file.message_types_by_name:
             raise SerializationError("the .proto file has no message")
         self._message = self._chosen(message)
@@ -86,7 +86,7 @@ class ProtobufCodec(Codec):
         try:
             message: Message = ParseDict(value, GetMessageClass(self._message)())
         except (JsonParseError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise SerializationError(f"a value is no message {self.name}: {error}") from error
+            raise SerializationError(f"a value is not a message {self.name}: {error}") from error
         return message
 
     def _chosen(self, name: str | None) -> Descriptor:
@@ -153,7 +153,7 @@ def _decoded(cls: type[Message], payload: bytes) -> Message:
         message.ParseFromString(payload)
     except (DecodeError, RecursionError) as error:
         name = message.DESCRIPTOR.full_name
-        raise SerializationError(f"{len(payload)} bytes are no message {name}: {error}") from error
+        raise SerializationError(f"{len(payload)} bytes are not a message {name}: {error}") from error
     return message
 
 
@@ -161,7 +161,7 @@ def _descriptor(text: str) -> FileDescriptorProto:
     try:
         return FileDescriptorProto.FromString(b64decode(text, validate=True))
     except ValueError as error:
-        raise ValueError("it is no serialized descriptor: does the registry know format=serialized?") from error
+        raise ValueError("it is not a serialized descriptor: does the registry know format=serialized?") from error
 
 
 def _add(pool: Any, file: FileDescriptorProto) -> None:

@@ -83,7 +83,7 @@ class RegistryHttp:
         await self._client.aclose()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer; a str where it is no object. Raises SchemaNotFound, RegistryRefused,
+        """Return the JSON of an answer; a str where it is not an object. Raises SchemaNotFound, RegistryRefused,
         RegistryUnavailable."""
         failure: RegistryUnavailable | None = None
         try:

@@ -70,7 +70,7 @@ def _protobuf(data: bytes) -> tuple[Schema, dict[str, Schema]]:
     try:
         files = list(FileDescriptorSet.FromString(data).file)
     except DecodeError as error:
-        raise SerializationError(f"the file is no descriptor set: {error}") from error
+        raise SerializationError(f"the file is not a descriptor set: {error}") from error
     if not files:
         raise SerializationError("the descriptor set has no file")
     schemas = {each.name: Schema(b64encode(each.SerializeToString()).decode(), PROTOBUF) for each in files}

@@ -119,7 +119,7 @@ class SchemaRegistry(Lifecycle):
         """Return the names of all subjects; always asks. Raises RegistryUnavailable."""
         answer = await self._http.ask("GET", "/subjects")
         if not isinstance(answer, list):
-            raise RegistryUnavailable("the answer is no list of subjects, as a schema registry gives it")
+            raise RegistryUnavailable("the answer is not a list of subjects, as a schema registry gives it")
         return [str(name) for name in answer]
 
     async def referred(self, schema: Schema, form: str = "") -> dict[str, Schema]:

@@ -64,7 +64,7 @@ def schema_of(answer: Any) -> Schema:
             schema_type, references = more.get("schemaType") or AVRO, more.get("references") or []
             if isinstance(schema_type, str) and isinstance(references, list):
                 return Schema(text, schema_type, tuple(map(_reference, references)))
-    raise RegistryUnavailable("the answer is no schema, as a schema registry gives it")
+    raise RegistryUnavailable("the answer is not a schema, as a schema registry gives it")
 
 
 def registered_schema_of(answer: Any) -> RegisteredSchema:
@@ -72,7 +72,7 @@ def registered_schema_of(answer: Any) -> RegisteredSchema:
     match answer:
         case {"subject": str(subject), "version": int(version), "id": int(schema_id)}:
             return RegisteredSchema(subject, version, schema_id, schema_of(answer))
-    raise RegistryUnavailable("the answer is no version of a subject, as a schema registry gives it")
+    raise RegistryUnavailable("the answer is not a version of a subject, as a schema registry gives it")
 
 
 def _reference(document: Mapping[str, Any]) -> Reference:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from oncelog_protocol.messages.share_fetch import AcknowledgeType
+
+MANY_ALIKE: Final = 50
+"""So many neighbouring offsets of one type have a batch of their own, which states the type once."""
 
 
 class AckBatch(NamedTuple):
@@ -22,12 +26,27 @@ def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
     run: list[int] = []
     for offset in sorted(said):
         if run and offset != run[-1] + 1:
-            batches.append(_batch(run, said))
+            batches += [_batch(part, said) for part in _divided(run, said)]
             run = []
         run.append(offset)
-    if run:
-        batches.append(_batch(run, said))
+    batches += [_batch(part, said) for part in _divided(run, said)]
     return batches
+
+
+def _divided(offsets: Iterable[int], said: Mapping[int, AcknowledgeType]) -> Iterator[list[int]]:
+    """The offsets in order, with at least MANY_ALIKE of one type apart from the others."""
+    mixed: list[int] = []
+    for _, same in groupby(offsets, key=said.__getitem__):
+        alike = list(same)
+        if len(alike) < MANY_ALIKE:
+            mixed += alike
+            continue
+        if mixed:
+            yield mixed
+        mixed = []
+        yield alike
+    if mixed:
+        yield mixed
 
 
 def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:

@@ -34,7 +34,7 @@ def decode(
     """The records that were acquired; `acquired` are AcquiredRecords, ascending. Only an error for more than
     MAX_OFFSETS offsets: their locks run out."""
     acquired = list(acquired)
-    if sum(batch.last_offset - batch.first_offset + 1 for batch in acquired) > MAX_OFFSETS:
+    if sum(max(0, batch.last_offset - batch.first_offset + 1) for batch in acquired) > MAX_OFFSETS:
         return Decoded([], error=f"more than {MAX_OFFSETS} offsets were acquired at once")
     counts = {
         offset: batch.delivery_count

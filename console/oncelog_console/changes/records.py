@@ -35,7 +35,7 @@ def _bytes(fields: Fields, name: str, what: str, kind: str) -> bytes | None:
     try:
         return b64decode(text.strip(), validate=True)
     except ValueError as error:
-        raise BadField(f"{what} is no base64: {error}") from error
+        raise BadField(f"{what} is not base64: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

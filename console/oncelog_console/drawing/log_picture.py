@@ -23,7 +23,7 @@ GAP: Final = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A batch: its offsets, both included; -1 is no producer. `kind` is "data", "commit", "abort" or "control"."""
+    """A batch: its offsets, both included; -1: no producer. `kind` is "data", "commit", "abort" or "control"."""
 
     first: int
     last: int

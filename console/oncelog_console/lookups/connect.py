@@ -123,7 +123,7 @@ def restart_path(name: str, *, task: int | None, only_failed: bool) -> str:
 def _part(name: str) -> str:
     """A name as part of a path, which leads nowhere else."""
     if name in ("", ".", ".."):
-        raise ConnectFailed("this is no name of a connector")
+        raise ConnectFailed("this is not a valid connector name")
     return quote(name, safe="")
 
 

@@ -123,7 +123,7 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
         return BadMetrics(f"it does not answer: {error}")
     except Exception as error:
         logger.debug("metrics of queries cannot be read from %s", address, exc_info=True)
-        return BadMetrics(f"these are no metrics: {error}")
+        return BadMetrics(f"these are not metrics: {error}")
 
 
 def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:

@@ -53,7 +53,7 @@ async def submit(request: Request, form: Form) -> Response:
 def _kind(request: Request) -> type[Change]:
     kind = KINDS.get(request.path_params["kind"])
     if kind is None:
-        raise Refused("there is no such change", 404)
+        raise Refused("there is no such kind of change", 404)
     return kind
 
 

@@ -82,7 +82,7 @@ async def form_of(request: Request) -> Form:
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
     except ValueError:
-        raise Refused("this is no form of ours") from None
+        raise Refused("this is not a form of ours") from None
     if len(dict(pairs)) != len(pairs):
         raise Refused("a field of a form must occur once")
     return dict(pairs)

@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def wanted(self) -> Wanted:
-        """Raises Refused for an end that is no time."""
+        """Raises Refused for an end that is not a time."""
         return Wanted(
             self.committed_only,
             _bytes(self.key) if self.key else None,

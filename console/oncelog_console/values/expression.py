@@ -21,13 +21,13 @@ class Expression:
     """A parsed expression. Use it in a worker process only: how long it takes depends on the text and on the value."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError with the reason why the text is no expression."""
+        """Raises ValueError with the reason why the text is not an expression."""
         if len(text) > MAX_EXPRESSION_CHARACTERS:
             raise ValueError(f"an expression has {MAX_EXPRESSION_CHARACTERS} characters at most")
         try:
             query = _ENVIRONMENT.compile(f"$[?{text}]")
         except JSONPathError as error:
-            raise ValueError(f"{text!r} is no expression such as $.amount > 10: {error.args[0]}") from None
+            raise ValueError(f"{text!r} is not an expression such as $.amount > 10: {error.args[0]}") from None
         except RecursionError:
             raise ValueError("the expression is nested too deeply") from None
         selector = _only_selector(query)

@@ -78,7 +78,7 @@ class Reader:
         except SerializationError as error:
             return Read(False, None, False, error.message[:PROBLEM_CHARACTERS])
         except (ValueError, RecursionError):  # ValueError: no JSON, no UTF-8
-            return Read(False, None, False, "it is no JSON")
+            return Read(False, None, False, "it is not JSON")
         except MemoryError:
             return Read(False, None, False, "it takes more memory than there is for it")
 
@@ -127,4 +127,4 @@ def _message_pack(value: bytes) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # msgpack raises whatever the bytes lead it to
-        raise SerializationError(f"it is no MessagePack: {type(error).__name__}: {error}") from error
+        raise SerializationError(f"it is not MessagePack: {type(error).__name__}: {error}") from error

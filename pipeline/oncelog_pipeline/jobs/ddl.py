@@ -93,7 +93,7 @@ class _Parser:
         kind = name.lower()
         if kind not in TYPES:
             near = get_close_matches(kind, TYPES, n=1)
-            raise BadDdl(f"has {name!r}, which is no type" + (f": did you mean {near[0].upper()}?" if near else ""))
+            raise BadDdl(f"has {name!r}, which is not a type" + (f": did you mean {near[0].upper()}?" if near else ""))
         if kind == "struct":
             self._expect("<")
             if not self._skip(">"):

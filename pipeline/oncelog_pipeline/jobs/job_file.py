@@ -73,7 +73,7 @@ def job_from_toml(text: str, name: str, directory: str, read: Callable[[str], st
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{name} is no TOML: {error}") from error
+        raise JobError(f"{name} is not TOML: {error}") from error
     return _Reader(document, Where(name, text), directory, read).job()
 
 
@@ -241,7 +241,7 @@ class _Reader:
         flat = dict(_flat(table))
         for name in flat:
             if not name.startswith("spark."):
-                raise self._wrong("spark", name, 'is no configuration of Spark\'s: those begin with "spark."')
+                raise self._wrong("spark", name, 'is not a configuration of Spark\'s: those begin with "spark."')
         return flat
 
     # checks

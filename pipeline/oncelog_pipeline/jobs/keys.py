@@ -128,11 +128,11 @@ def unknown(path: str, name: str) -> str:
     known = TABLES_OF_KEYS[path]
     near = get_close_matches(name, known, n=1)
     if near:
-        return f"is no key: did you mean {near[0]!r}? It {known[near[0]].purpose}"
+        return f"is not a key: did you mean {near[0]!r}? It {known[near[0]].purpose}"
     elsewhere = [table for table, keys in TABLES_OF_KEYS.items() if name in keys]
     if elsewhere:
         homes = " or ".join(f"[{table}]" if table else "the top of the file" for table in elsewhere)
-        return f"is no key of this table: it belongs to {homes}"
+        return f"is not a key of this table: it belongs to {homes}"
     return f"is not a key; valid here: {', '.join(known)}"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "oncelog"
 BESIDE_THE_VALUE: Final = ("key", "headers", "topic", "partition", "timestamp")
-"""Columns of a record that are no part of its value."""
+"""Columns of a record that are not part of its value."""
 COPIED: Final = ("key", "value", "headers")
 """The columns that are written if the job has no transform."""
 

@@ -178,7 +178,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression of Python's: {error}") from error
+        raise ValueError(f"{text!r} is not a regular expression of Python's: {error}") from error
     return text
 
 

@@ -41,7 +41,7 @@ class JavaStore:
 def read_jks(content: bytes, password: str | None, key_password: str | None = None) -> JavaStore:
     """Without `password` the store is not verified, and its keys are skipped. Raises BadStore."""
     if not content.startswith(MAGIC):
-        raise BadStore("this is no JKS file")
+        raise BadStore("this is not a JKS file")
     entries, digest = content[:-_SHA1_BYTES], content[-_SHA1_BYTES:]
     if password is not None and _sha1(_utf16(password) + _WHITENER + entries) != digest:
         raise BadStore("the password is wrong, or the file is damaged")
@@ -76,7 +76,7 @@ def _private_key(protected: bytes, password: str, alias: str) -> bytes:
     """The PKCS8 key in an EncryptedPrivateKeyInfo of Java's own algorithm."""
     info = _Reader(protected)
     info.tagged(_SEQUENCE)
-    info.take(info.tagged(_SEQUENCE))  # the algorithm, of which JKS has one
+    info.take(info.tagged(_SEQUENCE))  # skip the algorithm: JKS has only one
     encrypted = info.take(info.tagged(_OCTET_STRING))
     link, cipher = encrypted[:_SHA1_BYTES], encrypted[_SHA1_BYTES:-_SHA1_BYTES]
     secret, stream = _utf16(password), bytearray()

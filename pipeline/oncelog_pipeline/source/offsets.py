@@ -118,7 +118,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
     except ValueError as error:
-        raise BadOffsets(f"{text!r}: is no JSON: {error}") from error
+        raise BadOffsets(f"{text!r}: is not JSON: {error}") from error
     if not isinstance(read, dict):
         raise BadOffsets(f'{text!r}: must be {{"topic": ...}}')
     return read
@@ -136,5 +136,5 @@ def _index(index: Any, where: str) -> int:
     except (TypeError, ValueError):
         number = -1
     if number < 0 or isinstance(index, (bool, float)):
-        raise BadOffsets(f"{where!r}: {index!r} is no number of a partition")
+        raise BadOffsets(f"{where!r}: {index!r} is not a partition number")
     return number

@@ -133,5 +133,5 @@ def _property(name: str) -> str | None:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise UnknownQuery("this is no Spark task: only tasks know their query")
+        raise UnknownQuery("this is not a Spark task: only tasks know their query")
     return context

@@ -87,7 +87,7 @@ def _launching(java: Path, home: Path) -> Path:
 
 
 def version_of(java: Path) -> int | None:
-    """Return the major version; None if this is no Java that runs."""
+    """Return the major version; None if this is not a Java that runs."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):

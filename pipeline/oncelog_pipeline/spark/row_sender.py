@@ -23,7 +23,7 @@ GOLDEN_RATIO: Final = 2_654_435_769
 
 
 class BadRow(ValueError):
-    """The row is no record: for example, it has no topic."""
+    """The row is not a record: for example, it has no topic."""
 
 
 class Sender(Protocol):

@@ -242,7 +242,7 @@ def exit_code(run: Callable[[], object]) -> int:
     if code is not None and not isinstance(code, int):
         sys.stderr.write(f"{code}\n")
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are not daemons
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

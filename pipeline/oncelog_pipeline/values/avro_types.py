@@ -19,7 +19,7 @@ Schema = Any
 
 
 class SchemaError(ValueError):
-    """The text is no Avro schema, or has no Spark type; the message says where."""
+    """The text is not an Avro schema, or has no Spark type; the message says where."""
 
 
 PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -56,13 +56,13 @@ def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None
     try:
         others, read = [json.loads(each) for each in referred], json.loads(text)
     except ValueError as error:
-        raise SchemaError(f"is no JSON: {error}") from error
+        raise SchemaError(f"is not JSON: {error}") from error
     try:
         for each in others:
             parse_schema(_simplified(each), named)
         return parse_schema(_simplified(read), named)
     except (SchemaParseException, UnknownType, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SchemaError(f"is no Avro schema: {error}") from error
+        raise SchemaError(f"is not an Avro schema: {error}") from error
 
 
 def arrow_type(schema: Schema) -> pa.DataType:

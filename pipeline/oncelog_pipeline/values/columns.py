@@ -58,7 +58,7 @@ def _json_schema(text: str) -> DataType:
     try:
         return DataType.fromDDL(text)
     except ParseException as error:
-        raise SchemaError(f"is no DDL of Spark's: {str(error).strip().splitlines()[0]}") from error
+        raise SchemaError(f"is not Spark DDL: {str(error).strip().splitlines()[0]}") from error
 
 
 def _from_avro(form: ValueFormat) -> Any:

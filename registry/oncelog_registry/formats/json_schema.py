@@ -134,7 +134,7 @@ class _Place(NamedTuple):
             else:
                 raise ValueError(f"$ref {reference!r} leads nowhere")
         if not isinstance(node, (dict, bool)):
-            raise ValueError(f"$ref {reference!r} leads to something that is no schema")
+            raise ValueError(f"$ref {reference!r} leads to something that is not a schema")
         return node, _Place(self.document, root)
 
     def _other_root(self, name: str) -> Node:

@@ -165,7 +165,7 @@ def _compiled_text(resolved: Resolved) -> tuple[FileDescriptorProto, list[FileDe
 def _safe(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name == MAIN_FILE or "\0" in name or str(path) != name:
-        raise ValueError(f"the reference {name!r} is no name of an import")
+        raise ValueError(f"the reference {name!r} is not a valid import name")
     return name
 
 
@@ -179,7 +179,7 @@ def _protoc(files: Mapping[str, str]) -> list[FileDescriptorProto]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8", errors="surrogatepass")
             except OSError as error:
-                raise ValueError(f"the reference {name[:100]!r} is no name of a file: {error.strerror}") from None
+                raise ValueError(f"the reference {name[:100]!r} is not a valid file name: {error.strerror}") from None
         target = os.path.join(directory, "out")
         included = Path(_well_known())
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={inside}", f"--proto_path={included}"]

@@ -43,7 +43,7 @@ def source_of(module: str) -> str:
     assert package, f"{module} is in no package"
     spec = find_spec(module)
     assert spec is not None, f"no module {module} found"
-    assert spec.origin is not None, f"{module} is no file"
+    assert spec.origin is not None, f"{module} is not a file"
     return Path(spec.origin).read_text()
 
 

@@ -133,7 +133,7 @@ class Story:
         await self._leave(younger)
 
     async def _outsider(self) -> None:
-        """Somebody who is no member commits while there are members."""
+        """Somebody who is not a member commits while there are members."""
         (member,) = await self._stable([NOBODY])
         stranger = Membership("stranger", member.generation)
         await self._ghost_goes_on(stranger, "a member that never joined")

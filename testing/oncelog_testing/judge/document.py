@@ -107,7 +107,7 @@ def _processed(fields: Any) -> Processed | None:
     try:
         pattern = re.compile(_text(fields, "made_of"), re.DOTALL)
     except re.error as error:
-        raise ValueError(f"`made_of` is no regular expression: {error}") from None
+        raise ValueError(f"`made_of` is not a regular expression: {error}") from None
     if pattern.groups < 1:
         raise ValueError("`made_of` has no group, which would be the text of the input")
 

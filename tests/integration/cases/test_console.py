@@ -156,7 +156,7 @@ async def test_records_are_found_by_value_header_and_time(browser: Browser, raw:
     assert "1 record with this" in await browser.text("/records", topic=topic, header="trace=15")
     early = await browser.text("/records", topic=topic, until="2023-11-14T22:13:22")
     assert "3 records with this" in early
-    assert "is no expression such as" in await browser.text("/records", topic=topic, value="$.amount >")
+    assert "is not an expression such as" in await browser.text("/records", topic=topic, value="$.amount >")
     assert "until is a time" in await browser.text("/records", 400, topic=topic, until="soon")
     nothing = await browser.text("/records", topic=topic, value="$.amount > 1000")
     assert "No record matches" in nothing

@@ -174,7 +174,7 @@ async def test_a_record_is_produced_as_shown_and_as_the_command_does(
     assert '"encoding": "base64"' in command_in(binary)
     assert "Produced a record" in await confirmed(browser, binary)
     wrong = await browser.send(form, "edit", value="not base64", value_is="base64")
-    assert "is no base64" in as_text(wrong.text)
+    assert "is not base64" in as_text(wrong.text)
     elsewhere = await browser.send(form, "edit", value="x", value_is="text", partition="7")
     assert "has the partitions 0 to 0, not 7" in as_text(elsewhere.text)
 

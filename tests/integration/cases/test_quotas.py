@@ -101,7 +101,7 @@ def test_a_producer_over_quota_is_answered_at_once_and_then_waits_alone(broker: 
             produce(other, topic, "other")
             assert other.receive().throttle_time_ms == 0
         assert not slow.is_readable(), "nothing else of that connection is handled"
-        assert ask(other, "slow").throttle_time_ms == 0, "what is no Produce does not count"
+        assert ask(other, "slow").throttle_time_ms == 0, "what is not a Produce does not count"
 
 
 def test_produced_bytes_keep_the_rate(broker: BrokerProcess, topic: str) -> None:

@@ -51,7 +51,7 @@ async def made(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
         ("configs set --topic TOPIC a=b", "Unknown configuration a"),
         ("configs describe --topic TOPIC nokey", "topic TOPIC: unknown setting 'nokey'"),
         ("log-dirs --broker 9", "unknown broker 9: the brokers are 1"),
-        ("reassign generate --to 9 TOPIC", "no such brokers live: 9"),
+        ("reassign generate --to 9 TOPIC", "these brokers are not alive: 9"),
         ("reassign generate --current /nowhere/plan TOPIC", "/nowhere/plan: No such file or directory"),
         ("users remove NOPE", "a user credential that does not exist: NOPE"),
         (

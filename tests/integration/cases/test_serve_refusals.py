@@ -60,7 +60,7 @@ def test_the_directory_of_another_broker_is_refused(tmp_path):
     [
         ("num.partitons=1", "Unknown configuration num.partitons: did you mean num.partitions? (from --set)"),
         ("num.partitions=x", "Invalid value 'x' for configuration num.partitions: expected a 32-bit integer, at least"),
-        ("listeners=foo", "listeners: 'foo' is no address: expected NAME://host:port"),
+        ("listeners=foo", "listeners: 'foo' is not an address: expected NAME://host:port"),
     ],
 )
 def test_a_wrong_setting_is_reported(tmp_path, setting, reason):

@@ -478,7 +478,7 @@ def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version:
     assert txn.end() == ErrorCode.INVALID_TXN_STATE
 
 
-def test_s36_only_brokers_add_the_offsets_topic(raw: RawClient, topic: str) -> None:
+def test_s36_a_client_adds_no_internal_topic_but_the_offsets_topic(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
     raw.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, 0)

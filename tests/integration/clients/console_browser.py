@@ -44,7 +44,7 @@ class Browser:
     async def page(self, path: str, status: int = 200, **query: Any) -> str:
         answer = await self.client.get(path, params=query or None)
         assert answer.status_code == status, answer.text
-        assert "\\u202f" not in answer.text, "what stands between thousands is no escape"
+        assert "\\u202f" not in answer.text, "what stands between thousands is not an escape"
         return answer.text
 
     async def text(self, path: str, status: int = 200, **query: Any) -> str:

@@ -183,7 +183,7 @@ class Side:
         self.note(label, answer)
 
     def token(self, data: bytes, label: str, connection: str) -> None:
-        """A frame that is no request, as tokens are after a SaslHandshake v0, and the bytes of the answer."""
+        """A frame that is not a request, as tokens are after a SaslHandshake v0, and the bytes of the answer."""
         client = self._connection(connection)
         try:
             answer = client.exchange(SIZE.pack(len(data)) + data).hex()

@@ -116,6 +116,6 @@ def test_a_default_fits_its_type() -> None:
     ],
 )
 def test_command_line_options_have_their_declared_types(text: tuple[str, str], value: object) -> None:
-    """`-D client.id=7` names a client; the value is no number."""
+    """`-D client.id=7` names a client; the value is not a number."""
     (found,) = client_settings((text,)).values()
     assert (found, type(found)) == (value, type(value))

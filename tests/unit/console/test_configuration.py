@@ -65,8 +65,8 @@ def test_all_that_stands_in_the_file_is_taken(file: Path) -> None:
         ('bootstrap_servers = "broker:9092"', "", "bootstrap_servers is missing"),
         ("client.properties", "nowhere.properties", "No such file"),
         ("order.avsc", "secret", "a schema is a file"),
-        ("http://connect:8083", "file:///etc/passwd", "is no URL"),
-        ("http://driver", "ftp://driver", "is no URL"),
+        ("http://connect:8083", "file:///etc/passwd", "is not a URL"),
+        ("http://driver", "ftp://driver", "is not a URL"),
         ("https://id.example.com", "http://id.example.com", "oidc.issuer is an https:// URL"),
         ('public_url = "https://console.example.com"', "", "public_url is missing"),
         ("[clusters.test]", '[clusters."a/b"]', "letters, digits"),
@@ -97,8 +97,8 @@ def test_options_about_a_cluster_exclude_the_file(file: Path) -> None:
         (["--schema", "orders"], "is not TOPIC=FILE"),
         (["--schema", "orders=nowhere.avsc"], "nowhere.avsc"),
         (["--connect", "http://connect:8083"], "is not NAME=URL"),
-        (["--connect", "main=connect:8083"], "is no URL"),
-        (["--queries", "driver:9405"], "is no URL"),
+        (["--connect", "main=connect:8083"], "is not a URL"),
+        (["--queries", "driver:9405"], "is not a URL"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_served(options: list[str], why: str) -> None:

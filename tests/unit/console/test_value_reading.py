@@ -205,12 +205,12 @@ async def test_a_deep_list_of_avro_unions_is_a_problem(workers: Workers) -> None
 async def test_a_deep_and_a_cut_protobuf_message_are_problems(workers: Workers) -> None:
     schema = Schema(node_schema(), "PROTOBUF")
     for payload in (nested_protobuf(20_000), b"\x12\xff\xff\xff\xff\x07"):
-        assert "are no message" in await hostile_result(workers, framed(7, b"\0" + payload), schema)
+        assert "are not a message" in await hostile_result(workers, framed(7, b"\0" + payload), schema)
 
 
 async def test_message_pack_that_claims_to_be_huge_is_a_problem(workers: Workers) -> None:
     for value in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 100_000, b"\xc6\xff\xff\xff\xff"):
-        assert "is no MessagePack" in await hostile_result(workers, value, read_as=ReadAs.MESSAGE_PACK)
+        assert "is not MessagePack" in await hostile_result(workers, value, read_as=ReadAs.MESSAGE_PACK)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_task_tells_which_values_match_and_how_many_cannot_be_read() -> None:
     values = [b'{"n": 2}', b'{"n": 1}', None, b"no json", b"\xff", b"[" * 100_000]
     result = Reader().done(Task(values, expression="$.n > 1"))
     assert list(result.matches) == [True, False, False, False, False, False]
-    assert list(result.problems) == [None, None, None, *["it is no JSON"] * 3]
+    assert list(result.problems) == [None, None, None, *["it is not JSON"] * 3]
 
 
 async def test_values_are_searched_in_a_process_that_is_used_again(workers: Workers) -> None:
@@ -110,7 +110,7 @@ async def test_values_are_searched_in_a_process_that_is_used_again(workers: Work
         result = await workers.do(Task([b'{"n": 2}', b"{}"], expression="$.n > 1"))
         assert list(result.matches) == [True, False]
     assert len(workers._resting) == 1
-    with pytest.raises(TaskFailed, match="no expression"):
+    with pytest.raises(TaskFailed, match="not an expression"):
         await workers.do(Task([b"{}"], expression="$.n >"))
 
 

@@ -263,7 +263,8 @@ class GroupMachine:
         return effects
 
     def consumer_heartbeat(self, asked: Heartbeat) -> Effects:
-        """Serve a ConsumerGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and as `heartbeat` and `leaving`."""
+        """Serve a ConsumerGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and
+        `leaving`."""
         effects = Effects()
         request = asked.request
         group = self._consumer_group(request.group_id, effects, joins=asked.joins)
@@ -438,7 +439,7 @@ class GroupMachine:
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
         """Whether this member, of this generation, may commit; without either the group must be empty. The returned
-        function checks each partition. Raises KafkaError as `check_generation` or `check_commit`, and
+        function checks each partition. Raises KafkaError like `check_generation` or `check_commit`, and
         REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
@@ -464,13 +465,13 @@ class GroupMachine:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Whether a member may fetch offsets in this epoch; a group of the classic protocol, or none, does not mind.
-        Raises KafkaError as `epochs.check_fetch`."""
+        Raises KafkaError like `epochs.check_fetch`."""
         group = self._consumers(group_id)
         if group is not None:
             check_fetch(group, member_id, epoch)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
-        """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
+        """Serve a TxnOffsetCommit. Raises KafkaError like `transactional_offsets.check_member`."""
         group_id = request.group_id
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):

@@ -114,7 +114,8 @@ def on_sync_timer(step: Step) -> None:
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
-    """A member is alive; REBALANCE_IN_PROGRESS asks it to join again. Raises KafkaError as `check_generation`."""
+    """Restart the member's session; REBALANCE_IN_PROGRESS asks it to rejoin. Raises KafkaError like
+    `check_generation`."""
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     step.start_session(member)

@@ -1,8 +1,8 @@
-"""What the group coordinator does for share groups at the share coordinators: begins, describes, alters and deletes the
-state of share partitions.
+"""The group coordinator's requests to share coordinators: initialize, describe, alter and delete the state of share
+partitions.
 
-Each change is logged in the group before the share coordinators are asked, and again when they have done it. Where this
-broker fails in between, the next heartbeat, or the next request of an administrator, does it again.
+Each change is logged in the group before the share coordinators are asked, and again when they have made it. If this
+broker fails in between, the next heartbeat or the administrator's next request repeats the change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.group.assignments import Target
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.share.offsets_administration import Starts
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup
-from oncelog_broker.coordinator.group.share.share_step import BeginStates
+from oncelog_broker.coordinator.group.share.share_step import InitializeStates
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.shard import Waiter
 from oncelog_broker.coordinator.share.share_key import ShareKey
@@ -40,15 +40,15 @@ class ShareGroupStates:
         self._calls = calls
         self._tasks = tasks
 
-    def begin(self, wanted: BeginStates) -> None:
-        """Begin the state of share partitions, as a heartbeat has asked for; errors are logged."""
+    def begin(self, wanted: InitializeStates) -> None:
+        """Initialize share partitions for a heartbeat; errors are logged."""
         self._tasks.spawn(f"states of share group {wanted.group_id}", self._begin(wanted))
 
-    async def _begin(self, wanted: BeginStates) -> None:
+    async def _begin(self, wanted: InitializeStates) -> None:
         errors = await self._initialize(wanted.group_id, wanted.state_epoch, wanted.starts)
         for key, error in errors.items():
-            logger.warning("state of share partition not begun", extra={"share_partition": key.text, "reason": error})
-        outcome = await self._note_begun(wanted.group_id, wanted.topics, errors)
+            logger.warning("share partition not initialized", extra={"share_partition": key.text, "reason": error})
+        outcome = await self._log_initialized(wanted.group_id, wanted.topics, errors)
         if isinstance(outcome, KafkaError):
             logger.warning("states of share group not noted", extra={"group": wanted.group_id, "reason": outcome})
 
@@ -63,14 +63,14 @@ class ShareGroupStates:
         )
         return {key: result for key, result in results.items() if isinstance(result, KafkaError)}
 
-    async def _note_begun(
+    async def _log_initialized(
         self, group_id: str, topics: Target, errors: Mapping[ShareKey, KafkaError]
     ) -> KafkaError | None:
         failed: dict[bytes, frozenset[int]] = {}
         for key in errors:
             failed[key.topic_id] = failed.get(key.topic_id, frozenset()) | {key.partition}
         done = {topic_id: partitions - failed.get(topic_id, frozenset()) for topic_id, partitions in topics.items()}
-        return await self._write(group_id, lambda machine: (machine.share.states_begun(group_id, done, failed), None))
+        return await self._write(group_id, lambda machine: (machine.share.on_initialized(group_id, done, failed), None))
 
     # --- administrators
 
@@ -83,7 +83,7 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """How far share partitions are; None: all of which the group has state."""
+        """The states of share partitions; `wanted` None: all that the group has initialized."""
         known = await self._states(group_id)
         if isinstance(known, KafkaError):
             return known
@@ -98,9 +98,10 @@ class ShareGroupStates:
         return await settled(self._runtime.read(group_id, query, KafkaError.as_value))
 
     async def alter(self, group_id: str, starts: Starts) -> KafkaError | dict[ShareKey, KafkaError]:
-        """Begin the state of share partitions anew at these offsets. Returns the errors of share partitions.
+        """Initialize share partitions again at these offsets. Returns the errors of share partitions.
 
-        A state that cannot be begun anew stays: without one the next member would begin by share.auto.offset.reset."""
+        A state that cannot be initialized again stays: without a state the next member would begin by
+        share.auto.offset.reset."""
         before = await self._states(group_id)
         had: Target = {} if isinstance(before, KafkaError) else before
         epoch = await self._write(group_id, lambda machine: machine.share.alter_offsets(group_id, starts))
@@ -109,7 +110,7 @@ class ShareGroupStates:
         errors = await self._initialize(group_id, epoch, starts)
         topics = {topic_id: frozenset(partitions) for topic_id, partitions in starts.items()}
         without = {key: error for key, error in errors.items() if not _stays(key, error, had)}
-        return await self._note_begun(group_id, topics, without) or errors
+        return await self._log_initialized(group_id, topics, without) or errors
 
     async def delete_offsets(
         self, group_id: str, topic_ids: frozenset[bytes]

@@ -1,8 +1,8 @@
-"""All that is kept of one share partition. An immutable value. Pure.
+"""The state of one share partition. An immutable value. Pure.
 
-Two epochs keep out what is outdated. The *state epoch* is raised where a group begins the state anew: writes that name
-an older one belong to the state before. The *leader epoch* is that of the newest leader of the partition that has read
-the state: an older leader may write no more.
+Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again: a write with an
+older one belongs to the previous state. The *leader epoch* is that of the newest leader of the partition that has read
+the state: an older leader may no longer write.
 
 Invariant: the start offset never decreases within a state epoch, unless the log has lost its end: then the leader says
 that all offsets from the new start offset to the old one were never delivered.

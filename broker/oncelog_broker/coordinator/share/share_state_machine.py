@@ -90,7 +90,7 @@ class ShareStateMachine:
     # --- requests
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, waiter: Waiter) -> Effects:
-        """Begin the state anew; again in the same state epoch, if it has not been used yet. Raises KafkaError
+        """Initialize the state; a repeated request in the same state epoch changes nothing. Raises KafkaError
         FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         self._check_exists(key)
         if state_epoch < 0 or start_offset < NOT_SET:
@@ -101,7 +101,7 @@ class ShareStateMachine:
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if before is not None and state_epoch == before.state_epoch:
-            return effects  # the answer was lost: begun is begun, and what was written since stays
+            return effects  # a retry, since the response was lost: later writes must stay
         now = self._now_ms()
         state = ShareState(
             state_epoch,
@@ -215,11 +215,11 @@ class ShareStateMachine:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _known(self, key: ShareKey) -> ShareState:
-        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST where the state was not begun."""
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the state is not initialized."""
         self._check_exists(key)
         state = self.states.get(key)
         if state is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the state of share partition {key.text} was not begun")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the state of share partition {key.text} is not initialized")
         return state
 
 

@@ -276,7 +276,7 @@ def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int
         if at + HEADER_SIZE > len(window):
             window, window_start, at = file.read(position, min(HEADER_WINDOW, end - position)), position, 0
             if len(window) < HEADER_SIZE:
-                raise CorruptBatch(f"{len(window)} bytes at position {position} are no batch header")
+                raise CorruptBatch(f"{len(window)} bytes at position {position} are not a batch header")
         header: HeaderFields = HEADER.unpack_from(window, at)
         size = header[BATCH_LENGTH] + LOG_OVERHEAD
         if header[MAGIC] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:

@@ -123,7 +123,7 @@ def _joined(fields: Sequence[bytes], window: bytes, owner: int) -> list[bytes]:
 
 def _checked_body(data: bytes, version: int) -> bytes:
     if len(data) < FILE_HEAD.size:
-        raise SnapshotCorrupt(f"{len(data)} bytes are no version and CRC")
+        raise SnapshotCorrupt(f"{len(data)} bytes are too few for a version and a CRC")
     found, crc = FILE_HEAD.unpack_from(data)
     if found != version:
         raise SnapshotCorrupt(f"version {found}, only {version} is supported")

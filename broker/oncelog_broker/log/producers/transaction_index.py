@@ -37,7 +37,7 @@ def format_aborted(transactions: Iterable[EndedTransaction]) -> bytes:
 def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction]:
     """All entries of a file. Raises IndexCorrupt."""
     if len(data) % ENTRY.size:
-        raise IndexCorrupt(f"{len(data)} bytes are no multiple of {ENTRY.size}")
+        raise IndexCorrupt(f"{len(data)} bytes are not a multiple of {ENTRY.size}")
     found, before = [], -1
     for version, *fields in ENTRY.iter_unpack(data):
         entry = EndedTransaction._make(fields)

@@ -34,10 +34,10 @@ class BatchLocation(NamedTuple):
 def parse_location(window: memoryview, at: int, position: int, end: int) -> BatchLocation:
     """The batch whose header is at `window[at:]` and at `position` of a file whose length is `end`.
 
-    Raises CorruptBatch if it is no v2 header, or the batch would reach beyond `end`.
+    Raises CorruptBatch if it is not a v2 header, or the batch would reach beyond `end`.
     """
     if len(window) - at < HEADER_SIZE:
-        raise CorruptBatch(f"{len(window) - at} bytes at position {position} are no batch header")
+        raise CorruptBatch(f"{len(window) - at} bytes at position {position} are not a batch header")
     base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, *_ = HEADER.unpack_from(window, at)
     size = length + LOG_OVERHEAD
     if magic != MAGIC_V2:

@@ -2,7 +2,7 @@
 
 The index of the active segment is a bytearray. Its new entries are written to the file when the log is flushed, rolled
 or closed, so that an append is one write. The index of a closed segment is read at its first use. Kafka preallocates
-its index files: after a crash, or in a directory that Kafka had open, they end in zeros, which are no entries.
+its index files: after a crash, or in a directory that Kafka had open, they end in zeros, which are not entries.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class SegmentIndex:
             file.close()
         size = self.ENTRY.size
         if len(data) % size:
-            raise IndexCorrupt(f"{self.path}: {len(data)} bytes are no multiple of {size}")
+            raise IndexCorrupt(f"{self.path}: {len(data)} bytes are not a multiple of {size}")
         # Zeros are a suffix, and no entry of zeros precedes another one: so the boundary can be found by bisection.
         zero, low, high = bytes(size), 0, len(data) // size
         while low < high:

@@ -218,7 +218,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
-        """Add several batches with one write; positions are relative to `batches`. Raises OSError, as `append`."""
+        """Add several batches with one write; positions are relative to `batches`. Raises OSError, like `append`."""
         position = self.file.append(batches)
         self.size = position + len(batches)
         for batch in locations:

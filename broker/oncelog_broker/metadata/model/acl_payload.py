@@ -56,5 +56,5 @@ def parse_acls(data: bytes, path: str) -> frozenset[AclEntry]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no string")
+        raise TypeError(f"{value!r:.40} is not a string")
     return value

@@ -142,7 +142,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
             if disk.exists(path):
                 return _parsed(disk.read_file(path))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            _log.warning("%s is no whole copy of the cluster's metadata and is not used: %s", path, error)
+            _log.warning("%s is not a whole copy of the cluster's metadata and is not used: %s", path, error)
     return None
 
 

@@ -1,7 +1,7 @@
 """Reads parts of the cluster from the store: the way from nodes to the types of the image.
 
-Everything is read by `get_many`, in a few round trips however many topics exist. A round is no snapshot: a topic may be
-seen without the states of its partitions, which then have no leader yet. The watch brings the rest.
+Everything is read by `get_many`, in a few round trips however many topics exist. One read is not a snapshot: a topic
+may be seen without the states of its partitions, which then have no leader yet. The watch brings the rest.
 
 A node with invalid content is logged, and its part of the image stays as in the previous image, so that other parts are
 not affected. Unchanged parts are taken from that image without parsing their JSON again. Others have their turn in
@@ -204,7 +204,8 @@ async def read_partitions(
 async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """Overrides of each topic; empty without any. If the settings have never been readable, all records are kept."""
+    """Overrides of each topic; {} for a topic without overrides. If the settings have never been readable, all records
+    are kept."""
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
@@ -237,8 +238,8 @@ async def read_broker_configs(
 async def read_acls(
     store: MetadataStore, before: ClusterImage, patterns: Sequence[ResourcePattern], pause: Pause = no_pause
 ) -> dict[ResourcePattern, frozenset[AclEntry] | None]:
-    """The ACLs of each pattern, None without any. An unreadable pattern keeps its earlier entries; without earlier ones
-    it has no entries, so all access is denied."""
+    """The ACLs of each pattern; None for a pattern without ACLs. An unreadable pattern keeps its earlier entries;
+    without earlier ones it has no entries, so all access is denied."""
     read: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
     for start in range(0, len(patterns), STATES_AT_A_TIME):
         some = patterns[start : start + STATES_AT_A_TIME]
@@ -287,8 +288,8 @@ async def read_group_configs(
 async def read_quotas(
     store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
 ) -> dict[QuotaEntity, Values]:
-    """The quotas of each entity that is no user; empty without any. An unreadable node keeps its earlier value. If an
-    address has nodes with several spellings, the quotas of the usual spelling take precedence."""
+    """The quotas of each entity that is not a user; {} for an entity without quotas. An unreadable node keeps its
+    earlier value. If an address has nodes with several spellings, the quotas of the usual spelling take precedence."""
     read: dict[QuotaEntity, Values] = {}
     others: OtherNodes = {}
     if any(isinstance(entity.ip, str) for entity in entities):

@@ -30,7 +30,7 @@ SESSION_SECONDS: Final = 6.0
 
 
 class MemoryTree:
-    """The tree that several brokers share, and the sessions that live. All its users run in one event loop.
+    """The tree that several brokers share, and the live sessions. All its users run in one event loop.
 
     It can be passed to a broker as its store (`opening.StoreOpening`): `Broker(config, store=tree)`.
     """

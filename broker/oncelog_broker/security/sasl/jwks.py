@@ -93,7 +93,7 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
     keys: dict[str | None, Any] = {}
     for each in document["keys"]:
         if not isinstance(each, dict) or each.get("kty") == "oct" or each.get("use", "sig") != "sig":
-            continue  # a shared secret is no public key
+            continue  # a shared secret is not a public key
         try:
             keys[each.get("kid")] = PyJWK.from_dict(each)
         except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:

@@ -56,7 +56,7 @@ class OAuthExchange:
             claims = verified_claims(bearer["token"].decode(), self._rules, now_s)
             subject, expires = claims[self._rules.subject_claim], float(claims["exp"])
             if not isinstance(subject, str) or not subject:
-                raise ValueError(f"{self._rules.subject_claim} is no name")
+                raise ValueError(f"{self._rules.subject_claim} is not a name")
         except (ValueError, KeyError, TypeError) as error:
             # RFC 7628: the error goes to the client as a challenge; the client sends one more message before it is
             # refused.

@@ -30,7 +30,7 @@ class PlainMechanism:
         try:
             user = name.decode()
         except UnicodeDecodeError:
-            raise Refused(_MESSAGE, "the name in the PLAIN token is no text") from None
+            raise Refused(_MESSAGE, "the name in the PLAIN token is not text") from None
         expected = self._users.get(user, _NOBODY).reveal().encode()
         if not hmac.compare_digest(expected, password):
             known = "a wrong password" if user in self._users else "no such user"

@@ -81,7 +81,7 @@ class AnswerQueue:
         self._copies_all = False
         """Whether the transport copies everything to the heap, because it encrypts."""
         self._heap_bytes = 0
-        """How many of the bytes written since the transport was last empty are no slices of mapped files."""
+        """How many of the bytes written since the transport was last empty are not slices of mapped files."""
         self._written = 0
         self._transport: asyncio.Transport | None = None
         self._write_buffer = WriteBuffer(scheduler)
@@ -197,7 +197,7 @@ class AnswerQueue:
     def finish(self, slot: Slot) -> None:
         """The answer of `slot` is complete, or will not come. Send all answers that are ready in order."""
         if self._is_closed:
-            return  # the client reads no more: bytes counted now would never be subtracted
+            return  # the client has stopped reading: bytes counted now would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -287,7 +287,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """How many bytes are no slices of mapped files."""
+    """How many bytes are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:

@@ -20,7 +20,7 @@ from oncelog_broker.server.net.memory_budget import Holding
 
 SIZE: Final = Struct(">i")
 MIN_FRAME_BYTES: Final = 8
-"""Api key, version and correlation id: less is no request."""
+"""Api key, version and correlation id: less is not a request."""
 INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
 """Room beyond a large frame, so that one read may also receive the next frames."""

@@ -1,7 +1,7 @@
 """DescribeLogDirs (35), v1-5: the data directories of this broker, the logs in each, and the free space.
 
 Each broker answers for itself, about its replicas, led or followed. An offline log is not listed, as in Kafka. There
-are no future logs: moving a partition from one directory to another is not supported (KIP-113). No directory is
+are not future logs: moving a partition from one directory to another is not supported (KIP-113). No directory is
 cordoned (v5): `cordoned.log.dirs` is refused.
 """
 

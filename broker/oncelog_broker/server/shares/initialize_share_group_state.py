@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (83), v0: a group coordinator has the state of share partitions begun (KIP-932)."""
+"""InitializeShareGroupState (83), v0: a group coordinator initializes the state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 

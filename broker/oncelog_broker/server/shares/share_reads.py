@@ -96,7 +96,7 @@ class ShareRead:
         return services.share_partitions.find(ShareKey(self._asker.group_id, *where), partition)
 
     def read_all(self, found: Sequence[HostedSharePartition | KafkaError], *, is_last: bool) -> Steps[None]:
-        """Read the logs and acquire records, if those are enough or the fetch waits no more (`is_last`)."""
+        """Read the logs and acquire records, if those are enough or the fetch must not wait longer (`is_last`)."""
         reads: list[_Read] = []
         size = 0
         for number, (where, hosted) in enumerate(zip(self._partitions, found, strict=True)):

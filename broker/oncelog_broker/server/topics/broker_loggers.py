@@ -48,11 +48,11 @@ def checked_levels(changes: Changes) -> dict[str, str | None]:
         elif change.operation == AlterOperation.SET:
             if change.value not in LEVELS:
                 raise KafkaError(
-                    ErrorCode.INVALID_CONFIG, f"'{change.value}' is no level of a logger: use {', '.join(LEVELS)}"
+                    ErrorCode.INVALID_CONFIG, f"'{change.value}' is not a log level: use {', '.join(LEVELS)}"
                 )
             levels[name] = change.value
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list: only SET and DELETE apply")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a log level is not a list: only SET and DELETE apply")
     return levels
 
 

@@ -29,12 +29,12 @@ RECORD: Final = ("key", "value", "headers", "timestamp", "partition")
 
 
 def contents(spark: SparkSession, path: str) -> list[Archived]:
-    """Return the manifest of an archive, checked against its files. Raises ArchiveError if it is no archive, is
+    """Return the manifest of an archive, checked against its files. Raises ArchiveError if it is not an archive, is
     incomplete, or has lost records."""
     try:
         lines = spark.read.text(f"{path}/{FOLDER}").collect()
     except AnalysisException as error:
-        raise ArchiveError(f"{path} is no archive, or one whose writing was not finished: no {FOLDER}") from error
+        raise ArchiveError(f"{path} is not an archive, or one whose writing was not finished: no {FOLDER}") from error
     found = [archived_from_json(row.value) for row in lines]
     if not any(each.total for each in found):
         return found

@@ -96,7 +96,7 @@ def headers(side: Side) -> None:
 
 @scenario
 def records(side: Side) -> None:
-    """Records that are not as their batch says, under the right CRC."""
+    """Records that contradict the header of their batch, with a correct CRC."""
 
     def record(delta: int) -> bytes:
         return bytes([14, 0, 0, delta * 2, 1, 2, 120, 0])
@@ -120,7 +120,7 @@ def records(side: Side) -> None:
 
 @scenario
 def compressed_garbage(side: Side) -> None:
-    """Data that cannot be decompressed, under the right CRC."""
+    """Data that cannot be decompressed, with a correct CRC."""
     cases = {f"says {codec.name}, is not": patched(batch(), fields.ATTRIBUTES, codec) for codec in CODECS}
     for codec in CODECS:
         whole = batch(3, compression=codec, size=100)
@@ -130,7 +130,7 @@ def compressed_garbage(side: Side) -> None:
 
 @scenario
 def record_timestamps(side: Side) -> None:
-    """The header says one time and a record another."""
+    """Batches whose header has another timestamp than their records."""
     now = now_ms()
     create(side, "a", message_timestamp_after_max_ms=10_000)
     ahead = patched(batch(timestamp=now + 600_000), fields.MAX_TIMESTAMP, now)
@@ -146,7 +146,7 @@ def record_timestamps(side: Side) -> None:
 
 @scenario
 def codecs(side: Side) -> None:
-    """Every codec in old versions and new."""
+    """Every codec, in old and new versions of Produce and Fetch."""
     create(side, "a")
     for codec in CODECS:
         for version in (3, 6, 7, 11):

@@ -64,7 +64,7 @@ def versions(side: Side) -> None:
 
 @scenario
 def epochs(side: Side) -> None:
-    """Epochs up and down, and producer ids without one."""
+    """Producer epochs that rise and fall, and producer ids without an epoch."""
     create(side, "a", 4)
     producer = idempotent_producer(side)
     for epoch, sequence, label in (

@@ -44,7 +44,7 @@ def create_topics(side: Side, label: str, *topics: Plain, version: int = 7, only
 
 @scenario
 def names(side: Side) -> None:
-    """Names that are no names, that are the brokers' own, and that collide."""
+    """Names that are not names, that are the brokers' own, and that collide."""
     for name in ("", ".", "..", "a b", "a/b", "ä", "x" * 249, "x" * 250, "a\0b", "__mine"):
         create_topics(side, f"name {name[:10]!r} of {len(name)}", topic(name), only_validate=True)
     create_topics(side, "__cluster_metadata", topic("__cluster_metadata"), only_validate=True)

@@ -53,7 +53,7 @@ def test_a_good_assignment_by_hand_comes_back_in_order():
         ({-1: [1], 0: [1]}, "consecutive from 0"),
         ({0: []}, "no replicas"),
         ({0: [1, 1]}, "a broker twice"),
-        ({0: [1, 9]}, r"on \[1, 9\], but \[1, 2, 3\] live"),
+        ({0: [1, 9]}, r"on \[1, 9\]: only \[1, 2, 3\] are alive"),
         ({0: [1, 2], 1: [1]}, "1 replicas, but the other partitions have 2"),
     ],
 )

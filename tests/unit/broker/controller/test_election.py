@@ -40,7 +40,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_
         (PartitionState(-1, 4, (1,), 6), brokers(b2=STEADY, b3=STEADY)),
         (PartitionState(-1, 4, (1, 2), 6), brokers()),
     ],
-    ids=["all well", "one outside returns", "none in sync lives", "nobody lives"],
+    ids=["all well", "one outside returns", "no in-sync replica is alive", "no replica is alive"],
 )
 def test_a_correct_state_stays_as_it_is(state, live):
     assert decide(state, live) is None
@@ -66,9 +66,9 @@ def test_a_correct_state_stays_as_it_is(state, live):
             brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED),
             PartitionState(1, 4, (2, 1, 3), 6),
         ),
-        # nobody in sync lives: no leader, and the ISR says whom to wait for
+        # no in-sync replica is alive: no leader; the ISR keeps the replica that may lead again
         (PartitionState(1, 3, (1,), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(-1, 4, (1,), 6)),
-        # one of them is back
+        # one of the in-sync replicas is back
         (PartitionState(-1, 4, (1, 2), 5), brokers(b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         # replicas that may have lost their tails are passed over for others
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),

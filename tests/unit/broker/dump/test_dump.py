@@ -178,7 +178,7 @@ def test_an_index_alone_or_cut_is_a_fault(segment: Path):
     index.write_bytes(index.read_bytes()[:9])
     result = run(index, "--index-sanity-check")
     assert result.exit_code == 1
-    assert "position 8: 9 bytes are no multiple of 8" in result.stderr
+    assert "position 8: 9 bytes are not a multiple of 8" in result.stderr
     segment.unlink()
     result = run(index)
     assert result.exit_code == 1

@@ -105,7 +105,7 @@ def test_the_state_comes_back_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 2}', '{"format": 1, "brokers": [{"id": 1}]}'])
 def test_a_foreign_state_file_is_named_in_the_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
-    with pytest.raises(StateFileError, match=r"cluster\.json is no state of a local cluster"):
+    with pytest.raises(StateFileError, match=r"cluster\.json is not a state of a local cluster"):
         load_state(tmp_path)
 
 

@@ -44,5 +44,5 @@ def test_strategies_of_offset_resets(text: str, expected: str | int) -> None:
 
 @pytest.mark.parametrize("text", ["", "none", "by_duration:", "by_duration:PT", "by_duration:1h", "by_duration:PT-1H"])
 def test_what_is_no_strategy(text: str) -> None:
-    with pytest.raises(ValueError, match="no strategy"):
+    with pytest.raises(ValueError, match="not an offset reset strategy"):
         parse_reset(text)

@@ -30,6 +30,13 @@ def test_q2_records_that_were_in_flight_elsewhere_are_available_again() -> None:
     assert share.next_offset(2_000) == 10
 
 
+def test_q2_records_that_are_kept_as_acquired_are_available_again() -> None:
+    """Nobody has their lock, so it would never run out."""
+    share = SharePartition(0, [StateBatch(0, 4, DeliveryState.ACQUIRED, 2)])
+    assert shown(share) == [(0, 4, "AVAILABLE", 2)]
+    assert share.next_offset(2_000) == 0
+
+
 def test_batches_that_overlap_are_cut() -> None:
     share = SharePartition(10, [StateBatch(5, 12, ACKNOWLEDGED, 1), StateBatch(11, 14, AVAILABLE, 1)])
     assert share.start_offset == 13

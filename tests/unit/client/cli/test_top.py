@@ -166,7 +166,7 @@ def test_each_command_with_output_has_the_same_languages() -> None:
         if parameter.name == "output" and isinstance(parameter.type, click.Choice)
     }
     assert len(choices) > 20
-    assert choices.pop("consume") == ("plain", "json", "yaml"), "records that are printed while they come are no table"
+    assert choices.pop("consume") == ("plain", "json", "yaml"), "records printed as they arrive are not a table"
     assert set(map(tuple, choices.values())) == {("table", "json", "yaml", "plain")}
 
 
@@ -180,7 +180,7 @@ def entry(name: str, value: str | None, source: ConfigSource, *, is_sensitive: b
     )  # fmt: skip
 
 
-def test_settings_are_shown_by_key_and_no_secret_is() -> None:
+def test_settings_are_sorted_by_key_and_secrets_are_hidden() -> None:
     entries = [
         entry("z", "1", ConfigSource.TOPIC_CONFIG),
         entry("a", "secret", ConfigSource.STATIC_BROKER_CONFIG, is_sensitive=True),

@@ -44,7 +44,7 @@ class Numbers(Deserializer[int]):
         try:
             return int(data)
         except ValueError:
-            raise SerializationError(f"{data!r} is no number") from None
+            raise SerializationError(f"{data!r} is not a number") from None
 
 
 def fill(broker: Any, *values: bytes | None) -> None:
@@ -82,7 +82,7 @@ async def test_records_before_a_bad_one_are_returned_and_the_next_poll_raises_it
     async with consumer_of(fake_broker, Numbers()) as consumer:
         assert await polled(consumer) == [(0, "k", 1), (1, "k", 2)]
         for _ in range(2):
-            with pytest.raises(RecordDeserializationError, match=r"topic-0, offset 2: b'x' is no number") as raised:
+            with pytest.raises(RecordDeserializationError, match=r"topic-0, offset 2: b'x' is not a number") as raised:
                 await polled(consumer)
             assert raised.value.record.value == b"x"
             assert await consumer.position(T) == 2

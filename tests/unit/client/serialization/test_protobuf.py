@@ -63,7 +63,7 @@ def test_payloads_that_are_no_message_are_refused(payload: bytes) -> None:
 
 @pytest.mark.parametrize("value", [{"id": "x"}, {"more": 1}, 7, None])
 def test_a_value_that_is_no_message_is_refused(value: Any) -> None:
-    with pytest.raises(SerializationError, match=r"no message a\.Order"):
+    with pytest.raises(SerializationError, match=r"not a message a\.Order"):
         codec(order_file()).encode(value)
 
 

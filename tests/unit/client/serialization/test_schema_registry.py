@@ -172,7 +172,7 @@ async def test_an_answer_that_is_none_of_a_registry_is_retried_and_told(server: 
 
 
 async def test_an_answer_without_a_schema_is_told(registry: SchemaRegistry) -> None:
-    with pytest.raises(RegistryUnavailable, match="no schema"):
+    with pytest.raises(RegistryUnavailable, match="not a schema"):
         await registry.schema(8)
 
 

@@ -36,6 +36,17 @@ def test_one_type_for_a_whole_batch_is_stated_once() -> None:
     assert batches_of({3: ACCEPT, 4: REJECT, 9: ACCEPT}) == [(3, 4, (ACCEPT, REJECT)), (9, 9, (ACCEPT,))]
 
 
+def test_a_long_gap_between_records_takes_one_type() -> None:
+    """A type for each offset would be more than a broker reads in one request."""
+    gap = dict.fromkeys(range(2, 200_000), AcknowledgeType.GAP)
+    said = {0: ACCEPT, 1: REJECT, **gap, 200_000: ACCEPT}
+    assert batches_of(said) == [
+        (0, 1, (ACCEPT, REJECT)),
+        (2, 199_999, (AcknowledgeType.GAP,)),
+        (200_000, 200_000, (ACCEPT,)),
+    ]
+
+
 def test_a_record_is_acknowledged_once_but_may_be_renewed_before() -> None:
     acks = Acknowledgements()
     acks.acquired([1, 2])

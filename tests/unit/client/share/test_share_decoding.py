@@ -56,3 +56,8 @@ def test_acquired_records_of_a_damaged_batch_are_unreadable_and_later_batches_ar
 def test_a_response_that_claims_too_many_offsets_is_not_expanded(last: int) -> None:
     found = decoded(batch(0), acquired(0, last))
     assert found == Decoded([], error=f"more than {MAX_OFFSETS} offsets were acquired at once")
+
+
+def test_a_range_that_ends_before_it_begins_makes_no_room_for_a_huge_one() -> None:
+    found = decoded(batch(0), acquired(2**62, 0), acquired(0, 2**62))
+    assert found == Decoded([], error=f"more than {MAX_OFFSETS} offsets were acquired at once")

@@ -62,7 +62,7 @@ def test_a_wrong_job_file_is_refused(job_file: Path) -> None:
     job_file.write_text(JOB.replace("topics", "topcis"))
     result = oncelog("run", str(job_file))
     assert result.exit_code == 1
-    assert result.output.startswith("oncelog: job.toml, line 4: input.topcis is no key: did you mean 'topics'?")
+    assert result.output.startswith("oncelog: job.toml, line 4: input.topcis is not a key: did you mean 'topics'?")
 
 
 def test_a_missing_spark_is_reported(job_file: Path, without_spark: None) -> None:

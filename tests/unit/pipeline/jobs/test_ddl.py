@@ -28,7 +28,7 @@ def test_a_schema_of_spark_is_parsed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("amount DUOBLE", "has 'DUOBLE', which is no type: did you mean DOUBLE?"),
+        ("amount DUOBLE", "has 'DUOBLE', which is not a type: did you mean DOUBLE?"),
         ("a INT, b ARRAY<STRNG>", "did you mean STRING?"),
         ("a", "has no type after the column 'a'"),
         ("a INT,", "ends where the name of a column is expected"),

@@ -134,9 +134,9 @@ def test_a_parquet_job_is_parsed() -> None:
     [
         # a key that there is not: the nearest one, with what it is for, and the line
         ("topics =", "topcis =", r"line 4: input.topcis .*: did you mean 'topics'\? It names the topics to read"),
-        ("[output]", "[ouptut]", r"line 6: ouptut is no key: did you mean 'output'\? It says where rows go"),
+        ("[output]", "[ouptut]", r"line 6: ouptut is not a key: did you mean 'output'\? It says where rows go"),
         ("location =", "path =", "checkpoint.path is not a key; valid here: location"),
-        ("location =", "topic =", r"checkpoint.topic is no key of this table: it belongs to \[output\]"),
+        ("location =", "topic =", r"checkpoint.topic is not a key of this table: it belongs to \[output\]"),
         ("topics =", 'value = {fromat = "json"}\ntopics =', "line 4: input.value.fromat .* did you mean 'format'"),
         # a value that is not of the kind
         ('["orders"]', '"orders"', r'names the topics to read, and must be a list of names, such as \["orders"\]'),
@@ -170,9 +170,9 @@ def test_a_parquet_job_is_parsed() -> None:
         ("[output]", '[transform]\nfunction = "bills"\n[output]', 'must be "module:function", not'),
         ("[output]", "[trigger]\ninterval = 'often'\n[output]", "must be such as 10 seconds"),
         ("[output]", "[trigger]\ninterval = '1 second'\navailable_now = true\n[output]", "mean the same"),
-        ("[output]", '[spark]\nmaster = "local"\n[output]', 'spark.master is no configuration of Spark'),
+        ("[output]", '[spark]\nmaster = "local"\n[output]', 'spark.master is not a configuration of Spark'),
         ("[input]", "input = 3\n[inputs]", "input says which topics are read, and must be a table"),
-        ("[input]", "[input", "job.toml is no TOML"),
+        ("[input]", "[input", "job.toml is not TOML"),
     ],
 )  # fmt: skip
 def test_a_wrong_key_is_named(old: str, new: str, says: str) -> None:

@@ -103,7 +103,7 @@ def test_exactly_one_subscription_is_required() -> None:
 
     assert other(assign='{"a":[1,0]}').subscription == Subscription(partitions=(A0, A1))
     assert other(subscribePattern="a.*").subscription == Subscription(pattern="a.*")
-    assert "no regular expression" in refusal(other, subscribePattern="*a")
+    assert "not a regular expression" in refusal(other, subscribePattern="*a")
     for wrong in ("a", "[]", "{}", '{"a":0}', '{"a":[-1]}', '{"a":[0,0]}', '{"a":["x"]}', '{"a":[true]}'):
         assert refusal(other, assign=wrong).startswith("assign: ")
 

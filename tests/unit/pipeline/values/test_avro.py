@@ -114,9 +114,9 @@ def test_a_schema_need_not_be_a_record() -> None:
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ("{", "is no JSON"),
-        ('"lon"', "is no Avro schema"),
-        ('{"type": "enum", "name": "R"}', "is no Avro schema"),
+        ("{", "is not JSON"),
+        ('"lon"', "is not an Avro schema"),
+        ('{"type": "enum", "name": "R"}', "is not an Avro schema"),
         ('["int", "string"]', "the schema is a union of 2 types"),
         ('{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":["int","string"]}}]}',
          "items of a is a union"),

@@ -166,7 +166,7 @@ def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generati
 
 
 def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Serve a SyncGroup. Raises KafkaError as `_known`, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
+    """Serve a SyncGroup. Raises KafkaError like `_known`, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (
@@ -193,7 +193,7 @@ def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> None:
-    """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError as `_known`.
+    """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError like `_known`.
 
     Unlike Kafka, the broker also assigns the group here if that is due: all members may be classic ones.
     """

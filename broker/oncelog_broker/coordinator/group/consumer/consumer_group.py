@@ -145,7 +145,7 @@ class ConsumerGroup:
         return NO_TARGET if target is None else target
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member reads. A regular expression that is not looked up yet is no topic."""
+        """The names of the topics that a member reads. An unresolved regular expression adds none."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         if resolved is None or not resolved.topics:
             return member.topics

@@ -2,7 +2,7 @@
 log.
 
 Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike it, members are asked for the next heartbeat soon
-while the state of share partitions is being begun, since a new member has nothing to read until then.
+while share partitions are being initialized, since a new member has nothing to read until then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.assignments import Target
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup, topics_of
 from oncelog_broker.coordinator.group.share.share_member import JOINING_EPOCH, LEAVING_EPOCH, ShareMember
-from oncelog_broker.coordinator.group.share.share_step import BeginStates, ShareStep
+from oncelog_broker.coordinator.group.share.share_step import InitializeStates, ShareStep
 from oncelog_broker.coordinator.group.share.share_target import maybe_assign, wait_ms
 from oncelog_broker.coordinator.group.share.state_partitions import NamedPartitions
 from oncelog_broker.coordinator.group.topic_view import TopicView
@@ -25,7 +25,7 @@ from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 SOON_MS: Final = 500
 """The heartbeat interval of members that wait for an assignment, at most."""
 VERY_SOON_MS: Final = 100
-"""The heartbeat interval of members while the state of share partitions is being begun."""
+"""The heartbeat interval of members while share partitions are being initialized."""
 MAX_MEMBER_ID_CHARS: Final = 36
 BY_RESET: Final = -1
 """A start offset that the group's share.auto.offset.reset decides when the share partition is first read."""
@@ -109,7 +109,7 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
     member = _reconciled(step, member, epoch, target)
     if is_new or member[1:3] != before[1:3] or member.assigned != before.assigned:
         step.effects.append(member.current_record(group.group_id))
-    waits = _begin_states(step, names, group_epoch)
+    waits = _initialize_states(step, names, group_epoch)
     interval = step.settings.heartbeat_interval_ms
     if waits:
         interval = min(interval, VERY_SOON_MS)
@@ -184,8 +184,8 @@ def _check_bytes(step: ShareStep, before: ShareMember | None, member: ShareMembe
 
 
 def _lacks_assignment(step: ShareStep, members: Collection[str], names: frozenset[str]) -> bool:
-    """Whether state was begun of share partitions, of topics that members read, that no assignment has yet; or gone
-    from some that one has."""
+    """Whether the assignments differ from the initialized share partitions of subscribed topics: one is not assigned
+    yet, or an assigned one has no state any more."""
     group = step.group
     if group.assignment_epoch < group.epoch or not members:
         return False
@@ -222,7 +222,7 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member with its target, without topics that it reads no more: those are in the target until the next
+    """The member with its target, without topics that it no longer reads: they stay in the target until the next
     assignment."""
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
@@ -231,8 +231,8 @@ def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target
     return member._replace(epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
 
-def _begin_states(step: ShareStep, names: frozenset[str], group_epoch: int) -> bool:
-    """Have the state of share partitions begun that members read and that have none. Whether some are being begun.
+def _initialize_states(step: ShareStep, names: frozenset[str], group_epoch: int) -> bool:
+    """Initialize share partitions of subscribed topics that have no state. Returns whether any are being initialized.
 
     A partition that was added to a topic begins at its first record: with `latest` its records until now would be lost
     (KAFKA-20742).
@@ -257,9 +257,9 @@ def _begin_states(step: ShareStep, names: frozenset[str], group_epoch: int) -> b
             starts[topic_id] = dict.fromkeys(sorted(missing), start)
             named[topic_id] = NamedPartitions(name, missing)
     if starts:
-        step.effects.append(group.state_record(state.begun(named)))
+        step.effects.append(group.state_record(state.with_initializing(named)))
         step.effects.changes.append(lambda: _mark_asked(step.logged_group(), step.now_ms))
-        step.effects.ends.append(BeginStates(group.group_id, group_epoch, starts))
+        step.effects.ends.append(InitializeStates(group.group_id, group_epoch, starts))
     return bool(starts or state.initializing)
 
 

@@ -1,7 +1,8 @@
 """What administrators do with the share partitions of a group without members: set start offsets, delete state. Pure.
 
-The state itself is in the share coordinators. So each change has two steps: what is to be done is logged first, and
-when the share coordinators have done it, that. Where a coordinator fails in between, the request is sent again.
+The state itself is in the share coordinators. So each change has two steps: the group logs the intended change, and
+then its completion once the share coordinators have made it. If a coordinator fails in between, the request is sent
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Starts = Mapping[bytes, Mapping[int, int]]
 
 
 def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
-    """Note that the state of these share partitions is begun anew. Returns the effects and the new state epoch, which
+    """Log that these share partitions are initialized again. Returns the effects and the new state epoch, which
     fences leaders that still have the old state (KAFKA-20910). Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
@@ -31,13 +32,14 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
     epoch = group.epoch + 1
     effects.append(group.epoch_record(epoch, step.topics.hash_of(group.topics())))
     effects.append(group.target_epoch_record(epoch, 0))
-    effects.append(group.state_record(group.state_partitions.begun(named)))
+    effects.append(group.state_record(group.state_partitions.with_initializing(named)))
     return effects, epoch
 
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-    """Note that the state of these topics, None: of all, is being deleted. Returns the effects and the share
-    partitions; of a topic whose deletion had begun before, all. Raises KafkaError NON_EMPTY_GROUP."""
+    """Log that the state of these topics is being deleted; None: of all topics. Returns the effects and the share
+    partitions to delete: all partitions of a topic whose deletion had begun before. Raises KafkaError
+    NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
     state = group.state_partitions

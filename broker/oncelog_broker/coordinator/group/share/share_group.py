@@ -48,7 +48,7 @@ class ShareGroupState(Enum):
 
 class ShareGroup:
     """`checked_topics` is the view of the cluster's topics in which the group last compared its metadata hash; None:
-    not since loading. `asked_at_ms` is the wall time of the last request to begin the state of share partitions; 0:
+    not since loading. `asked_at_ms` is the wall time of the last request to initialize share partitions; 0:
     none since loading."""
 
     __slots__ = (

@@ -86,7 +86,8 @@ class ShareGroups:
     # --- members
 
     def heartbeat(self, asked: ShareHeartbeat) -> Effects:
-        """Serve a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and as `heartbeat`."""
+        """Serve a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of
+        `heartbeat.heartbeat`."""
         group_id = asked.request.group_id
         group = self._groups.get(group_id)
         if group is None and asked.joins and not self._has_offsets(group_id):
@@ -100,8 +101,8 @@ class ShareGroups:
 
     # --- the state of share partitions
 
-    def states_begun(self, group_id: str, done: Target, failed: Target) -> Effects:
-        """Note that the share coordinators have initialized these share partitions, or failed to. Nothing happens if
+    def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
+        """Log that the share coordinators have initialized these share partitions, or failed to. Nothing happens if
         the group no longer waits for them."""
         effects = Effects()
         group = self._groups.get(group_id)
@@ -131,22 +132,22 @@ class ShareGroups:
         return {topic: partitions for topic, partitions in assignable.items() if topics.name_of(topic) is not None}
 
     def alter_offsets(self, group_id: str, starts: Starts) -> tuple[Effects, int]:
-        """Note that the state of these share partitions is begun anew: the records, and the new state epoch. The group
-        is made if there is none. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Log that these share partitions are initialized again. Returns the effects and the new state epoch. Creates
+        the group if there is none. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._groups.get(group_id)
         if group is None and not self._has_offsets(group_id):
             group = ShareGroup(group_id, self._held)
         return offsets_administration.alter(self._step(find_share_group(group, group_id), Effects()), starts)
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-        """Note that the state of these topics, None: of all, is being deleted: the records, and the share partitions.
-        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Log that the state of these topics is being deleted; None: of all topics. Returns the effects and the share
+        partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = find_share_group(self._groups.get(group_id), group_id)
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
-        """The share coordinators have deleted the state of these topics. `with_group`: the group goes, too, if it has
-        nothing else."""
+        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too,
+        if it has no other state."""
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):

@@ -13,8 +13,8 @@ from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
 from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
-class BeginStates(NamedTuple):
-    """What the rim does once the records of a step are committed: have the share coordinator begin the state of share
+class InitializeStates(NamedTuple):
+    """What the rim does once the records of a step are committed: have the share coordinators initialize share
     partitions. `starts`: start offsets by topic id and partition, -1: by the group's share.auto.offset.reset."""
 
     group_id: str

@@ -1,7 +1,7 @@
 """When a share group is assigned anew, and how: in the step itself where it is small, as a job where it is large. Pure.
 
 A group is assigned when its epoch is above that of its target, once in `share.assignment.interval.ms` at most. Only
-share partitions whose state was begun are assigned. A job works on the group as it was when the job began; a member
+share partitions with initialized state are assigned. A job works on the group as it was when the job began; a member
 that is gone meanwhile is passed over, a new one waits for the next assignment.
 """
 

@@ -1,9 +1,8 @@
-"""The share partitions of which a group has state: what was begun, what is being begun, and what is being deleted.
-An immutable value. Pure.
+"""The share partitions whose state a group has initialized, is initializing or is deleting. An immutable value. Pure.
 
-Only share partitions whose state was begun are assigned. A group begins the state of what its members subscribe to in
-the share coordinator. While that is under way the share partitions are noted here, so that nothing is forgotten where a
-coordinator fails: what is noted is begun again, which does no harm.
+Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
+partitions of subscribed topics. Until they have done so the share partitions are logged as initializing: if a
+coordinator fails in between, they are initialized again, which does no harm.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ NO_TOPICS: Final[Topics] = MappingProxyType({})
 
 
 class StatePartitions(NamedTuple):
-    """`deleting` has the names of topics by their ids."""
+    """`deleting` maps the ids of topics to their names."""
 
     initializing: Topics = NO_TOPICS
     initialized: Topics = NO_TOPICS
     deleting: Mapping[bytes, str] = MappingProxyType({})
 
-    def begun(self, topics: Topics) -> StatePartitions:
-        """These share partitions are being begun. They may be begun again, so they are initialized no more."""
+    def with_initializing(self, topics: Topics) -> StatePartitions:
+        """Mark these share partitions as initializing; those that were initialized before are so no longer."""
         return self._replace(
             initializing=_plus(self.initializing, topics), initialized=_minus(self.initialized, _numbers(topics))
         )
 
     def done(self, topics: Target) -> StatePartitions:
-        """The state of these share partitions was begun."""
+        """Mark these share partitions as initialized, if they are initializing."""
         found = {
             topic_id: NamedPartitions(named.name, named.partitions & topics[topic_id])
             for topic_id, named in self.initializing.items()
@@ -53,11 +52,11 @@ class StatePartitions(NamedTuple):
         return self._replace(initializing=_minus(self.initializing, topics), initialized=_plus(self.initialized, found))
 
     def failed(self, topics: Target) -> StatePartitions:
-        """The state of these share partitions could not be begun."""
+        """Remove these share partitions from the initializing ones: their initialization failed."""
         return self._replace(initializing=_minus(self.initializing, topics))
 
     def being_deleted(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The state of these topics is being deleted."""
+        """Mark these topics as being deleted."""
         names = {}
         for topic_id in topic_ids:
             named = self.initialized.get(topic_id) or self.initializing.get(topic_id)
@@ -80,7 +79,7 @@ class StatePartitions(NamedTuple):
         return _numbers(self.initialized)
 
     def all(self) -> Target:
-        """The share partitions of which there may be state, but those that are being deleted."""
+        """The share partitions that may have state, without those of topics that are being deleted."""
         return _numbers(_plus(self.initialized, self.initializing))
 
     def topic_ids(self) -> frozenset[bytes]:

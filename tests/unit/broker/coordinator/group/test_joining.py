@@ -53,7 +53,7 @@ class TestMemberIds:
     def test_a_rebalance_waits_for_ids_that_were_given_out(self, driver):
         (first,) = driver.stable()
         given = driver.join().response.member_id
-        assert driver.heartbeat(first.member_id, 1) is ErrorCode.NONE  # an id alone is no rebalance
+        assert driver.heartbeat(first.member_id, 1) is ErrorCode.NONE  # an id alone is not a rebalance
         _, other = driver.join_new()
         rejoined = driver.join(first.member_id)
         assert not other.is_there

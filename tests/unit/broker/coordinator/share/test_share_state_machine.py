@@ -147,7 +147,7 @@ def test_a_start_offset_is_lowered_for_records_that_were_never_delivered(states:
 
 
 def test_what_does_not_exist(states: States) -> None:
-    assert code(lambda: states.read(0, OTHER)) is ErrorCode.INVALID_REQUEST, "its state was not begun"
+    assert code(lambda: states.read(0, OTHER)) is ErrorCode.INVALID_REQUEST, "its state is not initialized"
     unknown = ShareKey("g", b"x" * 16, 0)
     assert code(lambda: states.read(0, unknown)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(lambda: states.initialize(key=unknown)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -178,7 +178,7 @@ async def test_s85_an_undecodable_answer_leaves_no_question_open(
         assert await second is NONE
 
 
-async def test_s93_an_unexpected_answer_leaves_no_question_open(
+async def test_s93_an_unexpected_error_answers_every_waiting_verification(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = asking.peers.send

@@ -126,5 +126,5 @@ def test_a_missing_or_cut_index_file_is_found(tmp_path: Path) -> None:
     with pytest.raises(IndexCorrupt, match="is missing"):
         offset_index(tmp_path, is_active=False).lookup(BASE)
     (tmp_path / "x.index").write_bytes(b"123")
-    with pytest.raises(IndexCorrupt, match="no multiple of 8"):
+    with pytest.raises(IndexCorrupt, match="not a multiple of 8"):
         offset_index(tmp_path, is_active=False).lookup(BASE)

@@ -317,7 +317,7 @@ async def test_s73_partitions_without_another_replica_are_found(embedded_store):
     await embedded_store.set(paths.partition_state("t", 3), b"damaged")
     await embedded_store.set(paths.topic("damaged"), b"damaged")
     assert await alone_in_sync(embedded_store, 1) == ("t-0",)
-    assert await alone_in_sync(embedded_store, 2) == (), "it is no replica"
+    assert await alone_in_sync(embedded_store, 2) == (), "it is not a replica"
 
 
 @pytest.mark.parametrize("path", [paths.STORE_ID, paths.incarnation(1)])

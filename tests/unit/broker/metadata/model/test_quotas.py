@@ -104,7 +104,7 @@ async def test_quotas_and_credentials_of_a_user_do_not_touch_each_other(founded:
     quotas = (await cache.synced()).quotas
     assert (await kept(founded, "/config/users/alice"), quotas) == ({SCRAM: "secret"}, {})
     await configs.alter_user_config("alice", without(SCRAM))
-    assert (await cache.synced()).quotas is quotas, "what is no quota changes none"
+    assert (await cache.synced()).quotas is quotas, "what is not a quota changes none"
     assert await kept(founded, "/config/users/alice") == {}, "that there was such a user stays known"
 
 

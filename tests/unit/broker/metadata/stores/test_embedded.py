@@ -115,7 +115,7 @@ async def test_a_second_opener_is_told_that_the_store_is_in_use(path):
 
 
 def make_text(path):
-    path.write_bytes(b"this is no database, " * 500)
+    path.write_bytes(b"this is not a database, " * 500)
 
 
 def make_truncated(path):

@@ -24,7 +24,7 @@ REQUEST = ControlledShutdownRequest(broker_id=THIS, broker_epoch=9)
 
 
 class Controllers:
-    """This broker's elector, and the connections to others. `error` says why this broker is no controller."""
+    """This broker's elector, and the connections to others. `error` says why this broker is not a controller."""
 
     def __init__(self, controller: int, error: ErrorCode | None = None) -> None:
         self.error = error

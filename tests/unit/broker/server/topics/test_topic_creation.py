@@ -83,5 +83,5 @@ async def test_an_internal_topic_that_would_have_too_few_replicas_is_not_asked_f
             await scene.creation.create("__consumer_offsets")
         assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert scene.asked == []
-    reason = "__consumer_offsets is to have 3 replicas, but 2 brokers live: start more, or ask for fewer"
+    reason = "__consumer_offsets needs 3 replicas, but 2 brokers are alive: start more, or ask for fewer"
     assert [record.reason for record in caplog.records] == [reason], "told once"

@@ -34,7 +34,7 @@ def test_altered_offsets_raise_the_state_epoch_and_are_noted_before_and_after(dr
     state = driver.share_group.state_partitions
     assert state.initializing[T].partitions == {1}
     assert state.assignable()[T] == ALL - {1}
-    carried_out(driver, driver.machine.share.states_begun("g", {T: frozenset({1})}, {}))
+    carried_out(driver, driver.machine.share.on_initialized("g", {T: frozenset({1})}, {}))
     assert driver.share_group.state_partitions.assignable()[T] == ALL
 
 

@@ -1,4 +1,4 @@
-"""Share groups: members join, stay and go, and get the share partitions whose state was begun."""
+"""Share groups: members join, stay and go, and get the share partitions with initialized state."""
 
 from __future__ import annotations
 
