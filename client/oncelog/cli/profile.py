@@ -34,10 +34,18 @@ def profile() -> None:
 @output_option
 def list_(output: str | None) -> None:
     """List the profiles. Plain output: name, whether it is the current one, bootstrap servers, command config,
-    registry."""
+    registry without a password."""
+    from oncelog.serialization.errors import shown_url
+
     known = read_profiles()
     rows = [
-        (name, name == known.current, each.bootstrap_servers, each.command_config, each.registry)
+        (
+            name,
+            name == known.current,
+            each.bootstrap_servers,
+            each.command_config,
+            None if each.registry is None else shown_url(each.registry),
+        )
         for name, each in sorted(known.profiles.items())
     ]
     show_rows(COLUMNS, rows, output)

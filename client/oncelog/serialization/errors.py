@@ -70,7 +70,13 @@ class RegistryUnavailable(SchemaRegistryError):
         return True
 
 
-def shown_url(url: str) -> str:
-    """Return the URL without what may be a user and a password, for messages."""
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+def shown_url(urls: str) -> str:
+    """Return URLs, separated by commas, without what may be users and passwords, for messages."""
+    return ",".join(_without_user(url) for url in urls.split(","))
+
+
+def _without_user(url: str) -> str:
+    if "@" not in url:
+        return url
+    scheme, separator, _ = url.partition("://")
+    return f"{scheme if separator else ''}{separator}{url.rpartition('@')[2]}"

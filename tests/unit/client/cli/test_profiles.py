@@ -107,3 +107,9 @@ def test_a_profile_with_an_address_that_is_none_is_refused() -> None:
     result = oncelog("profile", "set", "a", "-b", "host:port")
     assert result.exit_code == 2
     assert "must be host:port" in result.output
+
+
+def test_the_list_of_profiles_has_no_password_of_a_registry(file: Path) -> None:
+    oncelog("profile", "set", "staging", "-b", "kafka:9092", "--registry", "http://robot:hunter2@registry:8081")
+    assert [each["registry"] for each in profiles()] == ["http://registry:8081"]
+    assert "hunter2" in file.read_text(), "commands still use it"

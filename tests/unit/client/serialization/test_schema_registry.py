@@ -22,6 +22,7 @@ from oncelog.serialization import (
     SerializationError,
     registry_http,
 )
+from oncelog.serialization.errors import shown_url
 from oncelog.serialization.registry_http import MAX_ANSWER_BYTES
 
 ANSWERS = {
@@ -243,3 +244,16 @@ def test_a_wrong_url_is_named_without_its_password(url: str) -> None:
         SchemaRegistry(url)
     assert "there" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("urls", "shown"),
+    [
+        ("http://a:8081", "http://a:8081"),
+        ("http://robot:hunter2@a,https://robot:hunter2@b", "http://a,https://b"),
+        ("http://robot:hunter2://@a", "http://a"),
+        ("robot:hunter2@a", "a"),
+    ],
+)
+def test_urls_are_shown_without_their_users(urls: str, shown: str) -> None:
+    assert shown_url(urls) == shown
