@@ -6,7 +6,7 @@ from oncelog_broker.config.declared import ConfigSource, InvalidConfig
 from oncelog_broker.config.resolve import ConfigSynonym, describe_broker, describe_topic, resolve_topic
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 
-TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, _GROUP = ConfigSource
+TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, *_OTHERS = ConfigSource
 HOUR = 3_600_000
 
 
@@ -80,7 +80,7 @@ def test_a_default_is_called_one():
 
 
 def test_source_codes_are_those_of_describe_configs():
-    assert [int(source) for source in ConfigSource] == [1, 2, 3, 4, 5, 8]
+    assert [int(source) for source in ConfigSource] == [1, 2, 3, 4, 5, 6, 8]
 
 
 def test_describe_broker_lists_every_key():
