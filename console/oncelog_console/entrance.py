@@ -19,8 +19,9 @@ LOGIN: Final = "/login"
 
 
 class Entrance:
-    """ASGI middleware around the pages of one place. They find their console in the scope, and the prefix of their
-    addresses in urls.PREFIX."""
+    """ASGI middleware around the pages of one place. It puts the console of the visitor's session into
+    `scope["console"]` and the prefix of the place into `urls.PREFIX`, and leads a visitor without a session to the
+    login."""
 
     def __init__(self, app: ASGIApp, *, site: Site, place: Place) -> None:
         self._app = app

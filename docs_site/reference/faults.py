@@ -18,7 +18,7 @@ def points() -> str:
         [
             table(["Step", "What", "can", "knows"], steps),
             "Of each API there are two points: `EndTxn.request`, before it is done, and `EndTxn.answer`, after.\n",
-            table(["API", "its request can", "its answer can", "both know"], apis),
+            table(["API", "faults before the request", "faults before the answer", "fields to choose by"], apis),
         ]
     )
 

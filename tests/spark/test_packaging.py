@@ -1,5 +1,5 @@
-"""The package comes to executors as docs/spark.md says: its commands are run, with this checkout in place of the
-release, and nothing of the environment of the tests is used.
+"""The commands of docs/spark.md bring the package to executors. They run with this checkout in place of the release,
+and use nothing of the environment of the tests.
 
 It installs from a package registry, and packs some hundred megabytes: for `make spark-tests`.
 """

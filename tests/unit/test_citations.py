@@ -53,7 +53,7 @@ def rows_of_spark(page: str) -> Iterator[str]:
 
 
 def unknown_in(text: str, is_product: bool, known: set[str]) -> list[str]:
-    """The citations in a file that no document has.
+    """The citations in `text` that no document defines.
 
     In tests other letters with numbers are data: only S, E and T are rows there.
     """

@@ -529,7 +529,8 @@ TRANSACTION_STATE_LOG_MIN_ISR = ConfigKey[int](
     "transaction.state.log.min.isr",
     INT,
     2,
-    "min.insync.replicas of __transaction_state, when it is created; at most its replicas.",
+    "min.insync.replicas of the topic __transaction_state, used when the topic is created. A value above the topic's"
+    " replication factor is lowered to that.",
     at_least(1),
     HIGH,
 )

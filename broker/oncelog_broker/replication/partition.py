@@ -180,8 +180,9 @@ class Partition(Replica):
     # --- followers
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
-        """Compare a follower's log with this one: None if it agrees up to its end, else the last common epoch and its
-        end here, to which the follower truncates. Only a fetch that agrees counts (`on_follower_fetch`).
+        """Compare a follower's log with this one. Returns None if the follower's log agrees up to its log end, else the
+        last common leader epoch and the end offset of that epoch in this log, to which the follower truncates. Only a
+        fetch that agrees counts (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """

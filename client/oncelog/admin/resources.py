@@ -181,7 +181,7 @@ E = TypeVar("E", ConfigSource, ConfigType, ResourceType)
 
 
 def _known(kind: type[E], value: int) -> E:
-    """A newer broker may have members that we do not know."""
+    """Return the member of `kind` with this value; the member 0 (unknown) for a value of a newer broker."""
     try:
         return kind(value)
     except ValueError:

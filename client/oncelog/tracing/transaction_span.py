@@ -49,7 +49,7 @@ class TransactionSpan:
             self.failed(error)
 
     def aborted(self, task: asyncio.Task[None]) -> None:
-        """The abort is done."""
+        """End the span when the task of the abort has ended: as aborted, failed or lost."""
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             self.lost("the producer was closed before the abort was done")

@@ -29,7 +29,8 @@ class LagChart:
 
 
 def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """The sparkline of a table row: the maximum of each run of points, at most SPARK_POINTS, and the newest point."""
+    """The sparkline of a table row. The older points are divided into fewer than SPARK_POINTS runs: the line shows the
+    maximum of each run, and the newest point."""
     *older, newest = known = [*points] or [(now_ms, None)]
     many = -(-len(known) // SPARK_POINTS)
     runs = (older[start : start + many] for start in range(0, len(older), many))

@@ -55,7 +55,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     found = client_settings.settings(options, client_settings.PRODUCER)
     if found.get("enable_idempotence") is False:
         raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
-    # Said when the query is planned, not by each task: without it the client would do without idempotence.
+    # Options that exclude each other fail here, when the query is planned, and not in each task. With idempotence asked
+    # for explicitly, the client names the conflict instead of turning idempotence off.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
     options.flag("includeHeaders", False)  # as in Spark's connector, it has no effect

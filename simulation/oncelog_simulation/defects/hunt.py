@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
     @property
     def is_found(self) -> bool:
-        """Whether a seed has found it, within as many as the catalogue states."""
+        """Whether a seed has found the defect, within the number of seeds that the catalogue states for it."""
         return 0 < self.seed <= DEFECTS[self.name].seeds
 
 

@@ -73,7 +73,8 @@ def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 
 def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
-    """The window file for `snapshot`, which was made of the same entries."""
+    """Encode the window file that belongs to `snapshot`: the batches before the last one of each producer. `snapshot`
+    was encoded from the same entries."""
     parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
     start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
     for entry in entries:

@@ -51,7 +51,7 @@ def test_a_correct_state_stays_as_it_is(state, live):
     [
         # the preferred live replica of the ISR leads, the dead leave it
         (PartitionState(1, 3, (1, 3, 2), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(2, 4, (3, 2), 6)),
-        # a returned replica is not elected while a steady one lives; it is complete, so it stays in sync
+        # a returned replica is not elected while a steady replica is alive; the returned one has all records and stays
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (1, 2), 6)),
         (
             PartitionState(1, 3, (1, 2, 3), 5),

@@ -166,7 +166,7 @@ async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
     assert not pair.follower.log.state.is_truncating
 
 
-async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
+async def test_a_leader_whose_first_append_failed_follows_the_next_leader(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows an epoch that the next leader lacks, and has no records to be truncated."""

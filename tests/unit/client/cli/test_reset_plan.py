@@ -1,4 +1,4 @@
-"""Plans of `oncelog groups reset`: shifting, and the file."""
+"""Plans of `oncelog groups reset`: offsets that are shifted within a log, and the file of a plan."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ async def test_other_rows_under_the_number_of_a_decided_batch_are_refused(sink: 
     assert sink.seen == [0, 1, 10, 11]
 
 
-async def test_an_operator_has_the_whole_replay_written(sink: Sink) -> None:
+async def test_after_a_reset_by_an_operator_the_whole_replay_is_written(sink: Sink) -> None:
     await written(sink, 2)
     await sink.reset(0)
     run = sink.run(1)

@@ -152,7 +152,7 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
 
 
 def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
-    """Log the result of a job, unless a later one has been logged."""
+    """Log the target assignment that a job computed, unless one of the same or a later group epoch has been logged."""
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
