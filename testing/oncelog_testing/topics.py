@@ -33,7 +33,7 @@ def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str]
     for name, value in named.items():
         if name not in taken:
             near = get_close_matches(name, taken, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"found {' and '.join(taken)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"the arguments are {' and '.join(taken)}"
             raise TypeError(f"unknown argument {name!r}: {hint}")
         if name in found:
             raise TypeError(f"{name} is given twice")

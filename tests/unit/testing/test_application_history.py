@@ -143,9 +143,9 @@ def test_a_verdict_says_what_was_looked_at_and_what_is_wrong(history: Applicatio
     assert str(history.verdict()).splitlines() == [
         "not exactly once, 15 violations: 15 records sent, 1 transaction (1 committed, 0 aborted, 0 of unknown end), "
         "2 records found in 1 partition",
-        "  TWICE: a record is there twice (1)",
+        "  TWICE: a record is duplicated (1)",
         "    b'1' in invoices-0 at 0 and 2",
-        "  LOST: an acknowledged record is not there (13)",
+        "  LOST: an acknowledged record is missing (13)",
         *(f"    b'lost {number}' of anna, acknowledged in invoices-0" for number in range(10)),
         "    ... and 3 more",
         "  TORN: of a transaction a part is there and a part is not (1)",

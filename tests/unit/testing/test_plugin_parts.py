@@ -99,7 +99,7 @@ def test_a_cluster_counts_as_its_living_brokers_report() -> None:
     ("positional", "named", "message"),
     [
         ((), {"partition": 3}, "unknown argument 'partition': did you mean 'partitions'?"),
-        ((), {"replicas": 3}, "unknown argument 'replicas': there are partitions and configs"),
+        ((), {"replicas": 3}, "unknown argument 'replicas': the arguments are partitions and configs"),
         ((1,), {"partitions": 3}, "partitions is given twice"),
         ((1, {}, 2), {}, "takes partitions and configs, not 3 values"),
         ((), {"partitions": "3"}, "partitions='3': must be a number from 1"),
@@ -117,11 +117,15 @@ def test_a_mark_asks_for_partitions_and_configs() -> None:
     assert wanted_topic(3, {"a": "1"}) == wanted_topic(configs={"a": "1"}, partitions=3) == (3, {"a": "1"})
 
 
+OWN_PROCESSES = tuple(f"oncelog_testing.{each}" for each in ("zookeeper_keeper", "container_start", "judge."))
+"""Modules of programs, which no test of a user calls."""
+
+
 def test_no_line_of_ours_is_in_the_traceback_of_a_users_test() -> None:
     modules = [
         importlib.import_module(found.name)
         for found in pkgutil.walk_packages(oncelog_testing.__path__, "oncelog_testing.")
-        if not found.ispkg and found.name != "oncelog_testing.zookeeper_keeper"  # a process of its own
+        if not found.ispkg and not found.name.startswith(OWN_PROCESSES)
     ]
     assert len(modules) > 10
     assert [module.__name__ for module in modules if not vars(module).get("__tracebackhide__")] == []
