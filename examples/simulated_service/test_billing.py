@@ -14,5 +14,5 @@ def test_each_order_is_billed_once() -> None:
 
 def test_a_careless_service_is_found_out() -> None:
     careless = Service(bill_carelessly, ORDERS, INVOICES, order_of)
-    with pytest.raises(AssertionError, match="a record is there twice"):
+    with pytest.raises(AssertionError, match="a record is duplicated"):
         check_service(careless, seeds=range(1, 21))

@@ -83,4 +83,4 @@ def test_an_application_that_does_not_use_transactions_is_found_out(
     oncelog_history.read_processed(orders, invoices, order_of)
     verdict = oncelog_history.verdict()
     assert not verdict
-    assert "TWICE: a record is there twice (1)\n    b'invoice for order 0'" in str(verdict)
+    assert "TWICE: a record is duplicated (1)\n    b'invoice for order 0'" in str(verdict)

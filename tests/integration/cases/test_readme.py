@@ -10,7 +10,7 @@ from pathlib import Path
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-IT_SAYS = "TWICE: a record is there twice"
+IT_SAYS = "TWICE: a record is duplicated"
 PATIENCE_SECONDS = 110.0
 
 

@@ -148,6 +148,6 @@ def test_a_verdict_says_what_was_looked_at_and_what_is_wrong(history: Applicatio
         "  LOST: an acknowledged record is missing (13)",
         *(f"    b'lost {number}' of anna, acknowledged in invoices-0" for number in range(10)),
         "    ... and 3 more",
-        "  TORN: of a transaction a part is there and a part is not (1)",
+        "  TORN: a transaction is visible only in part (1)",
         "    transaction 0 of billing (committed): [b'2'] missing",
     ]
