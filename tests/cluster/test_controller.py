@@ -212,7 +212,7 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
             cluster.brokers[broker].start()
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
                 code, why = coordinator(1, kind)
-                assert (code, "is to have 3 replicas" in why) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
+                assert (code, "needs 3 replicas" in why) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
         cluster.brokers[3].start()
         for kind, topic in (
             (CoordinatorType.TRANSACTION, "__transaction_state"),

@@ -170,6 +170,21 @@ JOINING_CONSUMER: Mapping[str, Any] = {
     "subscribed_topic_names": lambda names: [names.topic],
     "topic_partitions": [],
 }
+MEMBER_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
+JOINING_SHARE: Mapping[str, Any] = {
+    "member_id": MEMBER_UUID,
+    "member_epoch": 0,
+    "rack_id": None,
+    "subscribed_topic_names": lambda names: [names.topic],
+}
+SHARE_SESSION: Mapping[str, Any] = {
+    "member_id": MEMBER_UUID,
+    "share_session_epoch": 0,
+    "max_records": 1,
+    "batch_size": 1,
+    "acknowledgement_batches": [],
+    "forgotten_topics_data": [],
+}
 OF_BROKER = {"resource_type": ConfigResource.BROKER, "resource_name": "1", "configuration_keys": []}
 IN_ALLOWED_GROUP = {"group_id": ALLOWED_GROUP, "transactional_id": ALLOWED_TRANSACTION}
 BY_TOPIC_ID = {"name": None, "topic_names": []}
@@ -255,6 +270,21 @@ CASES = (
     _refused(rules.CONSUMER_HEARTBEAT, extra=JOINING_CONSUMER),
     _refused(rules.CONSUMER_TOPICS, extra={**JOINING_CONSUMER, "group_id": ALLOWED_GROUP}),
     _refused(rules.DESCRIBE_CONSUMER_GROUP, extra={"group_ids": lambda names: [names.group]}),
+    _refused(rules.SHARE_HEARTBEAT, extra=JOINING_SHARE),
+    _refused(rules.SHARE_TOPICS, extra={**JOINING_SHARE, "group_id": ALLOWED_GROUP}),
+    _refused(rules.DESCRIBE_SHARE_GROUP, extra={"group_ids": lambda names: [names.group]}),
+    _refused(rules.SHARE_FETCH_GROUP, extra=SHARE_SESSION),
+    _refused(rules.SHARE_FETCH, extra={**SHARE_SESSION, "group_id": ALLOWED_GROUP}, is_like_absent=False),
+    _refused(rules.SHARE_ACKNOWLEDGE_GROUP, extra={**SHARE_SESSION, "share_session_epoch": 1}),
+    _refused(rules.INITIALIZE_SHARE_STATE),
+    _refused(rules.READ_SHARE_STATE),
+    _refused(rules.WRITE_SHARE_STATE),
+    _refused(rules.DELETE_SHARE_STATE),
+    _refused(rules.SUMMARISE_SHARE_STATE),
+    _refused(rules.DESCRIBE_SHARE_OFFSETS_GROUP),
+    _refused(rules.ALTER_SHARE_OFFSETS_GROUP),
+    _refused(rules.ALTER_SHARE_OFFSETS, extra={"group_id": ALLOWED_GROUP}),
+    _refused(rules.DELETE_SHARE_OFFSETS_GROUP),
     _refused(rules.LEAVE_GROUP),
     _refused(rules.SYNC_GROUP, extra={"protocol_type": "consumer", "protocol_name": "range"}),
     _refused(rules.DESCRIBE_GROUPS),

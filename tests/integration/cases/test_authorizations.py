@@ -164,10 +164,14 @@ NOT_ASKED_HERE = frozenset(
         rules.CREATED_CONFIGS,
         rules.CONSUMER_MATCHED_TOPICS,
         rules.TOPIC_OF_CONSUMER_GROUP,
+        rules.TOPIC_OF_SHARE_GROUP,
+        rules.SHARE_ACKNOWLEDGE,
+        rules.DESCRIBE_SHARE_OFFSETS,
+        rules.DELETE_SHARE_OFFSETS,
     }
 )
 """They need a state that a single request does not create: they are tested below, and by the tests of the handlers of
-the consumer protocol."""
+the consumer protocol and of share groups."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} v{case.versions.start}")

@@ -225,7 +225,7 @@ def test_a_process_that_took_the_pid_of_another_is_left_alone(cluster: Cluster) 
 def test_a_missing_cluster_is_named_in_the_error(cluster: Cluster) -> None:
     for command in (["status"], ["kill", "1"]):
         said = cluster.run(*command, code=1).stderr
-        assert said == f"oncelog: there is no cluster in {cluster.directory} (oncelog cluster up)\n"
+        assert said == f"oncelog: no cluster in {cluster.directory} (oncelog cluster up)\n"
 
 
 def test_a_broker_that_does_not_start_is_named_with_its_output(cluster: Cluster) -> None:

@@ -84,12 +84,12 @@ async def test_s60_a_cancellation_during_the_commit_loses_nothing(
     async with Pipe(address, topic) as pipe:
         running = asyncio.create_task(pipe.run())
 
-        def cancelling(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+        def cancelling(connection: BrokerConnection, request: Any, *arguments: Any, **options: Any) -> Any:
             if isinstance(request, EndTxnRequest):
                 ends.append(request)
                 if len(ends) == 2:
                     running.cancel()
-            return start(connection, request, *arguments)
+            return start(connection, request, *arguments, **options)
 
         monkeypatch.setattr(BrokerConnection, "start", cancelling)
         with pytest.raises(asyncio.CancelledError):

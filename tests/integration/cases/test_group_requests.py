@@ -80,7 +80,7 @@ class TestFindCoordinator:
             (1, 0, ErrorCode.NONE),
             (1, 1, ErrorCode.NONE),
             (1, 6, ErrorCode.NONE),
-            (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (2, 6, ErrorCode.INVALID_REQUEST),  # not the key of a share partition
             (2, 5, ErrorCode.INVALID_REQUEST),
             (9, 6, ErrorCode.INVALID_REQUEST),
         ):

@@ -43,6 +43,7 @@ READS = {
     ("quotas", "list"): [],
     ("reassign", "list"): [],
     ("ping",): [],
+    ("brokers", "list"): [],
 }
 """Commands that only read, with the arguments that make them print something."""
 NAMED = {("groups", "list"), ("groups", "describe"), ("txns", "list"), ("txns", "describe"), ("top",), ("explain",),
@@ -67,7 +68,10 @@ ELSEWHERE = {
     ("leaders", "elect"), ("acls", "list"), ("acls", "add"), ("acls", "remove"), ("users", "set"), ("users", "remove"),
     ("quotas", "set"), ("quotas", "remove"), ("reassign", "generate"), ("reassign", "execute"), ("reassign", "verify"),
     ("reassign", "cancel"), ("produce",), ("bench", "produce"), ("bench", "consume"), ("bench", "transactions"),
-    ("completion",),
+    ("completion",), ("profile", "set"), ("profile", "list"), ("profile", "use"), ("profile", "remove"),
+    ("brokers", "decommission"), ("brokers", "rebalance"), ("doctor",), ("support", "bundle"), ("shares", "list"),
+    ("shares", "describe"), ("shares", "reset"), ("shares", "delete"), ("shares", "delete-offsets"),
+    ("groups", "delete-offsets"), ("topics", "delete-records"),
 }  # fmt: skip
 """They print names chosen by clients only by `show_rows`, `tell` and `Failure`, like all commands."""
 

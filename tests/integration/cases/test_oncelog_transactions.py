@@ -117,8 +117,8 @@ async def test_e1_a_commit_with_a_lost_answer_is_repeated_safely(
     await create(address, topic)
     start, lost = BrokerConnection.start, list[int]()
 
-    def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
-        answer = start(connection, request, *arguments)
+    def losing(connection: BrokerConnection, request: Any, *arguments: Any, **options: Any) -> Any:
+        answer = start(connection, request, *arguments, **options)
         if not isinstance(request, EndTxnRequest) or lost:
             return answer
         lost.append(request.producer_epoch)
@@ -337,8 +337,8 @@ async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
         await producing.send(source, b"once")
     start, cancelled = BrokerConnection.start, list[str]()
 
-    def cancelling(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
-        answer = start(connection, request, *arguments)
+    def cancelling(connection: BrokerConnection, request: Any, *arguments: Any, **options: Any) -> Any:
+        answer = start(connection, request, *arguments, **options)
         if isinstance(request, EndTxnRequest) and not cancelled:
             cancelled.append(topic)
             running.cancel()
@@ -426,9 +426,9 @@ async def test_s37_late_offsets_do_not_join_the_next_transaction(
     source = TopicPartition(topic, 0)
     start, late = BrokerConnection.start, list[tuple[Any, ...]]()
 
-    def losing(connection: BrokerConnection, request: Any, *arguments: Any) -> Any:
+    def losing(connection: BrokerConnection, request: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(request, TxnOffsetCommitRequest) or late:
-            return start(connection, request, *arguments)
+            return start(connection, request, *arguments, **options)
         late.append((connection.address, request, *arguments))
         nothing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         nothing.set_exception(ConnectionFailed("the connection is lost, and the request is on its way"))

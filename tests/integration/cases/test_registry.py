@@ -276,7 +276,7 @@ def test_a_topic_that_was_made_again_and_is_longer_is_not_taken_for_the_old_one(
         run_oncelog_text("produce", topic, "-b", broker.address, "--key-separator", "=", stdin=filler)
         answers = [http.get("/subjects").json() for _ in range(3)]
         assert [answer["error_code"] for answer in answers] == [50001] * 3, answers
-        assert "was deleted and made again" in answers[-1]["message"], "the fetch from the old offset fails once"
+        assert "was deleted and created again" in answers[-1]["message"], "the fetch from the old offset fails once"
 
 
 def test_a_write_that_the_cluster_refuses_says_why(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:

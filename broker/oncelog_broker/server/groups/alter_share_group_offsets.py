@@ -55,6 +55,7 @@ def _checked(asked: AskedTopic, starts: dict[bytes, dict[int, int]], context: Gr
     """The answer if all goes well; adds the share partitions that can be altered to `starts`."""
     topic = context.services.image.topic(asked.topic_name)
     if not context.may(rules.ALTER_SHARE_OFFSETS, asked.topic_name):
+        topic = None  # whoever has no right to a topic cannot see whether it exists
         refused: KafkaError | None = KafkaError(rules.ALTER_SHARE_OFFSETS.refused)
     else:
         refused = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if topic is None else None

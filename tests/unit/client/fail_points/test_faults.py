@@ -148,7 +148,7 @@ def test_methods_keep_their_names_and_what_is_dropped_may_raise() -> None:
 
         append = marked(rules, append, refused)
 
-    assert (Log.append.__name__, Log.append.__doc__) == ("append", "Writes.")
+    assert (Log.append.__name__, Log.append.__doc__) == ("append", "A step that appends a value.")
     assert Log().append(1) == 1
     with pytest.raises(ConnectionError):
         Log().append(2)

@@ -28,7 +28,7 @@ def refusal(**options: str) -> str:
     ("options", "why"),
     [
         ({}, "exactly one of subscribe"),
-        ({"subscribe": "a", "assign": '{"a":[0]}'}, "there is subscribe and assign"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "found subscribe and assign"),
         ({"subscribe": "a", "startingOffsets": "{"}, "startingOffsets"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "endingOffsets=earliest"),
         ({"subscribe": "a", "kafka.sasl.kerberos.service.name": "kafka"}, "Kerberos (GSSAPI) is not supported"),
