@@ -138,7 +138,7 @@ def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
     query.lose("commits", 0)
     query.fill()
     query.is_refused(
-        r"BatchDiffers: query .*, batch 0: the batch is decided, with 40 rows.*begin a new checkpoint with"
+        r"BatchDiffers: query .*, batch 0: the batch is decided, with 40 rows.*start with a new checkpoint with"
     )
 
 
