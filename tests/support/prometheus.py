@@ -132,9 +132,13 @@ def fetch() -> str | None:
 
 
 def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=directory, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False, env=os.environ
-    )
+    """The command's outcome; an exit code of 1 where it does not end within FETCH_SECONDS."""
+    try:
+        return subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False, env=os.environ
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no end within {FETCH_SECONDS} s")
 
 
 def main() -> int:
