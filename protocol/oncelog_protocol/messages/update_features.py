@@ -41,7 +41,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
 class UpdateFeaturesResponse:
     """Whether the levels were changed.
 
-    v0 and v1: an error for each feature. v2: error_code has the first one.
+    error_code has the first error. v0 and v1: the features, if all were accepted.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_UPDATE_VERSION, INVALID_REQUEST.
     """

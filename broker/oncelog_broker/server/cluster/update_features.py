@@ -1,8 +1,8 @@
 """UpdateFeatures (57), v0-2: asks for other levels of features (KIP-584).
 
 The levels in force follow the releases of the brokers by themselves (`metadata/membership/feature_levels.py`), so a
-request succeeds that asks for the levels in force. Every other change is refused with the reason. Versions: v0 and v1
-an error for each feature, v2 the first error alone.
+request succeeds that asks for the levels in force. Every other change is refused with the reason. The
+response has the first error, as Kafka's. Versions: v0 and v1 list the features if all are accepted, v2 does not.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def handle(request: UpdateFeaturesRequest, context: AnyContext) -> UpdateFeature
         except KafkaError as error:
             code, message = error.code, error.message
         results.append(Result(feature=update.feature, error_code=code, error_message=message))
-    if context.version < FIRST_VERSION_WITHOUT_RESULTS:
-        return UpdateFeaturesResponse(error_code=ErrorCode.NONE, results=results)
     first = next((result for result in results if result.error_code), None)
-    if first is None:
-        return UpdateFeaturesResponse(error_code=ErrorCode.NONE)
-    return UpdateFeaturesResponse(error_code=first.error_code, error_message=first.error_message)
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE if first is None else first.error_code,
+        error_message=None if first is None else first.error_message,
+        results=results if first is None and context.version < FIRST_VERSION_WITHOUT_RESULTS else [],
+    )
 
 
 def _check(update: Update, level: int, mentions: Counter[str], version: int) -> None:
     """Raises KafkaError unless the level that is asked for is in force: INVALID_REQUEST for a feature that is named
-    twice and for an unknown upgrade type, INVALID_UPDATE_VERSION for an unknown feature and for another level."""
+    twice, INVALID_UPDATE_VERSION for an unknown feature, for an unknown upgrade type and for another level."""
     if mentions[update.feature] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"feature '{update.feature}' is named several times")
     known = range(UpgradeType.UPGRADE, UpgradeType.UNSAFE_DOWNGRADE + 1)
     if version >= FIRST_UPGRADE_TYPE_VERSION and update.upgrade_type not in known:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no upgrade type {update.upgrade_type}")
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"there is no upgrade type {update.upgrade_type}")
     in_force = _levels_in_force(level).get(update.feature)
     if in_force is None:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"this cluster has no feature '{update.feature}'")

@@ -10,7 +10,10 @@ from tests.interop.differential.side import CLOSED
 
 ERROR: Final = "error_code"
 
-NOT_SERVED: Final = ("AlterReplicaLogDirs", "DescribeQuorum")
+NOT_SERVED: Final = (
+    *("AlterReplicaLogDirs", "DescribeQuorum", "InitializeShareGroupState", "ReadShareGroupState"),
+    *("WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary"),
+)
 
 KNOWN: Final = (
     # topics
@@ -33,7 +36,6 @@ KNOWN: Final = (
     Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
     Known("keys-that-promise", "configs.altering_others", ERROR, 0, 40, label="all brokers, a promise"),
     Known("keys-of-a-start", "configs.altering_others", ERROR, 0, 42, label="all brokers, at a start"),
-    Known("other-resources", "configs.describing", "configs", label="logger"),
     Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
     Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),

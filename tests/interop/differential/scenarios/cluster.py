@@ -115,7 +115,7 @@ def features(side: Side) -> None:
 def config_resources(side: Side) -> None:
     """ListConfigResources: types without resources, and an unknown type."""
     side.ask(ApiKey.LIST_CONFIG_RESOURCES, 0, {}, "client metrics")
-    for label, kinds in (("client metrics", [16]), ("brokers", [4, 8]), ("unknown type", [3])):
+    for label, kinds in (("client metrics", [16]), ("brokers", [4]), ("loggers", [8]), ("unknown type", [3])):
         side.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds}, label)
 
 

@@ -34,7 +34,7 @@ def not_ours(side: Side) -> None:
     """What Apache Kafka serves and we do not."""
     for key, version in (
         *((ApiKey.SASL_HANDSHAKE, 1), (ApiKey.SASL_AUTHENTICATE, 0), (ApiKey.CONSUMER_GROUP_HEARTBEAT, 9)),
-        (ApiKey.LIST_CONFIG_RESOURCES, 0),
+        (ApiKey.ALTER_REPLICA_LOG_DIRS, 1),
     ):
         side.raw_answer(key, version, ZEROS, key.message_name, shown=4)
 

@@ -43,16 +43,19 @@ def test_another_level_is_refused_with_the_reason(update: tuple[str, int], messa
     assert message in answer.error_message
 
 
-def test_an_older_version_names_the_error_of_each_feature() -> None:
-    answer = ask(IN_FORCE, ("group.version", 0), version=1)
-    assert answer.error_code == ErrorCode.NONE
-    codes = {result.feature: result.error_code for result in answer.results}
-    assert codes == {"transaction.version": ErrorCode.NONE, "group.version": ErrorCode.INVALID_UPDATE_VERSION}
+def test_an_older_version_lists_the_features_if_all_are_accepted() -> None:
+    refused = ask(IN_FORCE, ("group.version", 0), version=1)
+    assert (refused.error_code, refused.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    accepted = ask(IN_FORCE, ("group.version", 1), version=1)
+    assert [(each.feature, each.error_code) for each in accepted.results] == [
+        ("transaction.version", ErrorCode.NONE),
+        ("group.version", ErrorCode.NONE),
+    ]
 
 
 def test_a_feature_that_is_named_twice_and_an_unknown_upgrade_type_are_refused() -> None:
     assert ask(IN_FORCE, IN_FORCE).error_code == ErrorCode.INVALID_REQUEST
-    assert ask(IN_FORCE, upgrade_type=4).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(IN_FORCE, upgrade_type=4).error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert ask(*[IN_FORCE] * (MAX_UPDATES + 1)).error_code == ErrorCode.INVALID_REQUEST
 
 
