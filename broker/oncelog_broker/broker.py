@@ -150,8 +150,9 @@ class Broker:
         return Parts(advertised, storage, membership, replication, coordinators, serving)
 
     async def leave(self) -> None:
-        """Called before `stop`, while serving: move the leadership of this broker's partitions, and the controller
-        role, to other brokers, as far as possible. May be cancelled. Steps that fail are logged."""
+        """Move the leadership of this broker's partitions, and the controller role, to other brokers, as far as
+        possible. The caller does this before `stop`, while this broker still serves, and may cancel it. A step that
+        fails is logged."""
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
             return  # there is no other broker, or the others take over anyway

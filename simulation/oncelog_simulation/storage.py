@@ -171,7 +171,7 @@ class Storage:
         self._journal.append(namings)
 
     def make_file(self, path: str) -> Inode:
-        """Raises OSError if its directory does not exist."""
+        """Create an empty file at `path`. Raises OSError if the directory of `path` does not exist."""
         made = Inode()
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), made))
         return made

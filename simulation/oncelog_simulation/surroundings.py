@@ -34,7 +34,7 @@ class Surroundings:
         return self.loop.now
 
     def random(self, purpose: str) -> Random:
-        """The generator for this purpose; the same one at each call."""
+        """Return the random generator of this purpose: each call with one purpose returns the same generator."""
         found = self._streams.get(purpose)
         if found is None:
             found = self._streams[purpose] = stream(self._seed, purpose)

@@ -67,8 +67,7 @@ class PeerNetwork:
             self.let_pass(*ways)
 
     def lose(self, target: int) -> None:
-        """Drop the delayed bytes of the connections to this broker, and close them: they belong to a process that has
-        died."""
+        """Close the connections to the broker `target`, whose process has died, and drop their delayed bytes."""
         self._loop.run(self._end([task for task, to in list(self._connections.items()) if to == target]))
 
     async def _set(self, ways: Iterable[Way], purposes: Iterable[Purpose], *, is_open: bool) -> None:

@@ -54,8 +54,7 @@ class Judge:
         self._shared = shared
         self.states: dict[str, PartitionState] = {}
         self.unsure: set[tuple[str, int]] = set()
-        """Brokers that may lack records of a partition although they are in its ISR: since they lost the end of their
-        logs."""
+        """Brokers in the ISR of a partition that may lack some of its records, since the end of their log was lost."""
         self.granted: set[tuple[str, int, int]] = set()
         """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
         self._assignments: dict[str, ReplicaAssignment] = {}

@@ -50,7 +50,7 @@ def own_ports(count: int) -> list[OwnPort]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port, even if old connections linger."""
+    """Whether a server can listen on this port now. Closed connections in TIME_WAIT do not count."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -80,7 +80,7 @@ class TwoPhaseWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _transact(self, world: World, producer: Producer, rng: Random) -> bool:
-        """Prepare and end one; whether it is left to a successor."""
+        """Prepare one transaction and end it. Returns whether it is left for a successor to end."""
         producer.begin_transaction()
         transaction = self._open = self.notes.history.transaction(self.name)
         self._stored = None

@@ -32,7 +32,8 @@ class LogEndCalls:
         elected."""
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Begin to ask: from now on this broker knows its own logs and can reach the others."""
+        """Send the questions that wait, and later ones at once: from now on this broker can ask `peers` about their
+        logs and `replicas` about its own."""
         self._asked.set_result((peers, replicas))
 
     async def until_ready(self) -> None:

@@ -134,7 +134,7 @@ def check_may_read(topic_id: bytes, rules: ShareRules, context: ShareContext) ->
 
 
 def by_topic(partitions: Iterable[tuple[SharedTopicPartition, Any]]) -> dict[bytes, list[Any]]:
-    """Things of partitions by the id of their topics."""
+    """Group the values of partitions by topic id, in the order in which the topics first appear."""
     topics: dict[bytes, list[Any]] = {}
     for where, thing in partitions:
         topics.setdefault(where.topic_id, []).append(thing)

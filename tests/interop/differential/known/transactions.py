@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.interop.differential.comparison import ABSENT
 from tests.interop.differential.register import NOWHERE, Known
 from tests.interop.differential.side import NO_ANSWER
 
@@ -23,6 +24,7 @@ KNOWN: Final = (
     Known("start-of-the-ended", "inspection.describe", START_TIME, "now", -1, label="ended"),
     Known("start-of-the-ended", "walk.transactions.*", START_TIME, "now", -1, seen_in=NOWHERE),
     Known("named-twice", "inspection.describe", "transaction_states", label="twice"),
+    Known("pending-first-offset", "transaction_offsets.commits", "topics.*", kafka=ABSENT, label="pending, stable"),
     Known("offsets-of-nobody", "transaction_offsets.odd_values", ERROR, 0, 42, label="empty transactional id"),
     Known("fenced-marker", "inspection.markers", ERROR, -1, 42, label="epoch before"),
     Known("epoch-of-no-coordinator", "inspection.marker_of_no_coordinator", ERROR, 0, 75),

@@ -204,7 +204,7 @@ async def test_s121_an_ended_transaction_is_not_kept(coordinator_v2: FakeCoordin
 
 
 async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coordinator_v2: FakeCoordinator) -> None:
-    """Keeping it removes its timeout and fences its producer: no process would ever end it."""
+    """To keep a transaction removes its timeout and fences its producer, so no process would ever end it."""
     earlier = await prepared_one(coordinator_v2)
     async with (
         Admin(coordinator_v2.broker.address) as admin,

@@ -312,8 +312,8 @@ class ConsumerGroup:
                 owners[partition] = member_id
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Remove the partitions that still belong to this member: a record of their new owner may have been replayed
-        before."""
+        """Remove a member's partitions from the owners, except those that have a newer owner: the record of the new
+        owner may have been replayed before this one."""
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id)
