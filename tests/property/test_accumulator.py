@@ -44,7 +44,7 @@ class Waiter:
 
 
 class Model:
-    """Model of the broker: its logs, and the requests in flight on one connection, which get their responses in order."""
+    """A model of a broker: its logs, and requests in flight on one connection, which get their responses in order."""
 
     def __init__(self, max_in_flight: int) -> None:
         config = ProducerConfig(

@@ -31,7 +31,7 @@ def test_a_good_history_has_no_violation(rng: random.Random) -> None:
 
 
 def visible(history: History) -> list[tuple[Place, int, int, Send]]:
-    """Return the visible records, each with its place, index in the final content, offset, and the send that wrote it."""
+    """Return visible records, each with its place, index in the final content, offset, and the send that wrote it."""
     sends = history.sends_by_value()
     return [
         (place, index, offset, sends[value])

@@ -118,7 +118,7 @@ class World:
             self.sequences[1] += 1
 
     def mismatched(self, index: int, version: int) -> None:
-        """Send a transactional batch in a request without a transactional id, or another batch in a request with one."""
+        """Send a transactional batch without a transactional id, then another batch with one."""
         self._send(index, version, 1, None, bytes(sequenced(7, self.sequences[1], transactional=True)))
         self._send(index, version, 1, TRANSACTIONAL_ID, _of_kind("one"))
 

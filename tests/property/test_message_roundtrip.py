@@ -92,7 +92,7 @@ def values(field: FieldSchema, version: int) -> st.SearchStrategy:
 
 
 def as_received(message, version: int):
-    """Return the message as a peer receives it at `version`: fields that the version does not have get their defaults."""
+    """Return the message as a peer receives it at `version`: fields that the version lacks get their defaults."""
     if isinstance(message, list):
         return [as_received(item, version) for item in message]
     if not dataclasses.is_dataclass(message):
@@ -153,7 +153,7 @@ def stepped(steps):
 
 @every_version
 def test_decoding_an_encoded_message_gives_the_same_message(cls, version):
-    """All properties are checked with the same few messages, because generating a message costs more than checking it."""
+    """All properties are checked with the same few messages, because generating one costs more than checking it."""
     codecs = codec(cls, version), interpreted_codec(cls, version)
 
     @examples(EXAMPLES_PER_VERSION)

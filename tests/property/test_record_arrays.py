@@ -101,7 +101,7 @@ def parts_of(described: Sequence[dict[str, Any]]) -> list[UndecodedBatch]:
 
 
 def together(parts: Sequence[UndecodedBatch]) -> list[UndecodedBatch]:
-    """Decode batches as a Fetch response contains them: a view into a buffer that has other bytes before the batches."""
+    """Decode batches as a Fetch response contains them: a view of a buffer that has other bytes before them."""
     answer = memoryview(bytearray(b"an answer" + b"".join(part.batch.view for part in parts)))[9:]
     found, position = [], 0
     for part in parts:

@@ -167,7 +167,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def epochs_end_with_the_producer_id(self) -> None:
-        """When the last epoch serves to fence the producer, the coordinator has already allocated the next producer id."""
+        """If the last epoch fences the producer, the coordinator has already allocated the next producer id."""
         for metadata in self.driver.machine.transactions.values():
             if metadata.producer_epoch == FENCING_EPOCH and len(self.driver.log) > 1:
                 assert metadata.state.is_prepared
