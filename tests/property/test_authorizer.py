@@ -1,4 +1,4 @@
-"""The authorizer decides like Kafka's StandardAuthorizer; every decision is compared to a model that reads every ACL."""
+"""The authorizer decides like Kafka's StandardAuthorizer; decisions are compared with a model that reads every ACL."""
 
 from __future__ import annotations
 
