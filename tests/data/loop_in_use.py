@@ -1,4 +1,4 @@
-"""Run by test_pythons.py alone: pytest does not find it by its name."""
+"""pytest does not collect this file by its name; `test_pythons.py` runs it explicitly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A program of a user. tests/unit/client/test_typed_options.py asks mypy --strict about it: each line that a comment
-marks with mypy's error code is an error, and no other line is. It is never run."""
+"""A user's program that tests/unit/client/test_typed_options.py checks with mypy --strict. mypy must report an error on
+each line that a comment marks with an error code, and on no other line. The program is never run.
+"""
 
 from __future__ import annotations
 

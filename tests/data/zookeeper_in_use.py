@@ -1,4 +1,6 @@
-"""Run by tests/unit/test_zookeeper_marks.py, without ZooKeeper: one test declares what it needs, the other does not."""
+"""tests/unit/test_zookeeper_marks.py runs this file without ZooKeeper: one test declares that it needs ZooKeeper, the
+other does not declare it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""No record is lost, duplicated or reordered, whichever requests succeed, fail, are split or late."""
+"""No record is lost, duplicated or reordered by the accumulator, whichever requests succeed, fail, are split or arrive
+late.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Waiter:
 
 
 class Model:
-    """The broker's side: logs, and requests in flight on one connection, which are answered in order."""
+    """A model of a broker: its logs, and requests in flight on one connection, which get their responses in order."""
 
     def __init__(self, max_in_flight: int) -> None:
         config = ProducerConfig(

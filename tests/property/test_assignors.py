@@ -1,4 +1,6 @@
-"""The properties of every assignment, whatever the group: complete, disjoint, even, and close to the previous one."""
+"""Every assignment is complete, disjoint, even, and close to the previous one, whatever the members and topics of the
+group.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ def claims_from(claims: Claims) -> list[Claim]:
 
 
 def least_squares(partitions: Counts, wanted: list[set[str]]) -> int:
-    """The sum of the squared loads of the most even assignment, by trying them all."""
+    """Return the sum of the squared loads of the most even assignment, found by trying all assignments."""
     choices = [
         [index for index, topics in enumerate(wanted) if partition.topic in topics]
         for partition in readable(partitions, wanted)
@@ -143,7 +145,7 @@ def test_no_move_is_unnecessary_with_equal_subscriptions(
     second = balanced(topics, new, claims)
     staying = {member.member_id: len(first.get(member.member_id, ())) for member in new}
     kept = sum(len(set(second[member_id]) & set(first.get(member_id, ()))) for member_id in second)
-    # The best that an even assignment can keep: members with the most partitions get the larger shares.
+    # An even assignment keeps the most partitions when the members that own the most get the larger shares.
     shares = sorted((len(assigned) for assigned in second.values()), reverse=True)
     had = sorted(staying.values(), reverse=True)
     assert kept == sum(min(share, owned) for share, owned in zip(shares, had, strict=True))

@@ -1,7 +1,8 @@
-"""The audit by producer: a right log is right however it is read, and each kind of fault is found in any place.
+"""The audit by producer accepts every correct log, whichever parts it reads at once, and finds each kind of fault at
+any position.
 
-Logs are made by producers as brokers accept them: epochs that rise, transactions of both kinds, batches of any size,
-numbers that begin again at 0 after 2147483647. Then one thing is made wrong.
+The tests generate logs as brokers accept them: epochs rise, transactions are of both versions, batches have any size,
+and sequence numbers wrap to 0 after 2147483647. Then each test seeds one fault.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from oncelog_pipeline.jobs.audit.chains import (
 
 SEED = st.integers(0, 2**32)
 TYPES = 4
-"""Ways in which a producer may work."""
+"""Number of kinds of producers; see `Writer`."""
 
 
 class Writer:
-    """A producer in one partition.
+    """A producer that writes to one partition.
 
-    `kind`: 0 has no sequences, 1 is idempotent, 2 transactional V1, 3 transactional V2.
+    `kind` is 0 for a producer without sequence numbers, 1 for an idempotent one, 2 for transactions V1, and 3 for
+    transactions V2.
     """
 
     def __init__(self, producer_id: int, kind: int, rng: Random) -> None:
@@ -57,12 +59,12 @@ class Writer:
 
     def marker(self, offset: int) -> Header:
         if self.kind == 3:
-            self.renewed()  # the marker has the next epoch already
+            self.renewed()  # in transactions V2 the marker has the next epoch
         return Header(offset, offset, self.producer_id, self.epoch, NO_SEQUENCE, True)
 
 
 def log(rng: Random, *, least_kind: int = 0) -> list[Header]:
-    """A partition's log with several producers, each with batches that can be lost."""
+    """Generate a partition's log of several producers, each with some batches that a test can remove."""
     writers = [Writer(index + 1, rng.randrange(least_kind, TYPES), rng) for index in range(rng.randint(1, 4))]
     for writer in writers:
         if writer.kind in (1, 2) and rng.random() < 0.2:
@@ -126,7 +128,7 @@ def counted(found: list[Finding]) -> Counter[Kind]:
 
 
 def data_of(headers: list[Header], producer_id: int) -> list[int]:
-    """The positions of a producer's data batches."""
+    """Return the positions of this producer's data batches in `headers`."""
     return [at for at, header in enumerate(headers) if header.producer_id == producer_id and not header.is_control]
 
 
@@ -135,7 +137,7 @@ def test_a_right_log_is_right_however_it_is_cut(seed: int) -> None:
     rng = Random(seed)
     headers = log(rng)
     assert findings(headers, some_cuts(rng, headers)) == []
-    # The beginning may be deleted, also in the middle of everything.
+    # Retention may have deleted the beginning of the log, also within a transaction.
     rest = headers[rng.randrange(len(headers)) :]
     assert findings(rest, some_cuts(rng, rest), is_whole=False) == []
 
@@ -178,7 +180,7 @@ def test_records_that_are_there_again_are_found_and_counted(seed: int) -> None:
         for at in range(twice + 1, len(headers))
         if headers[at].producer_id == headers[twice].producer_id and headers[at].epoch == epoch
     ]
-    again = 1 + rng.choice([twice, *rest_of_epoch])  # at once, or later while the epoch lasts
+    again = 1 + rng.choice([twice, *rest_of_epoch])  # directly after the original, or later in the same epoch
     faulty = as_if_written_so([*headers[:again], headers[twice], *headers[again:]])
     assert counted(findings(faulty, some_cuts(rng, faulty))) == {Kind.TWICE: headers[twice].size}
     assert counted(findings(faulty, [], is_compacted=True)) == {Kind.TWICE: headers[twice].size}

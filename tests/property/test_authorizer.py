@@ -1,4 +1,4 @@
-"""The authorizer decides as Kafka's StandardAuthorizer: compared with a model that reads every ACL."""
+"""The authorizer decides like Kafka's StandardAuthorizer; decisions are compared with a model that reads every ACL."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def may(
     kind: ResourceType,
     name: str | None,
 ) -> bool:
-    """The decision for a request, which uses the cache first."""
+    """Return the authorizer's decision for a request; the authorizer consults its cache first."""
     asked, rights = rule(operation, kind), authorizer.rights_of(parse_principal(principal), host)
     return (asked.kind, name) in rights.allowed or authorizer.may(rights, asked, name)
 
@@ -98,7 +98,7 @@ def model(
     name: str,
     allows_without: bool,
 ) -> bool:
-    """The decision by reading each ACL, as documented."""
+    """Return the decision that Kafka's documentation prescribes, found by reading each ACL."""
     if principal == ADMIN:
         return True
     of_resource = [acl for acl in acls if acl.pattern.type is kind and holds_for(acl.pattern, name)]
@@ -129,9 +129,9 @@ def test_the_authorizer_decides_as_if_it_read_every_acl(
     allows_without: bool,
 ) -> None:
     authorizer = StandardAuthorizer([parse_principal(ADMIN)], allows_without_acls=allows_without)
-    for some in (before, acls):  # the second index shares with the first what is the same
+    for some in (before, acls):  # the second index shares the unchanged ACLs with the first
         authorizer.use(as_image(some))
-        for principal, host, operation, kind, name in asked * 2:  # the second time from memory
+        for principal, host, operation, kind, name in asked * 2:  # the second time the decision comes from the cache
             assert may(authorizer, principal, host, operation, kind, name) == model(
                 some, principal, host, operation, kind, name, allows_without
             )

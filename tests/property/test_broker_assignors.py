@@ -16,7 +16,7 @@ TOPICS = [letter.encode() * 16 for letter in "abcd"]
 
 @st.composite
 def specs(draw: st.DrawFn, *, is_homogeneous: bool | None = None) -> GroupSpec:
-    """Arbitrary members; their previous assignments may even share a partition."""
+    """Generate arbitrary members, whose previous assignments may even contain the same partition twice."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1))
     homogeneous = draw(st.booleans()) if is_homogeneous is None else is_homogeneous
     names = draw(st.lists(st.text("mnop", min_size=1, max_size=3), min_size=1, max_size=6, unique=True))

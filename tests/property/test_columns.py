@@ -1,4 +1,4 @@
-"""Both decoders of a batch, field by field and run by run, give the same records."""
+"""A batch yields the same records whether it is decoded field by field or in runs of similar records."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BASE_TIME = 1_700_000_000_000
 
 RUNS = st.lists(
     st.tuples(
-        st.integers(1, 90),  # records of the run
+        st.integers(1, 90),  # number of records in the run
         st.one_of(st.none(), st.integers(0, 70)),  # key size
         st.one_of(st.none(), st.integers(0, 300)),  # value size
-        st.sampled_from([0, 0, 1, 40, 3000]),  # ms between records
-        st.booleans(),  # with a header
+        st.sampled_from([0, 0, 1, 40, 3000]),  # milliseconds between consecutive records
+        st.booleans(),  # whether records have a header
     ),
     max_size=4,
 )

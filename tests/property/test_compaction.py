@@ -1,4 +1,4 @@
-"""Compaction of random logs against a model: the records that must remain, must be removed, and must not be touched."""
+"""Compaction of random logs compared with a model, which says which records must remain and which must be removed."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import ControlType
 
 MARKER_KEY = bytes(4)
-"""The key of an ABORT marker: data may have it, too (KAFKA-14055)."""
+"""The key of an ABORT marker. Data records may have the same key (KAFKA-14055)."""
 
 keys = st.sampled_from([b"", b"a", b"b", b"fifteen bytes..", b"sixteen bytes...", b"long" * 20, MARKER_KEY, None])
 values = st.sampled_from([None, b"", b"1", b"v" * 90])
@@ -39,7 +39,7 @@ histories = st.lists(plain | plain | transactions | rolls, min_size=1, max_size=
 
 
 class History:
-    """A log made of drawn actions, and the facts that the log itself does not contain."""
+    """A log built from randomly drawn actions, and the facts that the log itself does not contain."""
 
     def __init__(self, directory: str, actions: list) -> None:
         self.log: PartitionLog = open_log(directory, COMPACTED)
@@ -108,7 +108,7 @@ def test_exactly_the_last_record_of_each_key_stays(below, above, data):
             before, first_dirty=first_dirty, end=end, aborted=frozenset(o for o in history.aborted_offsets if o < end)
         )
 
-        log.flusher.flush()  # as the cleaner does: behind the recovery point, what it leaves out would be a loss
+        log.flusher.flush()  # flush as the cleaner does before
         assert history.clean(first_dirty=first_dirty, end=end) == end
         assert entries(log) == expected
         assert last_sequences(log) == sequences

@@ -1,9 +1,9 @@
-"""A group of the consumer protocol under any sequence of heartbeats, losses, deaths, restarts, failed writes and
-changes of topics, against a few invariants.
+"""A group of the consumer protocol keeps its invariants under any sequence of heartbeats, lost responses, dead members,
+restarts, failed writes and topic changes.
 
-Clients read their partitions until they have given them up, which may take a while; they believe every response, and
-join again when they are fenced. A fenced client may still read until it learns of it: its commits are refused by their
-epoch.
+Clients may take a while to revoke partitions, and read them until then. Clients believe every response, and rejoin when
+they are fenced. A fenced client may keep reading until it learns that it is fenced, but its commits are refused because
+their epoch is old.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ TOPICS = st.sampled_from([("t",), ("t", "u"), ("u",), ("u", "v"), ()])
 
 
 class SlowClient(Client848):
-    """A client that keeps reading partitions that it must give up, until it is told to let go. After an error it sends
-    all fields."""
+    """A client that keeps reading its revoked partitions until a step makes it release them. After an error response
+    the client sends all fields of the heartbeat.
+    """
 
     reads: Partitions = frozenset()
     has_failed = False
@@ -37,7 +38,7 @@ class SlowClient(Client848):
         return super().join()
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat; join if the client is not a member as far as it knows."""
+        """Send a heartbeat; send a joining one if the client believes that it is not a member."""
         if self.epoch <= 0:
             return self.join()
         if self.has_failed:
@@ -81,7 +82,9 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.lives = 0
         self.epochs: list[int] = []
         self.owners: dict[tuple[bytes, int, int], str] = {}
-        """Topic id, partition and epoch -> who had the partition in that epoch, by instance id or member id."""
+        """(Topic id, partition, epoch) -> the member that owned the partition in that epoch, by instance id or member
+        id.
+        """
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -89,7 +92,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert group is None or isinstance(group, ConsumerGroup)
         return group
 
-    # --- what clients do
+    # --- steps of clients
 
     @rule(number=CLIENTS, topics=TOPICS)
     def join(self, number: int, topics: tuple[str, ...]) -> None:
@@ -99,7 +102,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def restart_client(self, number: int) -> None:
-        """Start a new process that does not know its predecessor."""
+        """Start a new client process that does not know the state of its predecessor."""
         self.lives += 1
         client = self.clients[number]
         client.member_id, client.reads, client.owns = f"c{number}.{self.lives}", frozenset(), frozenset()
@@ -115,7 +118,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(number=CLIENTS)
     def lose_an_answer(self, number: int) -> None:
-        """Deliver a heartbeat and lose its answer."""
+        """Deliver a heartbeat to the group and lose the response."""
         client = self.clients[number]
         if client.epoch <= 0:
             return
@@ -146,7 +149,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         client.reads = frozenset()
         client.leave(-2)
 
-    # --- what happens to the broker
+    # --- steps of the broker
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 29.0, 50.0]))
     def time_passes(self, seconds: float) -> None:
@@ -154,7 +157,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["t", "u", "v"]), partitions=st.integers(1, 6))
     def topics_change(self, name: str, partitions: int) -> None:
-        """Add partitions to a topic; or delete and re-create it, if it would have fewer."""
+        """Add partitions to a topic, or delete and re-create the topic if it would have fewer partitions."""
         topic_id = self.driver.view.id_of(name)
         if topic_id is not None and partitions < self.driver.view.partitions_of(topic_id):
             self.incarnations[name] += 1
@@ -179,7 +182,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     def a_step_raises(self) -> None:
         self.driver.fail()
 
-    # --- what holds
+    # --- invariants
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
@@ -212,7 +215,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         for client in self.clients:
             member = self.group.members.get(client.member_id)
             if member is None or client.epoch <= 0 or member.epoch < 0:
-                continue  # it was fenced, and hears of it with its next heartbeat
+                continue  # this member was fenced, and learns it from the response to its next heartbeat
             if client.epoch not in (member.epoch, member.previous_epoch):
                 continue
             assert not client.reads & reads
@@ -233,12 +236,12 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert state_of(self.driver.replayed()) == state_of(self.driver.machine)
 
     def teardown(self) -> None:
-        """Check that all members reach their targets when only heartbeats are sent."""
+        """Check that all members reach their target assignments when only heartbeats are sent from now on."""
         self.driver.fail_appends = False
         if self.group is None:
             return
         here = [client for client in self.clients if client.member_id in self.group.members]
-        for _ in range(16):  # longer than a session: who is dead is removed
+        for _ in range(16):  # longer than the session timeout, so that the group removes dead members
             self.driver.advance(5.0)
             for client in here:
                 client.let_go()

@@ -1,7 +1,9 @@
-"""The controller under arbitrary events: brokers die, return and restart, controllers are deposed and continue as
-zombies, responses are lost, leaders propose from outdated state, partitions are reassigned and back.
+"""The controller keeps partition states correct under arbitrary events: brokers die, return and restart, controllers
+are deposed and continue as zombies, responses are lost, leaders propose ISRs from outdated state, and partitions are
+reassigned and back.
 
-The real classes run on a tree in memory with several sessions; each write of a partition's state is judged as it lands.
+The real classes run on a tree in memory with several sessions; the judge checks each write of a partition's state when
+the tree applies it.
 """
 
 from __future__ import annotations
@@ -44,21 +46,25 @@ BROKERS = (1, 2, 3, 4)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
 delays = st.integers(0, 2)
-"""How many writes in a row seem lost, and reach the tree later."""
+"""How many writes in a row seem lost to the session, and reach the tree later."""
 
 
 class Judge:
-    """Checks every write of a state when it has landed."""
+    """Checks every write of a partition's state when the tree has applied it."""
 
     def __init__(self, shared: SharedTree) -> None:
         self._shared = shared
         self.states: dict[str, PartitionState] = {}
         self.unsure: set[tuple[str, int]] = set()
-        """Brokers in the ISR of a partition that may lack some of its records, since the end of their log was lost."""
+        """(State path, broker): an ISR member that may lack some of the partition's records, because the end of its log
+        was lost.
+        """
         self.granted: set[tuple[str, int, int]] = set()
-        """Who may be in an ISR that it was not in, by the path of the state, in which incarnation."""
+        """(State path, broker, broker epoch): brokers that a leader has proposed for this ISR, and that may therefore
+        join it.
+        """
         self._assignments: dict[str, ReplicaAssignment] = {}
-        """By the path of the state, as of its last write."""
+        """State path -> the partition's assignment at the last write of that state."""
 
     def loses_its_tail(self, broker: int) -> None:
         self.unsure |= {(path, broker) for path, state in self.states.items() if broker in state.isr}
@@ -94,11 +100,11 @@ class Judge:
             if (path, state.leader) in self.unsure:
                 others = [broker for broker in before.isr if (path, broker) not in self.unsure]
                 assert not others, "one that may have lost records leads, while another has not"
-                self.unsure.discard((path, state.leader))  # its log is now the complete one
+                self.unsure.discard((path, state.leader))  # the log of the new leader is now the complete one
         self.unsure -= {(path, broker) for broker in before.isr if broker not in state.isr}
 
     def _look_at_replicas(self, path: str, before: PartitionState | None, state: PartitionState) -> None:
-        """Check the assignments, which are written with the states and always agree with them."""
+        """Check that the assignment, which is written in the same transaction as the state, agrees with the state."""
         topic, _, partition, _ = path.removeprefix(f"{paths.TOPICS}/").split("/")
         node = self._shared.tree.node(paths.topic(topic))
         assert node is not None
@@ -118,15 +124,15 @@ class Judge:
 
 
 def is_led(image: ClusterImage, state: StateInImage) -> bool:
-    """Whether the leader has been present since the state was written; a leader that has returned since waits for
-    another election.
+    """Whether the leader has been registered without a break since the state was written. A leader that registered
+    again later waits for another election.
     """
     leader = image.brokers.get(state.leader)
     return leader is not None and leader.epoch <= state.written
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Up to four brokers; at most one of the controllers is current."""
+    """A cluster of up to four brokers, with at most one current controller."""
 
     @initialize()
     def found(self) -> None:
@@ -161,7 +167,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(broker=broker_ids, is_log_tail_kept=st.booleans())
     def start(self, broker: int, is_log_tail_kept: bool) -> None:
-        """Start a broker; if it was running, this is a restart: its old session is closed first."""
+        """Start a broker; if the broker was running, close its old session first, as a restart does."""
         self.stop(broker)
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
@@ -179,11 +185,12 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule()
     def new_controller(self) -> None:
-        """Make another broker controller; the former one does not know it yet."""
+        """Make another broker the controller; the former controller does not know this yet."""
         for session, _ in self.terms[-1:]:
             self.do(_expire(session))
             session.notice = lambda: None  # type: ignore[method-assign]
-            # A zombie whose writes still reach the tree: only the fence is between it and the states.
+            # The former controller is a zombie whose writes still reach the tree, so only the fence protects the
+            # partition states.
             self.shared._sessions[session.session_id] = session
         session = self.shared.connect()
         if self.shared.tree.node(paths.CONTROLLER) is not None:
@@ -221,7 +228,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), broker=broker_ids, lost=losses, late=delays)
     @precondition(lambda self: self.images)
     def shut_down(self, which: int, broker: int, lost: str, late: int) -> None:
-        """Announce the shutdown of a broker, which may still run for long."""
+        """Announce the controlled shutdown of a broker, which may keep running for long afterwards."""
         known = self.images[-1].brokers.get(broker)
         if known is None:
             return
@@ -253,7 +260,7 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         topic, index, state = data.draw(st.sampled_from(led))
         isr = data.draw(st.lists(st.sampled_from(state.replicas), unique=True, min_size=1))
-        # No fetches of an absent broker were seen, so no leader proposes it.
+        # An absent broker sends no fetches, so no leader proposes it.
         isr = [broker for broker in isr if broker in known.brokers]
         members = [Member(broker, known.brokers[broker].epoch) for broker in isr]
         proposal = Proposal(state.leader, state.leader_epoch, state.partition_epoch, members)
@@ -271,7 +278,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 2), data=st.data(), lost=losses, late=delays)
     @precondition(lambda self: self.images and any(image.topics for image in self.images))
     def reassign(self, which: int, data: st.DataObject, lost: str, late: int) -> None:
-        """Reassign partitions, or cancel a reassignment."""
+        """Reassign all partitions of one topic, or cancel their reassignments."""
         known = next(image for image in reversed(self.images) if image.topics)
         name = data.draw(st.sampled_from(sorted(known.topics)))
         targets = st.none() | st.lists(broker_ids, unique=True, min_size=1, max_size=3)
@@ -287,7 +294,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.images = [*self.images[-3:], self.do(reader.read_image(self.observer))]
 
     def at_work(self, which: int, lost: str, work: Any, late: int = 0) -> None:
-        """Let the `which`th youngest controller do some work."""
+        """Let a controller do `work`; 0 is the youngest controller, 1 its predecessor, and so on."""
         session, term = self.terms[-1 - which % len(self.terms)]
         is_current = term is self.terms[-1][1]
         session.lose_replies, session.lose_requests = int(lost == "reply"), int(lost == "request")
@@ -297,23 +304,23 @@ class ControllerMachine(RuleBasedStateMachine):
         except Deposed:
             assert not is_current
         except StoreUnavailable:
-            pass  # a read was lost, too; the controller will read everything again
+            pass  # A read was lost, too; the controller will read the entire tree again.
         finally:
             session.lose_replies = session.lose_requests = session.delay_requests = 0
 
-    # --- what must be so in the end
+    # --- the final state
 
     @invariant()
     def nothing_is_pending(self) -> None:
         assert not asyncio.all_tasks(self.loop) if hasattr(self, "loop") else True
 
     def current_controller_settles_everything(self) -> None:
-        """However much was missed, once the controller has read everything, every partition that can have a leader has
-        one.
+        """Whatever events the controller missed: once it has read the entire tree, every partition that can have a
+        leader has one.
         """
         session, term = self.terms[-1]
         self.do(_land(session))
-        term.distrust()  # as after each loss of the connection
+        term.distrust()  # the controller distrusts its view after each lost connection, too
         self.do(term.brokers_changed())
         writes = self.shared.writes
         self.do(term.brokers_changed())
@@ -322,7 +329,8 @@ class ControllerMachine(RuleBasedStateMachine):
         self.look()
         image, stopping = self.images[-1], term.view.live.keys() - term.view.staying
         doubtful = {path for path, _ in self.judge.unsure}
-        # States that stay while one is waited for that may have more: a write would vouch for the others.
+        # A partition without a leader keeps its state while the controller waits for a broker that may have more
+        # records: a write of the state would confirm the ISR members that may lack records.
         for topic in image.topics.values():
             for index, state in topic.partitions.items():
                 if paths.partition_state(topic.name, index) in doubtful and not is_led(image, state):
@@ -342,7 +350,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.everything_comes_to_its_target()
 
     def everything_comes_to_its_target(self) -> None:
-        """Reassignments complete once all brokers are alive and all replicas have caught up."""
+        """Check that reassignments complete once all brokers are alive and all replicas have caught up."""
         _, term = self.terms[-1]
         for broker in BROKERS:
             if broker not in self.sessions or term.view.broker(broker).is_stopping:

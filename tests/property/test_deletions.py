@@ -1,7 +1,7 @@
-"""Deletions of records under replication: records reported as deleted are gone on every replica that may lead, even
-after a kill.
+"""Records that DeleteRecords reported as deleted are gone from every replica that may become leader, even after a kill.
 
-The machine of `replication_machine` with DeleteRecords, and with log starts that are on the disk later than they move.
+Adds DeleteRecords to the machine of `replication_machine`. A broker moves its log start first and writes it to disk
+later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog_protocol.records.batch import batches
 
 
 class Deletion(NamedTuple):
-    """An unanswered DeleteRecords."""
+    """A DeleteRecords request without a response yet."""
 
     broker: int
     incarnation: int
@@ -40,14 +40,14 @@ class DeletingMachine(ReplicationMachine):
         super().__init__()
         self.deletions: list[Deletion] = []
         self.requested = 0
-        """Below this offset records may be gone anywhere."""
+        """Every replica may have deleted the records below this offset."""
         self.deleted = 0
-        """Below this one they are, everywhere."""
+        """All in-sync replicas have deleted the records below this offset, as a response confirmed."""
 
     @rule(broker=BROKER, kept=st.integers(0, 2))
     def delete_records(self, broker: int, kept: int) -> None:
-        """Delete all but some of the replicated records; the leader's log start is on its disk before the request
-        waits.
+        """Delete all but `kept` of the replicated records. The leader writes its log start to disk before the request
+        waits for followers.
         """
         led = self.alive(broker)
         if led is None or not led.leads:
@@ -66,7 +66,7 @@ class DeletingMachine(ReplicationMachine):
 
     @rule(broker=BROKER)
     def kill_and_start(self, broker: int) -> None:
-        """Kill and restart a broker; its log begins at the log start on its disk."""
+        """Kill and restart a broker, whose log then begins at the log start that is on its disk."""
         if self.alive(broker) is not None:
             self.die(broker, noticed=False)
             log = self.logs[broker]
@@ -78,14 +78,14 @@ class DeletingMachine(ReplicationMachine):
         for deletion in list(self.deletions):
             led = self.alive(deletion.broker)
             if led is None or not led.leads or (self.incarnations[deletion.broker], led.leader_epoch) != deletion[1:3]:
-                self.deletions.remove(deletion)  # not answered, or refused
+                self.deletions.remove(deletion)  # the leader changed, so the request failed or got no response
             elif led.low_watermark >= deletion.offset:
                 self.deletions.remove(deletion)
                 self.deleted = max(self.deleted, deletion.offset)
         for member in self.state.isr:
             assert self.logs[member].state.durable_start_offset >= self.deleted, member
 
-    # --- what the machine holds of contents, from where both logs begin
+    # --- invariants of the base machine, restricted to offsets that both logs still have
 
     @invariant()
     def strong_isr(self) -> None:
@@ -118,7 +118,7 @@ class DeletingMachine(ReplicationMachine):
                     assert self._between(one, start, end) == self._between(other, start, end), (one, other, end)
 
     def _between(self, member: int, start: int, end: int) -> bytes:
-        """All batches of a replica from `start` on and below `end`; for an offline log, those in its files."""
+        """Return the batches of a replica in [start, end); if its log is offline, those in its files."""
         log = self.logs[member]
         if not log.is_offline:
             return content(log, start, end)
@@ -127,7 +127,7 @@ class DeletingMachine(ReplicationMachine):
 
 
 def content(log: PartitionLog, start: int, end: int) -> bytes:
-    """All batches from `start` on and below `end`, with one record each."""
+    """Return the batches of a log in [start, end); each batch has one record."""
     found, offset = b"", start
     while offset < min(end, log.log_end_offset):
         batch = bytes(log.reader.read(offset, 1, upper_bound=end, min_one_batch=True))
@@ -142,11 +142,11 @@ TestDeletions = DeletingMachine.TestCase
 TestDeletions.settings = settings(examples(30, of=60), stateful_step_count=40, deadline=None)
 
 
-# --- both rules are needed
+# --- both rules of deletion are needed
 
 
 def a_follower_that_is_killed_leads(machine: DeletingMachine) -> None:
-    """It has taken the leader's log start and not written it to disk."""
+    """The killed follower has adopted the leader's log start but not written it to disk."""
     machine.delete_records(0, 0)
     for follower in (1, 2):
         machine.catch_up(follower, 2)
@@ -156,7 +156,7 @@ def a_follower_that_is_killed_leads(machine: DeletingMachine) -> None:
 
 
 def one_joins_that_was_away(machine: DeletingMachine) -> None:
-    """A returning replica has all records, and does not know that they were deleted."""
+    """The returning replica has all records, and does not know that some were deleted."""
     machine.now += LAG_SECONDS + 1
     machine.produce(0)
     machine.catch_up(1, 2)

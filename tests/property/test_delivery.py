@@ -1,8 +1,8 @@
-"""The idempotent producer's own sender against a real log, over a network that loses, delays and refuses requests: each
-record is in the log at most once, an acknowledged one exactly once, and acknowledged ones in order (S20-S28, E15).
+"""The idempotent producer's sender writes each record at most once over a network that loses, delays and refuses
+requests. An acknowledged record is in the log exactly once, and acknowledged records are in order (S20-S28, E15).
 
-The network behaves like TCP and brokers: a connection ends with responses in flight, and with requests that the broker
-still reads from it afterwards, when the producer has already sent them again on the next one.
+The network behaves like TCP and real brokers: when a connection ends, the broker may still read requests from it,
+although the producer has already sent them again over the next connection.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from oncelog_protocol.messages.produce import ProduceResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MEMORY = pathlib.Path("/dev/shm")
-"""Where there is one, the log need not wait for a disk."""
+"""A memory file system for the log; a test that finds none writes to the normal temporary directory."""
 NODE = 1
 TURNS = 4
-"""Iterations of the loop, enough for a callback of a callback to run."""
+"""Iterations of the event loop, enough to run a callback that another callback scheduled."""
 MAX_ROUNDS = 2_000
 CONFIG = ProducerConfig(
     bootstrap_servers="nowhere",
     linger_ms=0,
-    batch_size=140,  # about three records
+    batch_size=140,  # bytes, about three records
     retry_backoff_ms=0,
     retry_backoff_max_ms=0,
     reconnect_backoff_ms=0,
@@ -45,7 +45,9 @@ AFTER = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCod
 
 
 class Connection:
-    """One connection: requests that the broker has not read yet, and answers that have not arrived yet."""
+    """One connection, with requests that the broker has not read yet and responses that the producer has not received
+    yet.
+    """
 
     def __init__(self, is_open):
         self.unread = collections.deque()
@@ -59,7 +61,7 @@ class Connection:
 
 
 class World:
-    """Broker, wire and producer; also replaces the sender's connection pool and metadata."""
+    """A log, a connection and a producer. The object also replaces the sender's connection pool and metadata."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -88,7 +90,7 @@ class World:
         )
         self.futures = []
 
-    # the pool and the metadata
+    # replacements for the connection pool and the metadata
 
     def ready(self, node_id):
         return self.wire if self.wire.is_open else None
@@ -104,7 +106,7 @@ class World:
         self.session.identify(ProducerIdAndEpoch(self.next_producer_id, 0))
         self.next_producer_id += 1
 
-    # what may happen
+    # steps of the test
 
     def send(self, count):
         for _ in range(count):
@@ -117,7 +119,9 @@ class World:
         self.sender.wake()
 
     def serve(self, code=None, is_appended=False):
-        """Let the broker read the next request; with a `code` it answers that, whether or not it appends the batch."""
+        """Let the broker read the next request. With a `code` the broker responds with that error, and appends the
+        batch only if `is_appended`.
+        """
         if self.wire.unread:
             request, future = self.wire.unread.popleft()
             self.wire.answered.append((self.handle(request, code, is_appended), future))
@@ -156,7 +160,7 @@ class World:
             future.set_exception(ConnectionFailed("cut"))
 
     def read_late(self, count):
-        """Let the broker read on from a connection that the producer has dropped."""
+        """Let the broker read more requests from connections that the producer has closed."""
         for _ in range(count):
             while self.left_behind and not self.left_behind[0]:
                 self.left_behind.popleft()
@@ -177,7 +181,7 @@ class World:
             await asyncio.sleep(0)
 
     async def finish(self):
-        """End all faults; requests left behind may still arrive."""
+        """End all faults, and let requests of closed connections still arrive."""
         self.connect()
         for _ in range(MAX_ROUNDS):
             self.sender.wake()
@@ -235,19 +239,23 @@ async def run(directory, steps):
 GAP_BEFORE_A_COPY = [
     *[("send", 1), ("serve",), ("answer",)],
     *[("send", 1), ("send", 1), ("serve", ErrorCode.NOT_ENOUGH_REPLICAS, False), ("answer",)],
-    *[("cut", True), ("connect",)],  # the third batch is on the old connection still
-    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # the second one fails: its number is free
+    *[("cut", True), ("connect",)],  # the request with the third batch is still on the old connection
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # it fails and frees its sequence number
     *[("serve",), ("answer",), ("serve",), ("answer",), ("read_late", 1)],
 ]
-"""The third batch must not get the second one's number: its copy would follow it without a gap."""
+"""The third batch must not get the second batch's sequence number, because its copy on the old connection would then be
+appended without a gap.
+"""
 
 PIECES_OF_A_COPY = [
     *[("send", 6), ("serve", ErrorCode.NOT_LEADER_OR_FOLLOWER, True), ("answer",)],
-    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # of what is in the log
-    *[("serve",), ("expire", 9), ("answer",)],  # the other pieces fail, one by one
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # this piece is in the log
+    *[("serve",), ("expire", 9), ("answer",)],  # the other pieces fail one after the other
     ("send", 1),
 ]
-"""What is sent last must not get the numbers of pieces that failed: the log would take it for a copy of them."""
+"""The last record must not get a sequence number of the failed pieces, because the log would then take it for their
+duplicate.
+"""
 
 
 @example(GAP_BEFORE_A_COPY)

@@ -1,8 +1,9 @@
-"""The lane of Fetch, and Produce that waits for replicas, against the usual way: two brokers, one without lanes, get
-the same requests.
+"""The fast lanes for Fetch, and for Produce that waits for replicas, behave like the usual path: two brokers, one of
+them without lanes, get the same requests.
 
-Both must give the same bytes, leave the same files, count the same, and keep the same of sessions, followers and
-waiting requests. Three readers fetch: two consumers, by the two isolation levels, and a follower.
+Both brokers must send the same bytes, write the same files, count the same metrics, and keep the same sessions,
+followers and waiting requests. Three readers fetch: one consumer for each of the two isolation levels, and one
+follower.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ PARTITIONS: Final = 2
 BOTH: Final = (LEADER, FOLLOWER)
 TRANSACTIONAL_ID: Final = "txn"
 TURNS: Final = 50
-"""After so many turns of the loop both brokers have done what a step causes."""
+"""After this many iterations of the event loop both brokers have handled everything that a step causes."""
 
 
 class NoLanes(dict[int, Any]):
-    """Replaces a connection's lanes and never keeps one."""
+    """Takes the place of a connection's lanes and never stores one."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
 
 
 class Reader:
-    """Fetches over a connection of its own, continuing from earlier answers."""
+    """Fetches over a connection of its own, and continues from the offsets of its earlier responses."""
 
     def __init__(self, world: World, name: str, version: int) -> None:
         self.client = Client(world.served)
@@ -67,7 +68,7 @@ class Reader:
         self.offsets = [0] * PARTITIONS
 
     def take(self) -> None:
-        """Continue from the received answers."""
+        """Continue from the offsets of the received responses."""
         for _, response in self.client.answers()[self.asked :]:
             self.asked += 1
             if response.session_id and not response.error_code:
@@ -110,7 +111,9 @@ class Reader:
 
 
 class World:
-    """A broker with readers and a producer. Each public method is a step, done in both worlds."""
+    """A broker with readers and a producer, in two copies: one with lanes and one without. Each public method is a step
+    that both copies perform.
+    """
 
     def __init__(self, directory: str, *, has_lanes: bool) -> None:
         self.directory, self.has_lanes = Path(directory), has_lanes
@@ -148,10 +151,10 @@ class World:
             client.send(produce(bytes(make_batch()), acks=-1))
         return client
 
-    # --- steps of readers
+    # --- steps of the readers
 
     def reconnect(self, who: str, version: int) -> None:
-        """Open a new connection, which begins a session of its own, if it begins any."""
+        """Open a new connection. If the reader uses a fetch session, a new session begins there."""
         if who in self.readers:
             reader = self.readers[who]
             self.gone.append(reader.client)
@@ -160,7 +163,7 @@ class World:
         self.readers[who] = Reader(self, who, version if who != "follower" else max(15, version))
 
     def full(self, who: str, wait_ms: int) -> None:
-        """Begin a session."""
+        """Begin a fetch session."""
         reader = self.reader(who)
         reader.epoch = 1
         reader.send(
@@ -170,7 +173,7 @@ class World:
         )
 
     def next(self, who: str, indexes: tuple[int, ...], fields: dict[str, Any]) -> None:
-        """Send the next request of the session."""
+        """Send the next incremental request of the fetch session."""
         reader = self.reader(who)
         request = reader.request(
             indexes, self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch, **fields
@@ -179,18 +182,18 @@ class World:
         reader.send(request)
 
     def alone(self, who: str, index: int, fields: dict[str, Any]) -> None:
-        """Fetch without a session."""
+        """Fetch without a fetch session."""
         reader = self.reader(who)
         for _ in range(fields.get("times", 1)):
             reader.send(reader.request([index], self.epochs(), **fields))
 
     def confused(self, who: str) -> None:
-        """Send a session epoch that is not the next one."""
+        """Send a fetch session epoch that is not the expected one."""
         reader = self.reader(who)
         reader.send(reader.request([0], self.epochs(), session_id=reader.session_id, session_epoch=reader.epoch + 7))
 
     def encoded_otherwise(self, who: str, tail: int) -> None:
-        """Send more bytes behind the message, or fewer than it needs."""
+        """Send additional bytes after the message, or fewer bytes than the message needs."""
         reader = self.reader(who)
         request = reader.request([0], self.epochs())
         frame = reader.client._frame(request, ApiKey.FETCH, reader.version)
@@ -204,7 +207,7 @@ class World:
     def epochs(self) -> list[int]:
         return [partition.leader_epoch for partition in self.served.partitions]
 
-    # --- what else happens
+    # --- steps of the broker and the producer
 
     def write(self, index: int, acks: int, size: int) -> None:
         self.producer.send(produce(bytes(make_batch(b"v" * size)), acks=acks, index=index))
@@ -251,7 +254,9 @@ class World:
         self.disks[index].append_fault = errno.EIO
 
     def authorize(self, mode: str) -> None:
-        """`deny` and `allow` everything; `forget` the decisions, and deny from now on what was allowed."""
+        """Change what the authorizer allows: `deny` everything, `allow` everything, or `forget` cached decisions and
+        then deny what was allowed.
+        """
         if mode == "forget":
             self.authorizer._super_users = frozenset()
             self.authorizer.use({})
@@ -260,7 +265,7 @@ class World:
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
     def register(self, epoch: int) -> None:
-        """Register the follower's broker with another epoch."""
+        """Register the follower's broker with another broker epoch."""
         self.served.services.image = ClusterImage("", {each: Broker(each, epoch, ()) for each in BOTH})
 
     def quota(self, rate: float | None, key: QuotaKey, client: str) -> None:
@@ -272,10 +277,10 @@ class World:
         self.served.clock.advance_ms(int(seconds * 1000))
 
     def fire(self) -> None:
-        """Fire all deadlines."""
+        """Let all deadlines expire."""
         self.served.deadlines.fire()
 
-    # --- what came of it
+    # --- comparison of the two brokers
 
     def outcome(self) -> dict[str, Any]:
         served, sessions = self.served, self.served.services.fetch_sessions
@@ -400,7 +405,9 @@ def test_the_fetch_lane_answers_like_the_usual_way(script: list[tuple[Any, list[
 
 
 def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
-    """Let all readers fetch in sessions, then run `script`; a reader that returns with another version does so, too."""
+    """Let all readers fetch in sessions, then run `script`; a reader whose API version the script changes begins a
+    session with it, too.
+    """
     for name in WHO:
         yield from _begun(name)
     for change, following in script:
@@ -417,14 +424,14 @@ def _steps(script: list[tuple[Any, list[Any]]]) -> Iterable[tuple[Any, ...]]:
 
 
 def _followed(name: str, index: int, acks: int) -> Iterable[tuple[Any, ...]]:
-    """A reader waits at the end of a partition, and a record arrives."""
+    """Let a reader wait at the end of a partition until a record is appended there."""
     yield "next", name, (index,), {"wait_ms": 500}
     yield "write", index, acks, 10
     yield "next", name, (index,), {"wait_ms": 500}
 
 
 def _begun(name: str) -> Iterable[tuple[Any, ...]]:
-    """Begin a session; from then on the lane knows the next request."""
+    """Begin a fetch session, so that the lane recognises the next request."""
     yield "full", name, 0
     for indexes in ((), (), (0,), (1,)):
         yield "next", name, indexes, {"wait_ms": 500}

@@ -1,10 +1,12 @@
-"""Every request to a group coordinator is answered: any requests of any version, appends that fail, and then an hour.
+"""A group coordinator responds to every request: after any requests of any version, after failed appends, and at the
+latest after an hour.
 
-Seeded walks, unlike `test_groups.py`, whose clients behave: here ids are invented, mixed and sent again, members leave
-in batches, and no client follows the protocol. Each walk ends with an hour without requests. Every append of that hour
-fails in half of the walks: a waiting list must not depend on a log that comes back.
+The walks are seeded. Unlike the clients of `test_groups.py`, no client follows the protocol here: requests have
+invented, mixed and repeated ids, and members leave in batches. Each walk ends with an hour without requests. In half of
+the walks every append of that hour fails, because no waiting request may depend on a log that recovers.
 
-`GroupDriver` also checks that no waiter is answered twice, and that a step which could not be logged changed nothing.
+`GroupDriver` also checks that no waiting request gets two responses, and that a step whose records could not be logged
+changed nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ class Walk:
         )
         self.asked: list[tuple[float, str, Answer]] = []
         self.ids = ["", "nobody"]
-        """Every member id that was ever told, used or not."""
+        """Every member id that a response ever contained, whether a request used it later or not."""
         self.generations: list[JoinGroupResponse] = []
 
     def note(self, what: str, answer: Answer) -> None:
         self.asked.append((self.driver.seconds, what, answer))
 
     def take_in(self) -> None:
-        """Make answered values available to later requests of other clients."""
+        """Make the member ids and generations of the responses available to later requests of other clients."""
         for _, what, answer in self.asked:
             if what == "join" and answer.response is not None:
                 if answer.response.member_id and answer.response.member_id not in self.ids:
@@ -57,10 +59,10 @@ class Walk:
                     self.generations.append(answer.response)
 
     def member_id(self) -> str:
-        """Usually one of the last existing member ids."""
+        """Return a member id for a request: usually one of the latest existing ones."""
         return self.rng.choice(self.ids[-6:] if self.rng.random() < 0.8 else self.ids)
 
-    # --- what may happen
+    # --- steps of the walk
 
     def join(self) -> None:
         rng = self.rng
@@ -97,7 +99,7 @@ class Walk:
         self.driver.heartbeat(self.member_id(), generation)
 
     def leave(self) -> None:
-        """Let one, some or all members leave, including reserved ids, some of them twice."""
+        """Let one, some or all members leave. Reserved ids are included, and some ids are listed twice."""
         group = self.driver.machine.groups.get("g")
         known = [] if group is None else [*group.members, *group.pending_members]
         everybody = self.rng.random() < 0.4
@@ -120,7 +122,7 @@ class Walk:
         self.run_quietly(lambda _: self.driver.machine.expire("g"))
 
     def run_quietly(self, operation: Any) -> None:
-        """Run a step that answers no request by itself."""
+        """Run a step that belongs to no request, such as a timer."""
         self.driver.run(operation)
 
     def time_passes(self) -> None:
@@ -135,7 +137,7 @@ class Walk:
     def restart(self) -> None:
         self.driver.restart()
 
-    # --- the walk
+    # --- running the walk
 
     def run(self) -> None:
         often = [self.join] * 6 + [self.sync] * 4 + [self.heartbeat, self.leave, self.leave, self.commit]

@@ -1,7 +1,7 @@
-"""A classic group under any sequence of joins, leaves, deaths, restarts and failed writes, against a few invariants.
+"""A classic group keeps its invariants under any sequence of joins, leaves, deaths, restarts and failed writes.
 
-Members behave like clients: they join (again) when told, sync as told, send heartbeats while alive, and believe every
-response. The invariants are about their beliefs.
+Members behave like clients: they join and sync when a response tells them to, send heartbeats while they are alive, and
+believe every response. The invariants compare what the members believe.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FATAL = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.IN
 
 
 class Client:
-    """The beliefs of one client process."""
+    """What one client process believes about its membership."""
 
     def __init__(self, number: int) -> None:
         self.instance_id = f"i{number}" if number >= 3 else None
         self.forget()
 
     def forget(self) -> None:
-        """Become a new process, or one that was told that it is not a member."""
+        """Become a new process, or a process that learned that it is no longer a member."""
         self.member_id = ""
         self.generation = -1
         self.leader_of: list[str] | None = None
@@ -50,13 +50,13 @@ class Groups(RuleBasedStateMachine):
         self.driver = GroupDriver(GroupConfig(max_size=4))
         self.clients = [Client(number) for number in range(5)]
         self.handed_out: dict[int, dict[str, bytes]] = {}
-        """What the leader of each generation assigned, as far as it was logged."""
+        """Generation -> the assignments that its leader sent, if they were logged."""
         self.generations: list[int] = []
 
-    # --- what clients do
+    # --- steps of clients
 
     def _believe(self, client: Client) -> None:
-        """Apply the received answers."""
+        """Apply the responses that the members have received."""
         joining, syncing = client.joining, client.syncing
         if joining is not None and joining.is_there:
             client.joining = None
@@ -70,7 +70,7 @@ class Groups(RuleBasedStateMachine):
                 client.leader_of = [member.member_id for member in response.members] if is_leader else None
                 if is_leader:
                     assert response.member_id in client.leader_of
-                    assert all(member.metadata for member in response.members)  # the protocol is one of all of them
+                    assert all(member.metadata for member in response.members)  # supported by all members
             elif joining.code in FATAL:
                 client.forget()
         if syncing is not None and syncing.is_there:
@@ -130,7 +130,7 @@ class Groups(RuleBasedStateMachine):
     def die(self, number: int) -> None:
         self.clients[number].forget()
 
-    # --- what happens
+    # --- steps of the broker
 
     @rule(seconds=st.sampled_from([1.0, SESSION_MS / 2000, SESSION_MS / 1000, REBALANCE_MS / 1000, 400.0]))
     def time_passes(self, seconds: float) -> None:
@@ -143,7 +143,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Restart the broker."""
+        """Restart the broker, which loads the group from the log."""
         self.driver.fail_appends = False
         self.driver.restart()
         self._generations_that_were_not_logged_are_forgotten()
@@ -154,7 +154,7 @@ class Groups(RuleBasedStateMachine):
         self._generations_that_were_not_logged_are_forgotten()
 
     def _generations_that_were_not_logged_are_forgotten(self) -> None:
-        # A generation that was formed but not logged is forgotten, and its number may be given again.
+        # Forget a generation that was formed but not logged, because the coordinator may use its number again.
         group = self.driver.machine.groups.get("g")
         known = group.generation if group is not None else 0
         self.handed_out = {number: given for number, given in self.handed_out.items() if number <= known}
@@ -163,9 +163,11 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: not self.driver.fail_appends)
     @rule()
     def everybody_comes_to_rest(self) -> None:
-        """The group becomes stable when all live clients do as they are told: each is a member with its share."""
+        """Check that the group becomes stable when all live clients follow the protocol: each client is a member with
+        an assignment.
+        """
         alive = [number for number, client in enumerate(self.clients) if client.member_id]
-        for _ in range(60):  # more than the 300 s for which a new member that died may be waited for
+        for _ in range(60):  # more than the 300 s for which the group may wait for a new member that has died
             if self._is_at_rest(alive):
                 return
             for number in list(alive):
@@ -187,14 +189,14 @@ class Groups(RuleBasedStateMachine):
         )
 
     def _do_as_told(self, number: int) -> bool:
-        """Run one turn of a client. Returns False if the group has no room for it."""
+        """Let one client do its next step. Returns False if the group is full and refused the client."""
         client = self.clients[number]
         if client.joining is not None or client.syncing is not None:
             return True
         if client.generation < 0:
             self.join(number)
             if client.joining is None and client.generation < 0:
-                self.join(number)  # with the id that it was given
+                self.join(number)  # join again with the member id from the response
             return client.joining is not None or client.generation >= 0
         if client.assignment is None:
             self.sync(number)
@@ -208,7 +210,7 @@ class Groups(RuleBasedStateMachine):
             client.forget()
         return True
 
-    # --- what must hold
+    # --- invariants
 
     @invariant()
     def the_leader_is_a_member_and_static_members_are_listed(self) -> None:
@@ -253,7 +255,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
-        """Otherwise a dead member would stay for ever."""
+        """Otherwise a dead member would remain in the group permanently."""
         group = self.driver.machine.groups.get("g")
         for member_id in group.members if group is not None else ():
             watched = ("session", "g", member_id) in self.driver.timers

@@ -1,4 +1,4 @@
-"""The checker of histories accepts good histories, whichever responses were lost, and finds seeded violations."""
+"""The history checker accepts every correct history, whichever responses were lost, and finds each seeded violation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_good_history_has_no_violation(rng: random.Random) -> None:
 
 
 def visible(history: History) -> list[tuple[Place, int, int, Send]]:
-    """The visible records: place, index in the final content, offset, send."""
+    """Return visible records, each with its place, index in the final content, offset, and the send that wrote it."""
     sends = history.sends_by_value()
     return [
         (place, index, offset, sends[value])
@@ -124,12 +124,12 @@ def forget_offset(history: History, rng: random.Random) -> None:
 
 
 def forget_resets(history: History, place: Place) -> None:
-    """Remove the resets, which would explain the seeded violation."""
+    """Remove the resets from the history, because a reset would explain the seeded violation."""
     history.commits = [commit for commit in history.commits if commit.place != place or not commit.is_reset]
 
 
 def one_with_an_offset(history: History, rng: random.Random) -> tuple[Commit, list[Send]]:
-    """The offset of a committed transaction, and its records."""
+    """Return the offset that some committed transaction stored, and the records of that transaction."""
     shown = {send.transaction for *_, send in visible(history)} - {None}
     commit = choose(rng, [each for each in history.commits if each.transaction in shown])
     forget_resets(history, commit.place)

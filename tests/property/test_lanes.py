@@ -1,7 +1,8 @@
-"""The fast lanes against the usual way: two brokers, one without lanes, get the same requests, in any state of theirs.
+"""The fast lanes behave like the usual path in any state of the broker: two brokers, one of them without lanes, get the
+same requests.
 
-Both must give the same bytes, leave the same files, and count the same. Each rule that makes a lane decline, or that it
-keeps to, is something that a step here does: see `World`.
+Both brokers must send the same bytes, write the same files, and count the same metrics. For each rule by which a lane
+declines a request, `World` has a step that triggers the rule.
 """
 
 from __future__ import annotations
@@ -49,14 +50,16 @@ CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
 
 
 class NoLanes(dict[int, Any]):
-    """Replaces a connection's lanes and never keeps one."""
+    """Takes the place of a connection's lanes and never stores one."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
 
 
 class World:
-    """A broker whose client produces. Each public method is a step, done in both worlds."""
+    """A broker whose only client is a producer, in two copies: one with lanes and one without. Each public method is a
+    step that both copies perform.
+    """
 
     def __init__(self, directory: str, *, has_lanes: bool) -> None:
         self.directory, self.has_lanes = Path(directory), has_lanes
@@ -88,7 +91,7 @@ class World:
         self.client = Client(self.served)
         if not self.has_lanes:
             self.client.connection.lanes = NoLanes()
-        for version in (9, 9, 12, 12):  # from here on the lanes know what comes
+        for version in (9, 9, 12, 12):  # from here on the lanes recognise the next request
             for acks in (1, -1):
                 self.plain(0, version, acks, "one")
                 self.plain(0, version, acks, "one")
@@ -100,7 +103,9 @@ class World:
         self._send(index, version, acks, None, _of_kind(kind))
 
     def idempotent(self, index: int, version: int, acks: int, step: int) -> None:
-        """Send an idempotent batch. `step` 0: the next one; below 0: an earlier one; above 0: one with a gap."""
+        """Send a batch of the idempotent producer. `step` 0 sends the next batch; a negative `step` repeats an earlier
+        batch, a positive one leaves a gap before the batch.
+        """
         sequence = max(0, self.sequences[0] + step)
         self._send(index, version, acks, None, bytes(sequenced(5, sequence, 2, epoch=self.epochs[0])))
         if step == 0:
@@ -113,12 +118,12 @@ class World:
             self.sequences[1] += 1
 
     def mismatched(self, index: int, version: int) -> None:
-        """Send a transactional batch without an id, or a non-transactional one with an id."""
+        """Send a transactional batch without a transactional id, then another batch with one."""
         self._send(index, version, 1, None, bytes(sequenced(7, self.sequences[1], transactional=True)))
         self._send(index, version, 1, TRANSACTIONAL_ID, _of_kind("one"))
 
     def encoded_otherwise(self, index: int, version: int, tail: int) -> None:
-        """Send more bytes behind the message, or fewer than it needs; the connection continues if it may."""
+        """Send additional bytes after the message, or fewer bytes than the message needs."""
         frame = self.client._frame(_request(index, 1, None, _of_kind("one")), ApiKey.PRODUCE, version)
         body = frame[4:] + bytes(tail) if tail > 0 else frame[4 : len(frame) + tail]
         self.client._receive(pack(">i", len(body)) + body)
@@ -143,7 +148,7 @@ class World:
         self.served.partitions[index].follow(FOLLOWER, self.leader_epoch)
 
     def gain_follower(self, index: int, is_in_sync: bool) -> None:
-        """Add a follower that never fetches: from now on acks=all waits."""
+        """Add a follower that never fetches, so that acks=all waits from then on."""
         self.leader_epoch += 1
         isr = (1, FOLLOWER) if is_in_sync else (1,)
         self.served.partitions[index].lead(self.leader_epoch, isr, (1, FOLLOWER))
@@ -157,7 +162,7 @@ class World:
         partition.update_config(replace(partition.log.config, **change))
 
     def delete(self, index: int) -> None:
-        """Delete all records so far, so that the log begins later."""
+        """Delete all records so far, which moves the log start."""
         partition = self.served.partitions[index]
         with suppress(KafkaError):
             partition.log.trimmer.delete_records_before(partition.high_watermark)
@@ -166,7 +171,9 @@ class World:
         self.disks[index].append_fault = fault
 
     def authorize(self, mode: str) -> None:
-        """`deny` and `allow` everything; `forget` the decisions, and deny from now on what was allowed."""
+        """Change what the authorizer allows: `deny` everything, `allow` everything, or `forget` cached decisions and
+        then deny what was allowed.
+        """
         if mode == "forget":
             self.authorizer._super_users = frozenset()
             self.authorizer.use({})
@@ -180,7 +187,9 @@ class World:
         self.served.dispatcher.throttling = self.throttling.on_image(image)
 
     def refuse_first(self, index: int) -> None:
-        """Remember a batch of the producer that was refused for a transient reason (`refused_batches`)."""
+        """Let the broker refuse the producer's next batch for a transient reason, so that `refused_batches` remembers
+        the batch.
+        """
         self.served.may_lead = False
         self.idempotent(index, 9, 1, 0)
         self.served.may_lead = True
@@ -197,7 +206,7 @@ class World:
     def _send(self, index: int, version: int, acks: int, transactional_id: str | None, records: bytes) -> None:
         self.client.send(_request(index, acks, transactional_id, records), version=version)
 
-    # --- what came of it
+    # --- comparison of the two brokers
 
     def outcome(self) -> dict[str, Any]:
         served = self.served
@@ -240,7 +249,7 @@ def _of_kind(kind: str) -> bytes:
     batch = make_batch(*([b"v" * 40] * (3 if kind == "three" else 1)))
     if kind == "packed":
         batch = make_batch(b"v" * 300, compression=Compression.ZSTD)
-    elif kind == "mistimed":  # the header says less than the records
+    elif kind == "mistimed":  # the batch header declares fewer records than the batch has
         pack_into(">q", batch, MAX_TIMESTAMP_AT, NOW - 1)
         pack_into(">I", batch, CRC_AT, batch_crc(batch))
     elif kind == "late":

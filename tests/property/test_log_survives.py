@@ -1,10 +1,12 @@
-"""Random walks over two logs, killed at any write, against a model that never forgets (E16, E25, S50 to S56).
+"""Random walks over two logs, which are killed at any write and compared with a model that never forgets (E16, E25, S50
+to S56).
 
-A walk is a seed: it produces, commits, aborts, rolls, flushes, deletes, compacts, is killed or loses power, and starts
-again. A start must find: all synced records, all known producers of the remaining records, and the same committed
-records. Then other files than the records are damaged.
+A walk is generated from a seed: the walk produces, commits, aborts, rolls, flushes, deletes, compacts, is killed or
+loses power, and starts again. After a start the logs must have all synced records, all known producers of the remaining
+records, and the same committed records. At the end, the walk damages files other than the records.
 
-`make soak` takes more of them, some 40 in a second. A failure prints its walk, which can be repeated exactly.
+`make soak` runs more walks, about 40 per second. A failure prints the steps of its walk, whose seed repeats the walk
+exactly.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ EVENTS = LogConfig(
 TABLE = dataclasses.replace(EVENTS, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=300)
 CONFIGS = {"events": EVENTS, "table": TABLE}
 TOPIC_IDS = {"events": bytes(range(16)), "table": None}
-"""One is of a release that knew of none."""
+"""Topic ids of the logs; the log of "table" was written by a release without topic ids."""
 
 IDEMPOTENT = (1, 2)
 V1 = (11, 12)
@@ -63,19 +65,23 @@ BYTES_PER_KEY = 216
 
 
 class Side:
-    """One log, and the model's knowledge of it."""
+    """One log, and what the model knows about the log."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.log: PartitionLog
         self.history: list[Written] = []
         self.uncertain: Written | None = None
-        """What was being written when the walk was killed."""
+        """The batch whose append was interrupted, so that it may be in the log or not; None if no append was
+        interrupted.
+        """
         self.synced = 0
-        """Below this offset no power cut may take anything."""
+        """No power cut may lose records below this offset."""
         self.flushing: PendingFlush | None = None
         self.emptied_at = 0
-        """A power cut took the last records below the log start, which was written down: the log went on from there."""
+        """The log start from which the log continued after a power cut lost records: the log start was on disk, the
+        last records below it were not. 0 if that never happened.
+        """
 
     @property
     def end(self) -> int:
@@ -87,7 +93,7 @@ class Side:
 
 
 class Walk:
-    """One random walk. `run` raises AssertionError."""
+    """One random walk over both logs. `run` raises AssertionError if an invariant fails."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -96,11 +102,11 @@ class Walk:
         self.sides = [Side(name) for name in CONFIGS]
         self.counter = 0
         self.path: list[str] = []
-        """The steps so far, for the reader of a failure."""
+        """The steps so far, which a failure prints."""
         self.start()
 
     def start(self) -> None:
-        """Open the log on the disk. Raises Killed."""
+        """Open both logs from the simulated disk. Raises Killed."""
         self.manager = LogManager.open(
             ["/data"],
             node_id=1,
@@ -132,7 +138,7 @@ class Walk:
             self.check(side)
         self.damage()
 
-    # --- steps -----------------------------------------------------------------------------------------------------
+    # --- steps of the walk -------------------------------------------------------------------------------------------
 
     def pairs(self) -> tuple[tuple[bytes, bytes | None], ...]:
         self.counter += 1
@@ -142,7 +148,7 @@ class Walk:
         )
 
     def append(self, side: Side, batch: Written, version: int = 0) -> None:
-        """Append a batch, and note that it may be in the log if the append is interrupted."""
+        """Append a batch; if the append is interrupted, remember that the batch may be in the log."""
         side.uncertain = batch
         assert self.send(side, batch, version) == batch.base
         side.history.append(batch)
@@ -172,7 +178,9 @@ class Walk:
         self.append(side, batch, 2 if pid in V2 else 0)
 
     def retry(self, side: Side) -> None:
-        """Send one of the last five batches again: it gets its old offset, unless its transaction has ended."""
+        """Send one of the last five batches again. The log returns the old offset, unless the batch's transaction has
+        ended.
+        """
         sent = [(batch, known.first_offset) for known in side.producers.values() for batch in known.window]
         if sent:
             batch, first_offset = self.random.choice(sent)
@@ -184,7 +192,7 @@ class Walk:
             assert side.log.log_end_offset == side.end
 
     def skip(self, side: Side) -> None:
-        """Send a batch of a known producer whose predecessor is missing."""
+        """Send a batch of a known producer and leave out the batch before, which is a gap."""
         known = {pid: producer for pid, producer in side.producers.items() if producer.window}
         if known:
             pid = self.random.choice(sorted(known))
@@ -253,7 +261,7 @@ class Walk:
         self.manager.checkpoint_log_start_offsets()
 
     def compact(self, side: Side) -> None:
-        """Compact like the cleaner; other steps may come in between."""
+        """Compact the log as the cleaner does; other steps may run in between."""
         log, now_ms = side.log, self.clock.now_ms()
         if not log.config.is_compacted:
             return
@@ -286,7 +294,7 @@ class Walk:
         try:
             clean_up_to = run_steps(steps)
         except FileNotFoundError:
-            return  # a segment has gone meanwhile: the cleaner will come again
+            return  # retention has removed a segment meanwhile, and the cleaner will try again
         if clean_up_to is not None:
             log.state.cleaner_checkpoint = clean_up_to
             self.manager.checkpoint_after_compaction(log)
@@ -305,10 +313,10 @@ class Walk:
         if self.disk.changes_left is None:
             self.disk.changes_left = self.random.randint(0, 25)
 
-    # --- coming back -------------------------------------------------------------------------------------------------
+    # --- restarting --------------------------------------------------------------------------------------------------
 
     def come_back(self) -> None:
-        """Start again, however often that is interrupted, and compare the content."""
+        """Start again until no kill interrupts the startup, then compare the content of the logs with the model."""
         lost_power = False
         while True:
             if self.random.random() < 0.5:
@@ -331,7 +339,7 @@ class Walk:
             self.check(side)
 
     def find_out(self, side: Side, *, lost_power: bool) -> None:
-        """Find out which batches the start found."""
+        """Find out which batches the log has after the startup."""
         before, end = side.history, side.log.log_end_offset
         if side.uncertain is not None and end >= side.uncertain.end:
             before = [*before, side.uncertain]
@@ -352,7 +360,7 @@ class Walk:
             assert side.history and side.history[-1].base >= side.synced
             side.history.pop()
 
-    # --- what must hold ----------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self, side: Side) -> None:
         log = side.log
@@ -373,8 +381,8 @@ class Walk:
             assert shown == wanted
 
     def damage(self) -> None:
-        """Stop, damage files beside the records, and start: the known state is that of the records and remaining files,
-        and never wrong.
+        """Stop, damage files other than the records, and start. The producer state must equal that of the records and
+        the intact snapshots, and no fact may be wrong.
         """
         if self.random.random() < 0.5:
             self.manager.close()
@@ -384,7 +392,8 @@ class Walk:
             if paths:
                 path = self.random.choice(paths)
                 self.path.append(f"damage {path}")
-                # Of a transaction index, nothing else would be noticed: Kafka's format has neither count nor CRC.
+                # A transaction index is only torn, because other damage would go unnoticed: Kafka's format has neither
+                # a count nor a CRC.
                 self.disk.damage(path, only_torn=path.endswith(".txnindex"))
         left = {side.name: self.snapshots(side) for side in self.sides}
         self.start()
@@ -398,7 +407,7 @@ class Walk:
             self.check_shown(side, min(log.reader.last_stable_offset(side.end), log.log_end_offset))
 
     def snapshots(self, side: Side) -> list[int]:
-        """The offsets of the intact snapshots."""
+        """Return the offsets of the intact producer snapshots of this log."""
         found = []
         for path in self.disk.paths(".snapshot"):
             if path.startswith(f"/data/{side.name}-0/"):
@@ -413,8 +422,8 @@ class Walk:
 def compare_after_damage(
     known: dict[int, tuple[object, ...]], wanted: dict[int, tuple[object, ...]], *, is_compacted: bool
 ) -> None:
-    """Check that the last batch of each producer is known, and that no wrong fact about earlier ones or transactions
-    is.
+    """Check that the last batch of each producer is known, and that no fact about earlier batches or transactions is
+    wrong.
     """
     for pid, (epoch, _, first_offset, window) in wanted.items():
         if pid not in known:
@@ -423,11 +432,12 @@ def compare_after_damage(
         found_epoch, _, found_first_offset, found_window = known[pid]
         assert found_first_offset == first_offset, pid
         if found_epoch != epoch:
-            # A marker alone raised it, which compaction took away: what speaks of it is the snapshots.
+            # Only a marker raised the epoch, and compaction removed the marker, so that only a damaged snapshot had the
+            # epoch.
             assert is_compacted, pid
             continue
         assert found_window[:1] == window[:1] or is_compacted, pid
-        # Where compaction took batches, older ones may have moved up.
+        # If compaction removed batches, the window may contain older batches in their place.
         assert set(found_window) <= set(window) or is_compacted, pid
     assert known.keys() <= wanted.keys()
 

@@ -1,7 +1,8 @@
-"""Any message of any version survives the wire; any bytes give a message or MalformedMessage, nothing else.
+"""Any message of any version survives encoding and decoding. Any bytes decode to a message or raise MalformedMessage,
+and nothing else.
 
-Messages are made from the declarations. The compiled codec and the interpreted one must agree in everything: bytes,
-values, and which bytes they refuse.
+The test generates messages from the message declarations. The compiled codec and the interpreting codec must produce
+the same bytes and the same values, and must refuse the same bytes.
 """
 
 import dataclasses
@@ -69,7 +70,9 @@ PRIMITIVES = {
 
 @cache
 def messages(cls: type, version: int) -> st.SearchStrategy:
-    """Messages in which fields that the version does not carry may have any value: they must not be sent."""
+    """Generate messages. Fields that the version does not have may have any value, because encoding must leave them
+    out.
+    """
     return st.builds(cls, **{field.name: values(field, version) for field in fields_of(cls)})
 
 
@@ -89,7 +92,7 @@ def values(field: FieldSchema, version: int) -> st.SearchStrategy:
 
 
 def as_received(message, version: int):
-    """A message as received at `version`: fields that it does not carry have their defaults."""
+    """Return the message as a peer receives it at `version`: fields that the version lacks get their defaults."""
     if isinstance(message, list):
         return [as_received(item, version) for item in message]
     if not dataclasses.is_dataclass(message):
@@ -105,7 +108,7 @@ def as_received(message, version: int):
 
 
 def outcome(decoder, data: bytes):
-    """The message and its end position, or MalformedMessage; any other exception fails the test."""
+    """Return the decoded message and its end position, or MalformedMessage; any other exception fails the test."""
     try:
         decoded, end = decoder.decode_from(data)
     except MalformedMessage:
@@ -115,12 +118,14 @@ def outcome(decoder, data: bytes):
 
 
 def assert_alike(one, other):
-    """Check equality; a changed byte may make a number NaN, which equals nothing, but prints the same."""
+    """Check equality. A changed byte may make a number NaN, which equals nothing, so then the printed messages are
+    compared.
+    """
     assert one == other or repr(one) == repr(other)
 
 
 def elements(value) -> int:
-    """The number of array elements in a message, over all its arrays, and of tagged fields."""
+    """Return the number of elements in all arrays and tagged fields of a message."""
     if isinstance(value, list):
         return len(value) + sum(map(elements, value))
     if not dataclasses.is_dataclass(value):
@@ -138,7 +143,7 @@ def assert_elements_are_counted(decoder, data, count):
 
 
 def stepped(steps):
-    """The return value of a generator that pauses now and then."""
+    """Run a generator that pauses now and then to its end, and return its return value."""
     while True:
         try:
             next(steps)
@@ -148,7 +153,7 @@ def stepped(steps):
 
 @every_version
 def test_decoding_an_encoded_message_gives_the_same_message(cls, version):
-    """All properties are checked with the same few messages, as generating a message costs more than checking it."""
+    """All properties are checked with the same few messages, because generating one costs more than checking it."""
     codecs = codec(cls, version), interpreted_codec(cls, version)
 
     @examples(EXAMPLES_PER_VERSION)
@@ -189,7 +194,9 @@ def assert_no_part_is_a_message(compiled, interpreted, data):
 
 
 def assert_both_take_a_changed_byte_alike(compiled, interpreted, data, difference):
-    """Each byte one more, one less, and any other: lengths, counts, tags and their sizes off by one among them."""
+    """Change each byte to one more, one less, and any other value, which covers lengths, counts, tags and their sizes
+    that are wrong by one.
+    """
     data = bytearray(data)
     for position, byte in enumerate(data):
         for change in (1, 255, difference):
@@ -199,7 +206,7 @@ def assert_both_take_a_changed_byte_alike(compiled, interpreted, data, differenc
 
 
 def assert_unknown_tags_are_skipped(compiled, interpreted, message, version):
-    """A newer peer may add tagged fields that we have not heard of (KIP-482)."""
+    """A newer peer may send tagged fields that this version does not know (KIP-482)."""
     without_ours = {field.name: default_value(field) for field in fields_of(type(message)) if version in field.tagged}
     message = dataclasses.replace(message, **without_ours)
     without_tags = compiled.encode(message)[:-1]
@@ -212,7 +219,7 @@ def assert_unknown_tags_are_skipped(compiled, interpreted, message, version):
 
 @message(versions="0-1", flexible="1+")
 class ArraysOfEverything:
-    """An array of each primitive: those of fixed size are read at one stroke."""
+    """A message with an array of each primitive type; arrays of fixed-size elements are decoded in one call."""
 
     uuids: list[bytes] = array(of=uuid())
     flags: list[bool] = array(of=boolean())
@@ -223,7 +230,7 @@ class ArraysOfEverything:
 
 @pytest.mark.parametrize("pattern", ["000fffff", "ffff3f", "7fffffff", "fffffe07", "7f", "ff"])
 def test_lengths_that_lie_take_no_memory(pattern):
-    """Counts and lengths far beyond the bytes that are there (CVE-2022-34917)."""
+    """Decoding must not allocate memory for counts and lengths far beyond the available bytes (CVE-2022-34917)."""
     data = bytes.fromhex(pattern) * 16
     decoders = [codec(ArraysOfEverything, version) for version in (0, 1)]
     decoders += [codec(*param.values) for param in VERSIONS]

@@ -1,10 +1,10 @@
-"""Random walks over topics that are made, deleted and made again, killed at any change of the disk.
+"""Random walks over topics that are created, deleted and re-created, and that are killed at any change of the disk.
 
-A walk is a seed, over two data directories. A start must find: no checkpoint of a log that is gone, no record of
-another topic with the same name, all synced records and, after a kill, all written ones; no deleted record that was
-reported as not coming back.
+A walk is generated from a seed and uses two data directories. After a start there must be no checkpoint of a deleted
+log, no record of another topic with the same name, and no record whose permanent deletion was reported. All synced
+records must be there and, after a kill, all written records.
 
-`make soak` takes more of them. A failure prints its walk, which can be repeated exactly.
+`make soak` runs more walks. A failure prints the steps of its walk, whose seed repeats the walk exactly.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ WALKS = [range(first, first + 50) for first in range(0, 150, 50)]
 SOAK = [range(first, first + 1000) for first in range(150, 10_150, 1000)]
 STEPS = 80
 GAP = 7
-"""From the end of a log to where it goes on when it is emptied."""
+"""The number of offsets between the end of a log and the offset at which the log continues after it was emptied."""
 
 
 class Topic:
-    """A topic of the cluster with a single partition, and its records that must not be lost."""
+    """A topic with a single partition, and what the model knows about the partition's records."""
 
     def __init__(self, name: str, number: int) -> None:
         self.wanted = WantedLog(name, 0, bytes([number % 256]) * 16, SMALL)
@@ -42,7 +42,7 @@ class Topic:
         self.synced = 0
         self.high_watermark = 0
         self.deleted_up_to = 0
-        """Below that offset nothing comes back."""
+        """No record below this offset may reappear."""
         self.flushing: PendingFlush | None = None
         self.is_being_emptied = False
 
@@ -51,7 +51,7 @@ class Topic:
 
 
 class Walk:
-    """One walk. `run` raises AssertionError."""
+    """One walk. `run` raises AssertionError if an invariant fails."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -60,7 +60,7 @@ class Walk:
         self.made = 0
         self.topics: dict[str, Topic] = {}
         self.path: list[str] = []
-        """What was done, for the reader of a failure."""
+        """The steps so far, which a failure prints."""
         self.start()
 
     def run(self) -> None:
@@ -73,7 +73,7 @@ class Walk:
             if self.disk.changes_left is not None and self.disk.changes_left < 0:
                 self.come_back()
 
-    # --- steps -----------------------------------------------------------------------------------------------------
+    # --- steps of the walk -------------------------------------------------------------------------------------------
 
     def with_log(self, name: str) -> tuple[Topic, PartitionLog] | None:
         topic = self.topics.get(name)
@@ -86,7 +86,7 @@ class Walk:
         self.open_all()
 
     def open_all(self) -> None:
-        """Open all partitions without a log at once."""
+        """Open all partitions that have no log yet, in one call."""
         topics = [topic for topic in self.topics.values() if topic.log is None]
         opening = self.manager.begin_opening([topic.wanted for topic in topics])
         opening.run()
@@ -99,7 +99,9 @@ class Walk:
             self.manager.delete(name, 0)
 
     def make_anew(self, name: str) -> None:
-        """Re-create a topic while high watermarks that were looked up earlier are written."""
+        """Delete and re-create a topic while high watermarks that were read before the deletion are written to the
+        checkpoint.
+        """
         write = self.manager.begin_high_watermarks(self.high_watermarks())
         self.delete(name)
         self.make(name)
@@ -136,7 +138,7 @@ class Walk:
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
 
     def empty(self, name: str) -> None:
-        """Empty a log, like a follower whose leader begins behind its end."""
+        """Empty a log, like a follower whose leader's log starts after the end of the follower's log."""
         if found := self.with_log(name):
             topic, log = found
             topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
@@ -144,8 +146,8 @@ class Walk:
             topic.end, topic.is_being_emptied = topic.end + GAP, False
 
     def cut(self, name: str) -> None:
-        """Truncate a log, like a follower whose leader ends before it, perhaps before its start: that leader was not in
-        sync.
+        """Truncate a log, perhaps to an offset before its start, like a follower of a new leader that was not in sync
+        and has fewer records.
         """
         if found := self.with_log(name):
             topic, log = found
@@ -173,7 +175,7 @@ class Walk:
         if found := self.with_log(name):
             topic, log = found
             log.trimmer.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
-            # The follower reports it to its leader.
+            # the follower reports its durable log start to its leader
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
             self.manager.checkpoint_log_start_offsets()
             topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
@@ -188,10 +190,10 @@ class Walk:
         if self.disk.changes_left is None:
             self.disk.changes_left = self.random.randint(0, 40)
 
-    # --- coming back -------------------------------------------------------------------------------------------------
+    # --- restarting --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start like a broker. Raises Killed."""
+        """Start and open the topics as a broker does. Raises Killed."""
         for topic in self.topics.values():
             topic.log = topic.flushing = None
         self.manager = LogManager.open(
@@ -209,7 +211,7 @@ class Walk:
         self.open_all()
 
     def come_back(self) -> None:
-        """Start again, however often that is interrupted, and compare the content."""
+        """Start again until no kill interrupts the startup, then compare the content of the logs with the model."""
         lost_power = False
         while True:
             if self.random.random() < 0.3:
@@ -236,7 +238,7 @@ class Walk:
         assert topic.synced <= log.log_end_offset
         assert lost_power or topic.is_being_emptied or log.log_end_offset >= topic.end, "a kill loses nothing"
         if topic.is_being_emptied and log.log_end_offset == 0:
-            topic.deleted_up_to = 0  # it shows nothing, and its leader tells it where to begin
+            topic.deleted_up_to = 0  # the log is empty, and its leader tells it at which offset to start
         topic.is_being_emptied = False
         assert log.log_start_offset >= topic.deleted_up_to
         topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)

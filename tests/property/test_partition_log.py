@@ -1,4 +1,6 @@
-"""PartitionLog against a plain list: appends, reads, rolls, flushes, crashes, deletions, truncations, in any order."""
+"""PartitionLog behaves like a plain list under appends, reads, rolls, flushes, crashes, deletions and truncations in
+any order.
+"""
 
 import dataclasses
 import os
@@ -21,12 +23,12 @@ from oncelog_protocol.records.batch import batches
 from oncelog_protocol.records.record import read_records
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_index_bytes=64)
-"""A few batches to a segment, and indexes that fill up."""
+"""A segment has room for a few batches, and the indexes become full."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """The model's knowledge of a batch; its records are `values`, with timestamps."""
+    """A batch as the model knows it; `values` are the values of its records, beside their timestamps."""
 
     base_offset: int
     values: tuple[bytes, ...]
@@ -40,7 +42,7 @@ class Batch:
 
 
 DELTAS = st.lists(st.integers(-50, 100), min_size=4, max_size=4)
-"""Timestamps of up to four records, around the clock's."""
+"""Timestamps in ms for up to four records, around the time of the clock."""
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -74,7 +76,7 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self, epoch):
         self.epoch = epoch
 
-    # --- what may happen
+    # --- steps
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 90), deltas=DELTAS)
     def append(self, count, size, deltas):
@@ -118,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def reopen(self, clean):
-        """Reopen the log after a clean shutdown or a kill: all written records are there."""
+        """Reopen the log after a clean shutdown or a kill, which both lose no written record."""
         if clean:
             self.log.close()
             self.flushed = self.end
@@ -128,9 +130,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 400), zeros=st.booleans(), indexes=st.booleans())
     def power_cut(self, lost, zeros, indexes):
-        """Lose or zero the end of the unflushed records, and perhaps the indexes."""
+        """Lose the end of the unflushed records or overwrite it with zeros, and perhaps lose the indexes."""
         self.log.abandon()
-        # Before the first record there is none.
+        # before the first append there is no segment file
         name = max((name for name in os.listdir(self.directory) if name.endswith(".log")), default=f"{0:020d}.log")
         path = os.path.join(self.directory, name)
         base = int(name[:20])
@@ -152,11 +154,11 @@ class LogMachine(RuleBasedStateMachine):
             if batch.base_offset >= base:
                 position += batch.size
                 if position <= left or (zeros and not any(before[left:position])):
-                    kept.append(batch)  # whole, or its lost end was zeros anyway
+                    kept.append(batch)  # the batch is complete, or its lost end consisted of zeros before, too
         self.log = self.open(recovery_point=self.flushed, log_start_offset=self.start)
         self.batches = kept
         self.end = self.log.log_end_offset
-        # A gap that a follower was told of is lost with the batch behind it.
+        # A gap in the offsets that a follower received is lost if the batch after the gap is lost.
         assert max(self.flushed, kept[-1].next_offset if kept else 0, self.start) <= self.end
         assert self.end in {base, self.start, self.flushed, kept[-1].next_offset if kept else 0}
 
@@ -188,7 +190,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.trimmer.truncate_fully_and_start_at(offset)
         self.batches, self.start, self.end, self.flushed = [], offset, offset, offset
 
-    # --- what must hold
+    # --- invariants
 
     @rule(data=st.data(), max_bytes=st.integers(0, 1500), min_one_batch=st.booleans())
     def read(self, data, max_bytes, min_one_batch):

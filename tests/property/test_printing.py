@@ -1,4 +1,4 @@
-"""The output of commands: no character of a name that another user chose can steer a terminal."""
+"""The commands print no character that can steer a terminal, whatever names another user chose."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from oncelog.cli.running import Failure
 from oncelog.cli.text_records import Template
 from oncelog.escaping import visible, visible_bytes, visible_json
 
-# Any text that a broker may answer: UTF-8, so no lone surrogates.
+# Any text that a broker may send: the text is valid UTF-8, so it has no lone surrogates.
 ODD = st.sampled_from("\x00\x07\x1b[31m\x7f\x80\x9b\x9d\xad\u200b\u200e\u202e\u2066\u2028\ufeff\U000e0001\r\n\t|")
 NAMES = st.text(st.one_of(st.characters(codec="utf-8"), ODD), max_size=20)
 COLUMNS = (Column.headed("Name"), Column.headed("Number"))
 
 
 def steers(text: str) -> list[str]:
-    """The characters that a terminal obeys, or that show nothing: control, format, line and paragraph separators."""
+    """Return the characters that a terminal obeys or shows as nothing: control and format characters, and line and
+    paragraph separators.
+    """
     return [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") and c != "\n"]
 
 

@@ -1,4 +1,6 @@
-"""Producer state against a naive model that keeps every batch; and restarts at any point against a full replay."""
+"""Producer state behaves like a naive model that keeps every batch; a restart at any point gives the state of a full
+replay.
+"""
 
 import dataclasses
 import pathlib
@@ -29,15 +31,17 @@ class Naive:
     epoch: int = -1
     coordinator_epoch: int = -1
     batches: list = dataclasses.field(default_factory=list)
-    """(sequences, base offset)."""
+    """Each element is (sequence numbers, base offset)."""
     transaction: int | None = None
     newest_transaction: int = 0
-    """Where the one that is open began, or the one that ended last."""
+    """First offset of the open transaction or, if none is open, of the last ended one."""
     is_any_next: bool = False
-    """Nothing is known of this epoch but a marker: its batches may have been here before."""
+    """Whether the log has only a marker of this epoch, so that any sequence number may follow: the epoch's batches may
+    have been removed.
+    """
 
     def append(self, epoch, first, count, transactional, offset):
-        """The offset of the batch, or an error code."""
+        """Return the base offset of the appended or duplicate batch, or an error code."""
         sequences = [(first + n) % SPACE for n in range(count)]
         if self.epoch >= 0:
             if epoch < self.epoch:
@@ -69,11 +73,11 @@ class Naive:
         return offset
 
     def _written(self, offset):
-        """The written batches from an offset on."""
+        """Return the sequence numbers of all batches from an offset on."""
         return {sequence for sequences, base in self.batches if base >= offset for sequence in sequences}
 
     def mark(self, epoch, coordinator_epoch):
-        """The first offset of the ended transaction, None, or an error code."""
+        """Return the first offset of the ended transaction, None if none was open, or an error code."""
         if epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if coordinator_epoch < self.coordinator_epoch:
@@ -244,12 +248,12 @@ def test_s55_a_restart_at_any_point_is_a_full_replay(steps):
 
 
 def normal(state, window_lost):
-    """The comparable state: facts known only from a damaged window are left out."""
+    """Return the state in a comparable form, without facts that only a damaged window has."""
     return ([entry[:46] for entry in state[0]], *state[1:]) if window_lost else state
 
 
 def damage(log, directory, which, suffix):
-    """Cut a byte off a file that the running log no longer needs."""
+    """Cut a byte off a file that the running log does not read again."""
     paths = sorted(pathlib.Path(directory).glob(f"*.{suffix}"))
     if paths:
         path = paths[which % len(paths)]

@@ -1,4 +1,6 @@
-"""Decoding many batches at once gives the records of each batch decoded alone; undecodable batches have none."""
+"""Decoding many batches in one call gives the records of each batch decoded alone; a batch that cannot be decoded gives
+no records.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ TOPIC = "t"
 TIMES = st.one_of(st.just(1_700_000_000_000), st.integers(-1, 2**43))
 SIZES = st.one_of(st.none(), st.sampled_from([0, 1, 62, 63, 64, 70, 127, 128, 8191, 8200]), st.integers(0, 300))
 RUN = st.tuples(
-    st.integers(1, 90),  # records that are alike
-    SIZES,  # bytes of the key
-    SIZES,  # bytes of the value
-    st.sampled_from([0, 0, 1, 40, -3000, 10**7]),  # ms between records
+    st.integers(1, 90),  # number of similar records
+    SIZES,  # bytes of the key; None means a null key
+    SIZES,  # bytes of the value; None means a null value
+    st.sampled_from([0, 0, 1, 40, -3000, 10**7]),  # milliseconds between consecutive records
 )
 BATCH = st.fixed_dictionaries(
     {
@@ -40,8 +42,8 @@ BATCH = st.fixed_dictionaries(
         "time": TIMES,
         "compression": st.sampled_from(list(Compression)),
         "is_append_time": st.booleans(),
-        "kept": st.one_of(st.none(), st.integers(1, 5)),  # keep every n-th record, as a cleaner does
-        "gap": st.sampled_from([0, 0, 7]),  # offsets before the batch that nothing has
+        "kept": st.one_of(st.none(), st.integers(1, 5)),  # keep every n-th record; None keeps all
+        "gap": st.sampled_from([0, 0, 7]),  # number of unused offsets before the batch
         "has_headers": st.sampled_from([False] * 9 + [True]),
     }
 )
@@ -58,9 +60,9 @@ SMALL_BATCH = st.fixed_dictionaries(
         "has_headers": st.just(False),
     }
 )
-"""A batch in which nearly every byte is a length, a delta or a count."""
+"""A batch small enough that nearly every byte is a length, a delta or a count."""
 DAMAGE = st.tuples(
-    st.sampled_from([0, 0xFF]),  # keep these bits of the byte and flip those
+    st.sampled_from([0, 0xFF]),  # Bits of a byte to keep, and bits to flip.
     st.one_of(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 0x7F, 0x80, 0x81, 0xFF]), st.integers(0, 255)),
 )
 
@@ -99,7 +101,7 @@ def parts_of(described: Sequence[dict[str, Any]]) -> list[UndecodedBatch]:
 
 
 def together(parts: Sequence[UndecodedBatch]) -> list[UndecodedBatch]:
-    """Decode batches as one answer brings them: a view of its bytes, with other bytes before them."""
+    """Decode batches as a Fetch response contains them: a view of a buffer that has other bytes before them."""
     answer = memoryview(bytearray(b"an answer" + b"".join(part.batch.view for part in parts)))[9:]
     found, position = [], 0
     for part in parts:
@@ -153,7 +155,7 @@ def test_the_rows_are_those_of_each_batch(described: list[dict[str, Any]], data:
 @settings(examples(400), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SMALL_BATCH, min_size=1, max_size=2), st.data())
 def test_damaged_records_are_no_rows(described: list[dict[str, Any]], data: st.DataObject) -> None:
-    """For any bytes, rows and errors are those of the decoder of single batches."""
+    """Whatever bytes a batch has, rows and errors equal those of the decoder of single batches."""
     parts = parts_of(described)
     which = data.draw(st.integers(0, len(parts) - 1), "batch")
     content = bytearray(parts[which].data)
@@ -178,7 +180,7 @@ def test_damaged_records_are_no_rows(described: list[dict[str, Any]], data: st.D
 
 
 def damaged(part: UndecodedBatch, content: bytes) -> UndecodedBatch:
-    """The batch with these bytes as its records."""
+    """Return the batch with these bytes in place of its records."""
     whole = bytearray(part.batch.view)[: -len(part.data)] + content
     whole[8:12] = (len(whole) - 12).to_bytes(4, "big")
     return part._replace(batch=RecordBatch(whole), data=content)

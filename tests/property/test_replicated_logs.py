@@ -1,7 +1,7 @@
-"""Several replicas of one partition, under arbitrary events between them: no acknowledged record is lost.
+"""Several replicas of one partition lose no acknowledged record, under arbitrary events between them.
 
-`tests/support/replication_machine.py` has the events. Each rule of replication is removed in turn here, and then a
-required property is broken.
+`tests/support/replication_machine.py` defines the events. This file removes each rule of replication, one after the
+other, and each time some required property must break.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TestWithMinInsync = MachineWithMinInsync.TestCase
 TestWithMinInsync.settings = settings(examples(30, of=60), stateful_step_count=40, deadline=None)
 
 
-# --- every rule is needed: without it, the same steps break what must hold
+# --- each rule of replication is needed: without the rule, the same steps break an invariant
 
 Breaks = list[tuple[Any, str, Any]]
 
@@ -47,7 +47,7 @@ Steps = Callable[[ReplicationMachine], Iterator[None]]
 
 
 def the_leader_alone_commits() -> Breaks:
-    """The high watermark is the end of the leader's log, whatever followers have."""
+    """Remove a rule: the high watermark is the end of the leader's log, whatever offsets the followers have."""
     return [(partition_module, "replicated_offset", lambda log_end_offset, ends: log_end_offset)]
 
 
@@ -80,7 +80,7 @@ def propose_to_drop_one_that_lags(machine: ReplicationMachine) -> Iterator[None]
 
 
 def drop(machine: ReplicationMachine) -> None:
-    """Broker 2 leaves the ISR of broker 0."""
+    """Let the leader, broker 0, remove broker 2 from the ISR."""
     machine.now += LAG_SECONDS + 1
     machine.catch_up(1, 2)
     machine.propose(0)
@@ -93,7 +93,7 @@ def whoever_fetches_may_join() -> Breaks:
 
 
 def one_that_is_behind_asks_to_join(machine: ReplicationMachine) -> Iterator[None]:
-    """The replica was up to date a moment ago, so it does not lag."""
+    """The replica was caught up a moment ago, so it does not count as lagging."""
     machine.produce(0)
     drop(machine)
     machine.catch_up(2, 2)
@@ -118,7 +118,7 @@ def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -
     machine.produce(0)
     machine.catch_up(1, 1)
     machine.ask(1)
-    machine.serve(0, again=False, size=1)  # acknowledged, and broker 1 does not hear of it
+    machine.serve(0, again=False, size=1)  # acknowledged; broker 1 is not notified
     yield
     machine.elect(1)
     machine.see(1)
@@ -132,7 +132,7 @@ def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -
 
 
 def positions_outlive_their_epoch() -> Breaks:
-    """Positions fetched in an earlier leader epoch count in this one."""
+    """Remove a rule: offsets that followers fetched in an earlier leader epoch count in the current one."""
     lead = Partition.lead
 
     def keeping(self: Partition, *args: Any, **options: Any) -> None:
@@ -151,7 +151,7 @@ def another_epoch_may_ask() -> Breaks:
 def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine) -> Iterator[None]:
     machine.produce(0)
     machine.catch_up(1, 2)
-    machine.ask(1)  # on its way, until broker 0 leads again
+    machine.ask(1)  # the response stays on its way until broker 0 leads again
     machine.elect(2)
     machine.see(2)
     machine.see(1)
@@ -168,7 +168,9 @@ def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine
 
 
 def what_is_there_at_the_start_counts_as_replicated() -> Breaks:
-    """A broker starts with the end of its log as the high watermark, in place of the checkpoint."""
+    """Remove a rule: after a start, a broker uses its log end offset as the high watermark in place of the checkpointed
+    one.
+    """
     return [(replica, "at_start", lambda checkpointed, log_start_offset, log_end_offset: log_end_offset)]
 
 
@@ -226,7 +228,7 @@ def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iter
     machine.serve(0, again=False, size=1)
     machine.take_answer(0, again=False)
     machine.ask(1)
-    machine.serve(0, again=False, size=1)  # on its way, until broker 1 follows another leader at the same offset
+    machine.serve(0, again=False, size=1)  # on its way until broker 1 has another leader
     machine.elect(2)
     machine.see(2)
     machine.see(1)
@@ -243,7 +245,7 @@ def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iter
 
 
 def too_few_are_enough() -> Breaks:
-    """The high watermark advances with too few in-sync replicas (KIP-966)."""
+    """Remove a rule: the high watermark advances although too few replicas are in sync (KIP-966)."""
     return [(Partition, "has_enough_in_sync", True)]
 
 
@@ -262,7 +264,7 @@ def a_log_begins_again_at_once() -> Breaks:
 
 
 def fail_and_give_up_all(machine: ReplicationMachine, broker: int) -> None:
-    """By the rule this takes a new leader epoch; without the rule, none is requested."""
+    """By the rule, the log may restart only in a new leader epoch; without the rule, no new epoch is requested."""
     machine.disk_fails(broker)
     machine.begin_again(broker, kept=0.0)
     if machine.renewals:
@@ -291,7 +293,7 @@ def a_log_begins_again_while_its_last_fetch_is_under_way(machine: ReplicationMac
     machine.produce(0)
     machine.catch_up(1, 2)
     machine.catch_up(2, 1)
-    machine.ask(2)  # on its way, by a connection that was given up
+    machine.ask(2)  # the response is on its way over a connection that the follower has closed
     machine.see(2)
     fail_and_give_up_all(machine, 2)
     assert machine.logs[2].log_end_offset == 0
@@ -345,7 +347,7 @@ def a_log_begins_again_by_the_image_alone() -> Breaks:
 
 
 def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """The session of the dead leader is still open, and its disk is exchanged."""
+    """The leader's disk is exchanged while the session of the dead leader is still open."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)
@@ -353,7 +355,7 @@ def a_log_begins_again_while_its_leader_is_dead(machine: ReplicationMachine) -> 
     yield
     assert len(machine.acknowledged) == 1
     machine.die(0, noticed=False)
-    machine._change(isr=(0,))  # the other replicas have failed, one after the other
+    machine._change(isr=(0,))  # the logs of the other replicas have failed, one after the other
     for broker in (1, 2):
         machine.see(broker)
         fail_and_give_up_all(machine, broker)
@@ -367,7 +369,7 @@ def dead_brokers_are_elected_without_questions() -> Breaks:
 
 
 def the_log_of_a_leader_fails_while_the_next_is_dead(machine: ReplicationMachine) -> Iterator[None]:
-    """The session of the dead broker is still open."""
+    """The leader's log fails while the session of the dead broker is still open."""
     machine.produce(0)
     for broker in (1, 2):
         machine.catch_up(broker, 2)

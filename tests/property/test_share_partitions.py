@@ -1,13 +1,16 @@
-"""Share partitions over changes of leader, of coordinator, and writes that fail or whose outcome is not known.
+"""Share partitions keep their promises over changes of leader and of coordinator, and over writes that fail or whose
+outcome is unknown.
 
-A leader (`SharePartition`) hands out the records of a log to members and has what they say kept by a share coordinator
-(`ShareStateMachine`). Writes may fail, or be kept without the leader's knowledge. Leaders change, sometimes while the
-older one still believes that it leads; coordinators are loaded again from their records. What must hold:
+A leader (`SharePartition`) delivers records of a log to members, and stores their acknowledgements in a share
+coordinator (`ShareStateMachine`). A write may fail, or may be stored although the leader does not learn of it.
+Leadership moves, sometimes while the former leader still believes that it leads. Coordinators reload their state from
+their records. The model checks these invariants:
 
-- a record is at one member at a time in a leader epoch,
-- a record whose acceptance or rejection was confirmed is never handed out again,
-- a record is handed out in one leader epoch as often as its limit allows at most,
-- no record is lost: in the end each one was accepted or rejected by a member, or handed out as often as the limit.
+- in one leader epoch, a record is acquired by at most one member at a time,
+- a record whose ACCEPT or REJECT was confirmed is never delivered again,
+- in one leader epoch, a record is delivered at most as often as the delivery limit allows,
+- no record is lost: in the end a member has accepted or rejected each record, or the record has reached the delivery
+limit.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class Leader:
-    """A broker that believes to lead; `deliveries` counts what it has handed out, by offset."""
+    """A broker that believes that it leads the share partition; `deliveries` counts the deliveries of each offset."""
 
     def __init__(self, epoch: int, state: ShareState, log_start: int) -> None:
         self.epoch = epoch
@@ -46,11 +49,12 @@ class Leader:
         self.share.move_log_start(log_start)
         self.deliveries: dict[int, int] = {}
         self.waiting: list[tuple[int, str, dict[int, AcknowledgeType]]] = []
-        """Transitions that no write has yet: number, member, what it said."""
+        """Acknowledgements that are not written yet: number of the transition, member, and acknowledge type by offset.
+        """
 
 
 class ShareModel(RuleBasedStateMachine):
-    """See the module's docstring."""
+    """The state machine that the module's docstring describes."""
 
     @initialize(batches=st.lists(st.integers(1, 6), min_size=1, max_size=6))
     def begin(self, batches: list[int]) -> None:
@@ -61,9 +65,9 @@ class ShareModel(RuleBasedStateMachine):
         self.coordinator = self.new_coordinator()
         self.handed_out: dict[int, int] = {}
         self.finished: dict[int, str] = {}
-        """Offset -> the member whose last word on it was confirmed."""
+        """Offset -> the member whose final acknowledgement of the record was confirmed."""
         self.said: set[int] = set()
-        """Offsets that some member has accepted or rejected, confirmed or not."""
+        """Offsets of records that some member has accepted or rejected, confirmed or not."""
         for length in batches:
             self.produce(length)
         self.carry_out(self.coordinator.initialize(KEY, 1, 0, None))
@@ -86,7 +90,7 @@ class ShareModel(RuleBasedStateMachine):
     def end(self) -> int:
         return self.log[-1].last + 1 if self.log else 0
 
-    # --- what happens
+    # --- steps
 
     @rule(length=st.integers(1, 6))
     def produce(self, length: int) -> None:
@@ -94,7 +98,7 @@ class ShareModel(RuleBasedStateMachine):
 
     @rule(gap=st.integers(1, 4))
     def leave_a_gap(self, gap: int) -> None:
-        """Offsets without records, then one with."""
+        """Leave a gap of offsets without records, then append one record."""
         self.log.append(LogBatch(self.end + gap, self.end + gap))
 
     @rule(
@@ -150,7 +154,7 @@ class ShareModel(RuleBasedStateMachine):
         try:
             transition = acknowledge(leader.share, [batch], terms)
         except KafkaError as error:
-            assert error.code is ErrorCode.INVALID_RECORD_STATE  # its lock ran out
+            assert error.code is ErrorCode.INVALID_RECORD_STATE  # the acquisition lock of the member has expired
             return
         said = dict(enumerate(kinds, first))
         self.said |= {offset for offset, kind in said.items() if kind in (*FINAL, AcknowledgeType.GAP)}
@@ -193,7 +197,7 @@ class ShareModel(RuleBasedStateMachine):
 
     @rule()
     def elect(self) -> None:
-        """Another leader loads the state; the older one does not know it yet."""
+        """Let another leader load the share partition; the former leader does not know this yet."""
         self.leaders = [self.leaders[-1], self.load(self.leaders[-1].epoch + 1)]
 
     @precondition(lambda self: len(self.leaders) > 1)
@@ -203,7 +207,7 @@ class ShareModel(RuleBasedStateMachine):
 
     @rule()
     def load_coordinator(self) -> None:
-        """Another share coordinator replays the records from the oldest snapshot that is needed."""
+        """Let another share coordinator replay the records from the oldest snapshot that a share partition needs."""
         begin = self.coordinator.oldest_snapshot_offset() or 0
         loaded = self.new_coordinator()
         for offset, (key, value) in enumerate(self.records):
@@ -221,7 +225,7 @@ class ShareModel(RuleBasedStateMachine):
         for leader in self.leaders:
             leader.share.move_log_start(self.log_start)
 
-    # --- what holds
+    # --- invariants
 
     @invariant()
     def runs_tile_the_records_in_flight(self) -> None:
@@ -233,7 +237,7 @@ class ShareModel(RuleBasedStateMachine):
             assert at == runs.end
 
     def teardown(self) -> None:
-        """In the end one member accepts all that is left."""
+        """Check at the end that a single member can accept all remaining records."""
         if not hasattr(self, "leaders"):
             return
         leader = self.leaders[-1]
@@ -255,7 +259,7 @@ class ShareModel(RuleBasedStateMachine):
 
 
 def holders(leader: Leader) -> dict[int, str]:
-    """The member that has each record."""
+    """Return the member that has acquired each offset."""
     return {
         offset: run.owner
         for run in leader.share.runs.runs

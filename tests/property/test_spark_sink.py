@@ -1,9 +1,10 @@
-"""The sink's steps, with drivers, tasks, zombies and timeouts interleaved at random: each row once, whatever happens.
+"""The steps of the Spark sink write each row exactly once, with drivers, tasks, zombies and timeouts interleaved at
+random.
 
-The steps are the real ones; the cluster is a model. Every process may be stopped, resumed and killed between any two of
-its requests, also between a request that was done and its response. A batch that Spark counts as committed must be
-visible as a whole; and since a test that cannot fail proves nothing, rules are removed one by one, and each time the
-test must find an error.
+The steps of the sink are real; the Kafka cluster is a model. Every process may be paused, resumed and killed between
+any two of its requests, and also between a completed request and its response. A batch that Spark counts as committed
+must be visible completely. Because a test that cannot fail proves nothing, rules are removed one by one, and each time
+the test must find an error.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from oncelog_pipeline.sink import exactly_once
 SEED = st.integers(0, 2**32)
 STEPS = 1500
 TRIES = 400
-"""The number of random plays within which the removal of a rule must be detected."""
+"""The number of random plays within which the test must detect the removal of a rule."""
 WITH_TIMEOUTS = Chaos(time_out=4)
 OLDER_CHECKPOINTS = Chaos(time_out=4, kill_driver=20, set_back=500)
 MANY_DRIVERS = Chaos(repeat_stage=0, second_driver=20, wake=60)
 
 
 def played(seed: int, *, has_two_phase_commit: bool = False, **options: Any) -> Spark:
-    """Play a whole run of a query."""
+    """Play an entire run of a streaming query."""
     rng = Random(seed)
     is_v2 = has_two_phase_commit or rng.random() < 0.5
     spark = Spark(rng, SimulatedCluster(rng, is_v2=is_v2, has_two_phase_commit=has_two_phase_commit), **options)
@@ -48,7 +49,9 @@ def assert_right(spark: Spark) -> None:
 @given(seed=SEED)
 @examples(60)
 def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
-    """Replays bring different rows, even in other partitions: all visible rows come from one attempt."""
+    """A replay of a batch produces different rows, perhaps in other partitions, so all visible rows must come from one
+    attempt.
+    """
     spark = played(seed, are_rows_the_same=False, chaos=Chaos(repeat_stage=0))
     assert_right(spark)
     assert not spark.cluster.was_lost, "nothing that is decided is aborted, but by its timeout"
@@ -63,7 +66,7 @@ def test_a_decided_timed_out_batch_is_written_again(seed: int) -> None:
 @given(seed=SEED)
 @examples(60)
 def test_s123_no_timeout_aborts_a_decided_batch_under_two_phase_commit(seed: int) -> None:
-    """Replays may then bring different rows, as no batch is ever repaired."""
+    """Without timeouts no batch needs a repair, so a replay may produce different rows."""
     chaos = Chaos(time_out=4, repeat_stage=0)
     spark = played(seed, has_two_phase_commit=True, are_rows_the_same=False, chaos=chaos)
     assert_right(spark)
@@ -109,7 +112,7 @@ def test_at_least_once_duplicates_under_the_same_kills() -> None:
 
 
 def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is decided and then aborted by the timeout: without `lost`, rows are missing for good."""
+    """The timeout aborts a batch that is already decided: without `lost`, its rows are missing permanently."""
 
     async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
         await commit_all(*arguments)
@@ -121,7 +124,7 @@ def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transaction was committed and the id reused: a driver that takes it for aborted writes the rows twice."""
+    """The transaction was committed and its id reused: a driver that assumes an abort writes the rows twice."""
 
     async def none(_: Any, places: Any) -> list[bool]:
         return [False for _ in places]
@@ -131,7 +134,7 @@ def test_the_log_decides_if_the_coordinator_has_forgotten(monkeypatch: pytest.Mo
 
 
 def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older checkpoint takes over a decision whose driver died before it had ended all transactions."""
+    """An older checkpoint resumes with a decision whose driver died before it had ended all transactions."""
     finish = exactly_once._finish
 
     async def finish_this_one(cluster: Any, found: Any, batch: Any) -> Any:
@@ -142,12 +145,12 @@ def test_decisions_of_a_later_batch_must_be_ended_too(monkeypatch: pytest.Monkey
 
 
 def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that decides on a state read before it became owner decides on transactions that a newer run writes
+    """A driver that decides from a state read before its fencing decides on transactions that a newer run is writing
     again.
     """
 
     class Agreeing:
-        """A state whose repeated reads agree."""
+        """A state whose repeated reads return the same value."""
 
         def __init__(self, cluster: Any, seen: Any) -> None:
             self._cluster, self._seen = cluster, seen
@@ -168,7 +171,9 @@ def test_the_state_must_be_read_again_after_the_fence(monkeypatch: pytest.Monkey
 
 
 def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that resumes after its ends would abort a newer driver's decision."""
+    """Without the rule, a driver that resumes after it ended its transactions would abort those of a newer driver's
+    decision.
+    """
 
     async def sweep_all(cluster: Any, batch: Any, _: Any) -> None:
         if left := await cluster.ongoing(batch.query):
@@ -179,7 +184,9 @@ def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before that, an older run can decide on transactions that are being swept."""
+    """Before a run has written its name to the state, an older run may decide on transactions that the sweep is
+    aborting.
+    """
     finish = exactly_once._finish
 
     async def finish_and_sweep(cluster: Any, found: Any, batch: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Every request to a transaction coordinator is answered, and every transaction ends, whichever records could not be
+"""A transaction coordinator responds to every request, and every transaction ends, whichever records could not be
 logged.
 
-Seeded walks, unlike `test_transactions.py`, whose clients behave: several transactional ids, epochs and versions mixed,
-appends that fail, completions that fail and are repeated, as the I/O part of the coordinator repeats them. In the end
-appends work and the longest timeout passes: then no transaction is open, and none is decided and not complete.
+The walks are seeded. Unlike the clients of `test_transactions.py`, clients mix transactional ids, epochs and versions
+here. Appends fail, and completions fail and are retried, as the I/O part of the coordinator retries them. At the end
+appends succeed and the longest timeout expires; then no transaction may be open, or decided but incomplete.
 
-`TransactionDriver` also checks that each request is answered at once and once, and that a step which could not be
-logged changed nothing.
+`TransactionDriver` also checks that each request gets exactly one response, and immediately, and that a step whose
+records could not be logged changed nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Walk:
             self.producers.append(answer)
 
     def complete(self) -> None:
-        """Write the markers of some decisions in any order; a completion that cannot be logged is repeated."""
+        """Write the markers of some decisions in any order; retry a completion that cannot be logged."""
         ends, self.driver.ends = self.driver.ends, []
         self.rng.shuffle(ends)
         for number, end in enumerate(ends):

@@ -1,6 +1,8 @@
-"""A transactional id under any sequence of requests, retries, timeouts, failed writes and reloads.
+"""The coordinator keeps its invariants for a transactional id under any sequence of requests, retries, timeouts, failed
+writes and reloads.
 
-Producers behave like clients: they init, add partitions, end; some show old epochs, or say things twice.
+Producers behave like clients: they initialise, add partitions and end transactions; some use old epochs or repeat
+requests.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ class Transactions(RuleBasedStateMachine):
         self.clients: list[ProducerIdAndEpoch | None] = [None, None, None]
         self.versions = [V1, V2, V2]
         self.granted: dict[ProducerIdAndEpoch, int] = {}
-        """Who was given a producer id and epoch."""
+        """(Producer id, epoch) -> the producer that received them."""
         self.decided: dict[ProducerIdAndEpoch, bool] = {}
-        """What was answered about the transaction of a producer and epoch (V2: there is one per epoch)."""
+        """(Producer id, epoch) -> the outcome that the coordinator reported for the transaction; in transactions V2
+        each epoch has one transaction.
+        """
 
     @precondition(lambda self: not self.driver.log)
     @rule(epoch=EPOCHS)
@@ -59,7 +63,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, two_phase=st.booleans())
     def keep(self, client: int, two_phase: bool) -> None:
-        """Take over an open transaction unchanged (S120)."""
+        """Initialise a producer that keeps the open transaction unchanged (S120)."""
         before = self.driver.machine.transactions.get(TXN)
         granted = self.driver.init_two_phase(two_phase=two_phase)
         if not isinstance(granted, Granted):
@@ -84,7 +88,9 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, commits=st.booleans(), noise=EPOCH_NOISE, is_lost=st.booleans())
     def end(self, client: int, commits: bool, noise: int, is_lost: bool) -> None:
-        """End the transaction. `is_lost`: the client never sees the answer, and may repeat the request."""
+        """End the producer's transaction. `is_lost` means that the client never receives the response and may repeat
+        the request.
+        """
         producer = self.clients[client]
         if producer is None:
             return
@@ -161,7 +167,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def epochs_end_with_the_producer_id(self) -> None:
-        """Where the last epoch fences, the next producer id is already known."""
+        """If the last epoch fences the producer, the coordinator has already allocated the next producer id."""
         for metadata in self.driver.machine.transactions.values():
             if metadata.producer_epoch == FENCING_EPOCH and len(self.driver.log) > 1:
                 assert metadata.state.is_prepared

@@ -1,8 +1,10 @@
-"""A prepared transaction is ended once, as its application decides, by whichever owner takes it over (S120).
+"""A prepared transaction ends once, with the outcome that its application decided, whichever process takes the
+transaction over (S120).
 
-Several processes of one application share a transactional id. Each keeps the open transaction that it finds, is
-answered late or never, is paused and repeats old requests; the coordinator moves, and its appends fail. The model is an
-application with one decision per transaction: every process that ends a transaction sends that decision.
+The application has several processes, which share one transactional id. Each process keeps the open transaction that it
+finds, gets responses late or never, is paused, and repeats old requests. The coordinator moves, and its appends fail.
+The model is an application with one decision per transaction; every process that ends the transaction sends that
+decision.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ class Prepared(RuleBasedStateMachine):
         super().__init__()
         self.driver = TransactionDriver()
         self.pairs: list[set[ProducerIdAndEpoch]] = [set(), set(), set()]
-        """All pairs that each process was ever given: a paused one may use any of them."""
+        """Process -> all pairs (producer id, epoch) that it ever received; a paused process may use any of them."""
         self.newest: ProducerIdAndEpoch | None = None
         self.wrote: ProducerIdAndEpoch | None = None
-        """The pair of the records of the open transaction."""
+        """The pair (producer id, epoch) in the records of the open transaction."""
         self.ended: dict[ProducerIdAndEpoch, bool] = {}
-        """The coordinator's decision about each transaction, by the producer id and epoch of its records."""
+        """(Producer id, epoch) of a transaction's records -> the coordinator's decision about the transaction."""
 
     @precondition(lambda self: not self.driver.log)
     @rule(epoch=st.sampled_from([0, EXHAUSTED_EPOCH - 3, EXHAUSTED_EPOCH - 1]))
@@ -42,7 +44,7 @@ class Prepared(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, is_lost=st.booleans())
     def start(self, process: int, is_lost: bool) -> None:
-        """Start a process, or restart a paused one; `is_lost`: it never sees the answer."""
+        """Start a process, or restart a paused one; `is_lost` means that the process never receives the response."""
         granted = self.driver.init_two_phase()
         if not isinstance(granted, Granted):
             assert granted is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -61,7 +63,7 @@ class Prepared(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, commits=st.booleans(), is_lost=st.booleans())
     def end(self, process: int, commits: bool, is_lost: bool) -> None:
-        """Let the process state the end of the transaction with every pair that it ever had."""
+        """Let the process send the end of the transaction with every pair that it ever received."""
         for pair in list(self.pairs[process]):
             before, was_open = self.wrote, self.driver.machine.transactions[TXN].state is TransactionState.ONGOING
             answer = self.driver.end(pair, commits, V2)

@@ -1,4 +1,4 @@
-"""Seeds of the simulated cluster: none breaks a rule, and each tells the same story twice."""
+"""Seeds of the simulated cluster: no seed breaks a rule, and each seed produces the same events in every run."""
 
 import json
 import os
@@ -9,14 +9,14 @@ import pytest
 
 SEEDS, SEEDS_AT_ONCE = 200, 25
 TWICE = 8
-"""How many are run twice."""
+"""How many of the seeds are run twice."""
 LOST = (40010, 40011, 40048, 40074, 40132)
 DISKS = ("emptied disk", "EIO on read", "EIO on write", "EIO on fsync")
 AT_WORK = ("writer-1", "payer-1", "pipeline-1", "reader-committed")
 
 
 def command(*arguments, hash_seed="0"):
-    """What the command says, and its exit code."""
+    """Run the simulation command; return its output and its exit code."""
     done = subprocess.run(
         [sys.executable, "-m", "oncelog_simulation", *arguments],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
@@ -41,8 +41,10 @@ def test_no_seed_breaks_a_rule(first, tmp_path):
 
 @pytest.mark.timeout(400)
 def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
-    """Seeds that lost acknowledged records until an ISR could not become a broker that is dead, followers kept their
-    records until a leader answered, and elections waited for every replica that may have more."""
+    """These seeds lost acknowledged records until three rules existed: an ISR may not consist of a dead broker alone,
+    followers keep their records until a leader has responded, and elections wait for every replica that may have more
+    records.
+    """
     program = (
         "from oncelog_simulation.run import run\n"
         "from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"

@@ -1,4 +1,4 @@
-"""Runs work in a thread of its own for the length of a `with` block, and passes on the exception that ended it."""
+"""Runs work in its own thread for the length of a `with` block, and re-raises the exception that ended the work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Self
 
 
 class Background(ABC):
-    """A thread that works until the `with` block ends.
+    """A thread that repeats its work until the `with` block ends.
 
-    Leaving the block raises the exception of the work, or AssertionError if the thread does not end.
+    Leaving the block raises the exception of the work, or AssertionError if the thread does not end in time.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -35,12 +35,12 @@ class Background(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether the work must end."""
+        """Whether the work must stop."""
         return self._is_over.is_set()
 
     @abstractmethod
     def _work(self) -> None:
-        """Works until `is_over` is true."""
+        """Repeat the work until `is_over` is true; subclasses implement this method."""
 
     def _run(self) -> None:
         try:
@@ -51,9 +51,9 @@ class Background(ABC):
                 self._progress.notify_all()
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until a condition is true; the work announces changes by notifying `_progress`.
+        """Wait until `condition` is true; the work announces each change by notifying `_progress`.
 
-        Raises the exception that ended the work.
+        Raises the exception that ended the work, and AssertionError if the wait takes longer than `patience`.
         """
         with self._progress:
             is_done = self._progress.wait_for(lambda: is_so() or self._failure is not None, self._patience_seconds)

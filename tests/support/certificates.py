@@ -1,5 +1,6 @@
-"""Certificates for tests, made when they are needed: small keys on an elliptic curve, valid for an hour;
-authorities for some days."""
+"""Creates certificates for tests on demand, with small elliptic-curve keys. Certificates are valid for an hour,
+certificate authorities for a week.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ WEEK = timedelta(weeks=1)
 
 
 class Certificate:
-    """A certificate with its key; a certificate authority also issues further certificates by `issue`."""
+    """A certificate with its private key; a certificate authority issues further certificates with `issue`."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, chain: str = "") -> None:
         self.key = key
@@ -39,8 +40,8 @@ class Certificate:
     def issue(self, *names: tuple[str, str], age: timedelta = timedelta(), valid: timedelta = HOUR) -> Certificate:
         """Issue a certificate for localhost.
 
-        `names` are parts of the subject ("CN", "alice"), the most general first; `age` is the time since its validity
-        began.
+        `names` are parts of the subject, such as ("CN", "alice"), the most general part first; `age` is the time since
+        the certificate became valid.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(_OIDS[kind], value) for kind, value in names])
@@ -54,7 +55,7 @@ class Certificate:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
     def store(self, path: Path, password: str | None = None) -> str:
-        """The key and the certificate in one PEM file."""
+        """Write the key and the certificate to one PEM file; return the file's path."""
         path.write_text(self.key_pem(password) + self.pem)
         return str(path)
 

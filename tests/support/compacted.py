@@ -1,5 +1,5 @@
-"""Shared by the tests of compaction: logs made of keyed batches and markers, and the records that a compaction must
-keep.
+"""Shared by the tests of compaction: creates logs of keyed batches and markers, and models which records a compaction
+must keep.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog_protocol.records.record import Record, read_records
 COMPACTED = LogConfig(
     segment_bytes=100_000, index_interval_bytes=200, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=10_000
 )
-"""The settings of a compacted log whose segments end where a test rolls them."""
+"""The settings of a compacted log whose segments are large enough to roll only when a test rolls them."""
 PLENTY = 1 << 20
 DAY_MS = 86_400_000
 
@@ -32,7 +32,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class Entry(NamedTuple):
-    """A record of a log, with the facts of its batch."""
+    """A record of a log, with its offset and whether its batch is a control batch."""
 
     offset: int
     key: bytes | None
@@ -49,7 +49,7 @@ def put(
     transactional: bool = False,
     timestamp: int = NOW,
 ) -> int:
-    """Append a batch, also one that a broker would refuse from a client; returns its base offset."""
+    """Append a batch, even one that a broker would refuse from a client; return its base offset."""
     records = [Record(n, timestamp + n, key, value, []) for n, (key, value) in enumerate(pairs)]
     producer_id, epoch, sequence = producer
     batch = build_batch(
@@ -64,7 +64,7 @@ def put(
 
 
 def end_transaction(log: PartitionLog, producer_id: int, kind: ControlType, *, epoch: int = 0) -> int:
-    """Append a marker; returns its offset."""
+    """Append a transaction marker; return its offset."""
     batch = marker_batch(EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=epoch, timestamp=NOW)
     return log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)[0]
 
@@ -80,7 +80,7 @@ def clean(
     producer_id_expiration_ms: int = DAY_MS,
     all_replicas_have_it: bool = True,
 ) -> int | None:
-    """Compact all closed segments (those that end at or before `end`). Returns the first offset that is still dirty."""
+    """Compact all closed segments that end at or before `end`. Returns the first offset that remains dirty."""
     compaction = compaction_of(
         log,
         first_dirty=first_dirty,
@@ -105,7 +105,7 @@ def compaction_of(
     producer_id_expiration_ms: int = DAY_MS,
     all_replicas_have_it: bool = True,
 ) -> Compaction:
-    """The compaction that `clean` runs."""
+    """Return the compaction that `clean` would run."""
     return Compaction(
         log,
         disk=disk or RealDisk(),
@@ -119,7 +119,7 @@ def compaction_of(
 
 
 def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch]:
-    """All batches from `start` on, read as a consumer would read them."""
+    """Return all batches from the offset `start` on, read as a consumer would read them."""
     offset = log.log_start_offset if start is None else start
     found: list[RecordBatch] = []
     while view := log.reader.read(offset, 700, upper_bound=log.log_end_offset, min_one_batch=True):
@@ -132,7 +132,7 @@ def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch
 
 
 def entries(log: PartitionLog, start: int | None = None) -> list[Entry]:
-    """All records from `start` on."""
+    """Return all records from the offset `start` on."""
     return [
         Entry(record.offset, record.key, record.value, record.timestamp, batch.is_control)
         for batch in all_batches(log, start)
@@ -142,7 +142,7 @@ def entries(log: PartitionLog, start: int | None = None) -> list[Entry]:
 
 
 def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
-    """The table that the log describes: the last value of each key."""
+    """Return the last value of each key, which is the table that the log describes."""
     table: dict[bytes, bytes] = {}
     for entry in found:
         if entry.is_control or entry.key is None:
@@ -157,9 +157,9 @@ def last_values(found: Iterable[Entry]) -> dict[bytes, bytes]:
 def compacted(
     before: Iterable[Entry], *, first_dirty: int, end: int, aborted: frozenset[int] = frozenset()
 ) -> list[Entry]:
-    """The model of a first compaction: the records of `before` that must remain.
+    """Return the records of `before` that must remain after a first compaction.
 
-    `aborted` are the offsets of aborted records.
+    `aborted` are the offsets of the records of aborted transactions.
     """
     before = list(before)
     last = {

@@ -1,8 +1,7 @@
-"""A GroupMachine and members of the consumer protocol that send it heartbeats as clients do: `GroupDriver` with topics.
+"""A GroupMachine and members of the consumer protocol (KIP-848) that send it heartbeats as clients do.
 
 Jobs (assignments of large groups, regular expressions) run when a test calls `run_jobs`.
 
-Jobs (assignments of large groups, regular expressions) are done when a test says so: `run_jobs`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Partitions = frozenset[tuple[str, int]]
 
 
 def topic(name: str, partitions: int, *, incarnation: int = 0, replicas: tuple[int, ...] = (1,)) -> Topic:
-    """A topic whose id is derived from its name and incarnation; see `label_of`."""
+    """Create a topic whose id is derived from its name and incarnation, as `label_of` describes."""
     label = f"{name}.{incarnation}" if incarnation else name
     return Topic(name, id_of(label), {number: PartitionState(replicas) for number in range(partitions)})
 
@@ -44,15 +43,16 @@ def id_of(label: str) -> bytes:
 
 
 def label_of(topic_id: bytes) -> str:
-    """The name of a topic, with its incarnation if it was re-created: "t.1"."""
+    """Return the topic's name, followed by the incarnation if the topic was re-created: "t.1"."""
     return topic_id.rstrip(b"\0").decode()
 
 
 @dataclass
 class Client848:
-    """The beliefs of one member of the consumer protocol.
+    """What one member of the consumer protocol believes about its membership.
 
-    It revokes partitions when told, and reports that in its next heartbeat; `owns` are the partitions that it may read.
+    The member revokes partitions when a response tells it to, and reports the revocation in its next heartbeat; `owns`
+    are the partitions that it may read.
     """
 
     driver: ConsumerDriver
@@ -68,7 +68,7 @@ class Client848:
     last: Answer = field(default_factory=Answer)
 
     def join(self) -> Answer:
-        """Send the first heartbeat with all fields. The member gives up the partitions that it owned."""
+        """Send the first heartbeat, which has all fields. The member first gives up the partitions that it owned."""
         self.epoch, self.owns = 0, frozenset()
         return self.send(
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
@@ -80,7 +80,7 @@ class Client848:
         )
 
     def beat(self, **said: Any) -> Answer:
-        """Send a heartbeat with the owned partitions and these fields."""
+        """Send a heartbeat with the owned partitions and the fields in `said`."""
         return self.send(topic_partitions=self.driver.named_partitions(self.owns), **said)
 
     def idle(self) -> Answer:
@@ -118,7 +118,7 @@ class Client848:
 
 
 class ConsumerDriver(GroupDriver):
-    """A machine with the topics "t" (four partitions) and "u" (two partitions) by default."""
+    """A machine and its members; by default the cluster has the topics "t" with four partitions and "u" with two."""
 
     def __init__(
         self, config: GroupConfig | None = None, topics: Iterable[Topic] | None = None, racks: Mapping[int, str] = {}
@@ -148,7 +148,7 @@ class ConsumerDriver(GroupDriver):
     # --- topics
 
     def set_topics(self, *topics: Topic, without: Iterable[str] = ()) -> None:
-        """Publish a newer image of the cluster in which these topics are new or changed, and others deleted."""
+        """Publish a newer image in which these topics are new or changed, and the topics in `without` deleted."""
         self.view = self.view.changed(self.view._image.with_topics(topics, without))
 
     def named_partitions(self, owned: Partitions) -> list[TopicPartitions]:
@@ -166,7 +166,7 @@ class ConsumerDriver(GroupDriver):
         return Client848(self, what.pop("member_id", None) or f"m{next(self.numbers)}", **what)
 
     def joined(self, **what: Any) -> Client848:
-        """A client that has joined the group."""
+        """Create a client and let it join the group."""
         client = self.client(**what)
         assert client.join().code is ErrorCode.NONE
         return client
@@ -188,7 +188,7 @@ class ConsumerDriver(GroupDriver):
         )
 
     def settle(self, *clients: Client848, rounds: int = 12) -> None:
-        """Let all members send heartbeats, second by second, until each owns its target assignment."""
+        """Let all members send a heartbeat each second until each member owns its target assignment."""
         for _ in range(rounds):
             self.advance(1.0)
             for client in clients:
@@ -198,5 +198,5 @@ class ConsumerDriver(GroupDriver):
 
 
 def owned(*clients: Client848) -> list[tuple[str, int]]:
-    """The partitions of these clients, sorted; a partition with two owners is listed twice."""
+    """Return the owned partitions of these clients, sorted; a partition with two owners is listed twice."""
     return sorted(partition for client in clients for partition in client.owns)

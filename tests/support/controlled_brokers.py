@@ -1,4 +1,6 @@
-"""Brokers that are only registered in a metadata tree in memory, and the controllers that decide for them."""
+"""Brokers that are only registered in a metadata tree in memory, and the controllers that decide about their
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 class ControlledBrokers:
-    """One session for each broker, and one session for the observer."""
+    """A metadata tree with one session for each broker, and one session for the observer."""
 
     def __init__(self) -> None:
         self.shared = SharedTree()
@@ -32,7 +34,7 @@ class ControlledBrokers:
         self.sessions.pop(broker).expire()
 
     async def control(self, broker: int, questions: CandidateQuestions | None = None) -> PartitionController:
-        """Make this broker the only controller."""
+        """Make this broker the only controller, and return its controller object."""
         claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
         assert claimed is not None
         term = PartitionController(self.sessions[broker], claimed, questions=questions)
@@ -40,6 +42,6 @@ class ControlledBrokers:
         return term
 
     async def states(self, topic: str = "t") -> dict[int, tuple[int, int, tuple[int, ...]]]:
-        """Leader, leader epoch and ISR of each partition."""
+        """Return the leader, leader epoch and ISR of each partition of the topic."""
         image = await reader.read_image(self.admin)
         return {p: (s.leader, s.leader_epoch, s.isr) for p, s in image.topics[topic].partitions.items()}

@@ -1,4 +1,4 @@
-"""A toy machine for CoordinatorRuntime that counts: each number put under a name is logged and added up."""
+"""A toy machine for CoordinatorRuntime: each number put under a name is logged and added to the name's sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNREPLAYABLE = -666
 
 
 class Counters:
-    """A machine with one number per name; a record is (name, number or None)."""
+    """A machine with one sum per name; a record is (name, number or None)."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -104,7 +104,7 @@ def failed(error: KafkaError) -> ErrorCode:
 
 
 async def loaded(runtime) -> int:
-    """Let the loading tasks run to their end. Returns the number of loop turns that it took."""
+    """Let the tasks that load the machine run to their end. Returns the number of loop turns that the loading took."""
     turns = 0
     while runtime.is_loading:
         turns += 1

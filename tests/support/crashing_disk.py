@@ -1,14 +1,15 @@
-"""A disk in memory that can be killed at any change, or lose its power, and then has the content that a real disk would
-have.
+"""A disk in memory that a test can kill at any change, or whose power a test can cut. Afterwards the disk has the
+content that a real disk could have.
 
-A kill leaves all that was written; of the write under way, any part. A power cut leaves what was synced, and of the
-rest what a journaling file system may leave:
+A kill leaves all completed writes, and any part of the write that it interrupted. A power cut leaves everything that
+was synced; of the rest it leaves what a journaling file system may leave:
 
-    bytes that were appended      none, some, all, or all of their length with zeros in the place of the last ones
-    bytes that were cut off       gone or back
-    names made, renamed, removed  in each directory, the first few of the changes since it was synced
-    directories that were made    there, or gone with all that was in them
-    directories that were renamed the first few of them, the others have their old names
+    appended bytes              none, some, all, or all of their length with zeros in place of the last bytes
+    truncated bytes             lost or restored
+    created, renamed and        in each directory, the first few of these changes since the directory's last sync
+      removed names
+    created directories         kept, or lost with all of their content
+    renamed directories         the first few renames are kept, the other directories have their old names
 """
 
 from __future__ import annotations
@@ -22,25 +23,29 @@ from random import Random
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed
 
 Renaming = dict[str, "Inode | None"]
-"""The files that names refer to after one change; None: the name is gone."""
+"""File names that one change adds or removes -> the inode that the name refers to; None means that the name was
+removed.
+"""
 
 
 class Killed(BaseException):
-    """The process is dead. No code that runs in it can catch this exception."""
+    """The simulated process is killed. It is no `Exception`, so code that runs in the process cannot catch it by
+    accident.
+    """
 
 
 class Inode:
-    """The bytes of a file: as written, and as synced."""
+    """The bytes of a file: `data` as written, `synced` as of the last sync."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.synced = b""
 
     def after_power_cut(self, random: Random) -> bytes:
-        """The bytes that remain after a power cut, drawn at random."""
+        """Draw the bytes that remain after a power cut."""
         written, synced = bytes(self.data), self.synced
         if not written.startswith(synced) and random.random() < 0.5:
-            return synced  # the cut did not reach the disk, nor what was written after it
+            return synced  # neither the truncation nor the later writes reached the disk
         same = (a == b for a, b in zip(written, synced, strict=False))
         durable = len(list(takewhile(bool, same)))
         left = random.choice([durable, random.randint(durable, len(written)), len(written)])
@@ -57,7 +62,7 @@ def _apply(renaming: Renaming, names: dict[str, Inode]) -> None:
 
 
 class CrashingFile:
-    """`File` on an inode."""
+    """An implementation of `File` that reads and writes an inode."""
 
     is_lent = False
 
@@ -106,22 +111,24 @@ class HeldLock:
 
 
 class CrashingDisk:
-    """`Disk` in memory."""
+    """An implementation of `Disk` in memory."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.changes_left: int | None = None
-        """The number of changes until the kill; None: no kill is planned. Below 0: the process is dead."""
+        """The number of changes until the kill; None means that no kill is planned. A negative number means that the
+        process is dead.
+        """
         self._directories: set[str] = {"/"}
         self._unsynced_directories: set[str] = set()
         self._unsynced_moves: list[tuple[str, str]] = []
-        """Renamed directories in order: from, to."""
+        """Renames of directories since the last sync, in order: (old path, new path)."""
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._journal: dict[str, list[Renaming]] = defaultdict(list)
-        """By directory: the changes of names since the last sync."""
+        """Directory path -> the changes of names in it since its last sync."""
 
-    # --- death ---------------------------------------------------------------------------------------------------
+    # --- kills and power cuts ------------------------------------------------------------------------------------
 
     def check_alive(self) -> None:
         if self.changes_left is not None and self.changes_left < 0:
@@ -131,17 +138,17 @@ class CrashingDisk:
         return self.changes_left == 0
 
     def change(self) -> None:
-        """Count a change; the last permitted change kills the process."""
+        """Count one change; the change after the last permitted one kills the process."""
         if self.changes_left is not None:
             self.changes_left -= 1
             self.check_alive()
 
     def kill(self) -> None:
-        """Start again after a kill: only the process is lost."""
+        """Let a new process start after a kill, which loses no written bytes."""
         self.changes_left = None
 
     def cut_power(self) -> None:
-        """Start again after a power cut."""
+        """Let a new process start after a power cut, which loses some of the unsynced changes."""
         self.changes_left = None
         for changes in self._journal.values():
             for change in changes[: self.random.choice([0, len(changes), self.random.randint(0, len(changes))])]:
@@ -150,7 +157,7 @@ class CrashingDisk:
         self._names = self._durable_names
         moves, self._unsynced_moves = self._unsynced_moves, []
         for source, target in reversed(moves[self.random.randint(0, len(moves)) :]):
-            self._forget_directory(source)  # the file that has the name now
+            self._forget_directory(source)  # another directory that got the old name after the rename
             self._rename_directory(target, source)
         for directory in sorted(self._unsynced_directories):
             if self.random.random() < 0.5:
@@ -162,7 +169,7 @@ class CrashingDisk:
             inode.data = bytearray(inode.synced)
 
     def _forget_directory(self, directory: str) -> None:
-        """Forget the directory with its whole content."""
+        """Remove the directory and its entire content."""
         for directories in (self._directories, self._unsynced_directories):
             directories -= {path for path in directories if path == directory or path.startswith(directory + "/")}
         for names in (self._names, self._durable_names):
@@ -226,7 +233,7 @@ class CrashingDisk:
             self._rename({source: None, target: self._names[source]})
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """Rename the directory with its whole content."""
+        """Rename the directory together with its content."""
         for directories in (self._directories, self._unsynced_directories):
             if source in directories:
                 directories.remove(source)
@@ -245,7 +252,7 @@ class CrashingDisk:
             self._rename({path: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove the directory for good."""
+        """Remove the directory and its content durably, so that no power cut restores them."""
         self.change()
         self._forget_directory(path)
         self._unsynced_moves = [move for move in self._unsynced_moves if path not in move]
@@ -294,14 +301,16 @@ class CrashingDisk:
     def divide_descriptors(self, max_connections: int) -> int:
         return max_connections
 
-    # --- for tests -------------------------------------------------------------------------------------------------
+    # --- methods for tests ---------------------------------------------------------------------------------------
 
     def paths(self, *suffixes: str) -> list[str]:
-        """The files whose names match, in order."""
+        """Return the paths of the files with one of these suffixes, sorted."""
         return sorted(path for path in self._names if path.endswith(suffixes))
 
     def damage(self, path: str, *, only_torn: bool = False) -> None:
-        """Cut the file, flip one of its bits, or remove it, for good; with `only_torn`, remove its last byte."""
+        """Damage the file durably: cut its end off, flip one of its bits, or remove the file. With `only_torn`, remove
+        its last byte.
+        """
         inode, how = self._names[path], self.random.randrange(3)
         if only_torn:
             del inode.data[-1:]

@@ -1,4 +1,4 @@
-"""A process that has no file descriptor left."""
+"""Simulates a process that has used all of its file descriptors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from oncelog_broker.runtime.descriptors import SPARES
 
 @contextmanager
 def no_descriptors_left(but: int = 0) -> Iterator[None]:
-    """Use up all descriptors, except for the given number and those that the disk keeps in reserve."""
+    """Use up all file descriptors except for `but` of them and the spare descriptors that the disk reserves."""
     SPARES.refill()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     try:
-        # Numbers above the lowest free one may be in use: the limit goes above them all, and what is free is taken.
+        # Descriptors above the lowest free number may be in use, so the limit is set above the highest one, and all
+        # free descriptors are taken.
         highest = max(map(int, os.listdir("/proc/self/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2 + but, hard))
         try:

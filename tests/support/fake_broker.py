@@ -1,4 +1,4 @@
-"""A broker inside the test's own event loop: real sockets and codecs, with answers chosen by the test."""
+"""A broker inside the test's own event loop, with real sockets and codecs and with responses that the test chooses."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ProduceAnswer = ProduceResponse.TopicProduceResponse
 
 
 class FakeBroker:
-    """One node that leads all partitions.
+    """A broker that leads all partitions.
 
-    `handlers[RequestType] = f` replaces a handler; f(request) returns a response, or None for silence.
+    `handlers[RequestType] = f` replaces a handler: f(request) returns a response, or None to send no response.
 
-    `logs[topic][partition]` are the batches as bytes; `requests` all requests in order, `versions` those that each kind
-    came in; `version` is that of the request being handled. `finalized` are features of the cluster and their levels,
-    `others` the ports of nodes that it lists beside itself.
+    `logs[topic, partition]` are the batches as bytes, `requests` all requests in order, `versions` the API versions of
+    the requests by request type, and `version` is the version of the request that is being handled. `finalized` maps
+    features of the cluster to their levels; `others` maps further node ids that Metadata lists to their ports.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class FakeBroker:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and close all connections; `start` listens on the same port again."""
+        """Stop listening and close all connections; a later `start` listens on the same port again."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -88,7 +88,7 @@ class FakeBroker:
         return [request for request in self.requests if isinstance(request, kind)]
 
     async def received(self, kind: type, count: int = 1) -> Any:
-        """The last of the first `count` requests of a kind; waits until it has arrived."""
+        """Wait until `count` requests of this type have arrived, and return the last of them."""
         async with asyncio.timeout(SURELY_SECONDS):
             while len(self.requests_of(kind)) < count:
                 self._arrived.clear()
@@ -116,7 +116,7 @@ class FakeBroker:
         task = asyncio.current_task()
         assert task is not None
         if self._server is None:
-            writer.transport.abort()  # it came just before we stopped
+            writer.transport.abort()  # the connection arrived just before the broker stopped
             return
         self._tasks.add(task)
         self._writers.add(writer)
@@ -226,7 +226,7 @@ class FakeBroker:
         return self.produced(request, lambda name, data: (0, self.append(data.records, name, data.index)))
 
     def produced(self, request: ProduceRequest, outcome: Callable[[str, Any], tuple[int, int]]) -> ProduceResponse:
-        """outcome(topic, partition data) -> (error code, base offset) for each batch."""
+        """Handle each batch by outcome(topic, partition data), which returns (error code, base offset)."""
         responses = []
         for topic in request.topic_data:
             answers = []

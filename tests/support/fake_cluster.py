@@ -1,7 +1,8 @@
-"""Several fake brokers that form one cluster: leaders move, logs lose their ends, brokers lag or hang.
+"""Several fake brokers that form one cluster. Tests can move leaders, truncate logs, and make brokers lag or hang.
 
-What the replicas of a partition hold is one log that all brokers share; who may use it is what a broker believes. A
-broker that `lags` believes what it did when it began to, as one does that is cut off from the others.
+All replicas of a partition are one log that all brokers share; each broker decides by its own view whether it may use
+the log. A broker that `lags` keeps the view that it had when it began to lag, like a broker that is cut off from the
+others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog_protocol.records.batch import RecordBatch
 
 PARTITION_LEADER_EPOCH = slice(12, 16)
-"""The position of the field in a batch; outside its CRC."""
+"""The position of the partition leader epoch in a batch, which the batch's CRC does not cover."""
 
 Place = tuple[str, int]
 EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset
@@ -36,7 +37,9 @@ EpochEnd = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffse
 
 @dataclass
 class View:
-    """A broker's knowledge: leader and leader epoch of each partition, controller, coordinator of everything."""
+    """What a broker knows of the cluster: (leader, leader epoch) of each partition, the live brokers, the controller,
+    and the node that coordinates all groups and transactions.
+    """
 
     leaders: dict[Place, tuple[int, int]] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
@@ -48,7 +51,9 @@ class View:
 
 
 class FakeCluster:
-    """`async with FakeCluster() as cluster:` runs three brokers with the topic "topic", led by broker 1 in epoch 5."""
+    """`async with FakeCluster() as cluster:` runs three brokers with the topic "topic", whose leader is broker 1 in
+    leader epoch 5.
+    """
 
     def __init__(self, count: int = 3, *, partitions: int = 1) -> None:
         self.view = View()
@@ -81,18 +86,20 @@ class FakeCluster:
         await self.brokers[node_id].stop()
 
     def lead(self, node_id: int, topic: str = "topic", partition: int = 0) -> None:
-        """Make `node_id` the leader of the partition in the next epoch."""
+        """Make `node_id` the leader of the partition in the next leader epoch."""
         _, epoch = self.view.leaders[topic, partition]
         self.view.leaders[topic, partition] = (node_id, epoch + 1)
 
     def truncate(self, end: int, topic: str = "topic", partition: int = 0) -> None:
-        """Cut the log at `end`, the beginning of a batch, together with the only replica that had the records."""
+        """Truncate the log at `end`, which must be the start of a batch, as if the only replica with the later records
+        were lost.
+        """
         place = (topic, partition)
         self.logs[place] = [batch for batch in self.logs[place] if RecordBatch(batch).base_offset < end]
         self.ends[place] = end
 
     def append(self, data: bytes, topic: str = "topic", partition: int = 0) -> int:
-        """Append as the leader does: the batch gets an offset and the leader epoch."""
+        """Append a batch as the leader does, which sets the batch's base offset and leader epoch."""
         _, epoch = self.view.leaders[topic, partition]
         stamped = bytearray(data)
         stamped[PARTITION_LEADER_EPOCH] = epoch.to_bytes(4, "big", signed=True)
@@ -102,7 +109,7 @@ class FakeCluster:
         return [record.value for record in self.brokers[1].records(topic, partition)]
 
     def end_of(self, place: Place, epoch: int) -> tuple[int, int]:
-        """The last epoch not above `epoch` that has a batch or belongs to the leader, and its end offset."""
+        """Return the highest leader epoch up to `epoch` that has a batch or is the current one, and its end offset."""
         if epoch == self.view.leaders[place][1]:
             return epoch, self.ends.get(place, 0)
         found, end = -1, -1
@@ -114,7 +121,9 @@ class FakeCluster:
         return found, end
 
     def coordinate(self, *, is_v2: bool) -> FakeCoordinator:
-        """Serve transactions from one state that all brokers share; `view.coordinator` is the coordinator."""
+        """Serve transactions from one state that all brokers share; `view.coordinator` is the broker that acts as
+        coordinator.
+        """
         parts = [FakeCoordinator(broker, is_v2=is_v2) for broker in self.brokers.values()]
         for broker, part in zip(self.brokers.values(), parts, strict=True):
             part.transactions, part.logs = parts[0].transactions, self.checks
@@ -124,7 +133,9 @@ class FakeCluster:
 
 
 class ClusterBroker(FakeBroker):
-    """One broker. `requests` are the requests that it received; it answers none while `pause` lasts."""
+    """One broker. A broker of the cluster. `requests` are the requests that it received; it sends no response until
+    `pause` ends.
+    """
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
         super().__init__()
@@ -133,7 +144,8 @@ class ClusterBroker(FakeBroker):
         self.logs, self.ends = cluster.logs, cluster.ends
         self.lagging: View | None = None
         self.tells: View | None = None
-        """The broker's Metadata response, where it differs from its knowledge."""
+        """The view that Metadata responses describe, if it differs from the broker's own view; None means the own view.
+        """
         self.has_hints = True
         self._runs = asyncio.Event()
         self._runs.set()
@@ -145,7 +157,7 @@ class ClusterBroker(FakeBroker):
         return self.lagging or self.cluster.view
 
     def lag(self) -> None:
-        """From now on, learn of no change."""
+        """Stop learning of changes from now on."""
         self.lagging = self.cluster.view.copy()
 
     def pause(self) -> None:
@@ -155,8 +167,8 @@ class ClusterBroker(FakeBroker):
         self._runs.set()
 
     def coordinates(self, coordinator: FakeCoordinator) -> None:
-        """Act as one broker of the coordinator: answer NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER while another broker
-        has the role.
+        """Act as one broker of a cluster with a coordinator: respond with NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER
+        while another broker has that role.
         """
 
         async def ask(request: Any) -> Any:
@@ -178,7 +190,7 @@ class ClusterBroker(FakeBroker):
         return await super()._answer(frame)
 
     def refusal(self, place: Place, leader_epoch: int = -1) -> ErrorCode:
-        """The error for a request with this leader epoch, by the knowledge of this broker."""
+        """Return the error for a request with this leader epoch, judged by this broker's view."""
         if place not in self.view.leaders:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader, epoch = self.view.leaders[place]

@@ -1,4 +1,4 @@
-"""The coordinator of a one-member consumer group, next to the fake broker, with errors chosen by the test."""
+"""The coordinator of a consumer group with one member, served by the fake broker, with errors that the test chooses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ PLACES = (TopicPartition("topic", 0), TopicPartition("topic", 1))
 
 
 class Coordinator:
-    """Answers for a group of one member. `errors[RequestType]` are answered first, one after the other."""
+    """Handles the requests of a classic group with one member. The errors in `errors[RequestType]` are returned first,
+    one for each request of that type.
+    """
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
@@ -116,10 +118,10 @@ class Coordinator:
 
 
 class ConsumerCoordinator(Coordinator):
-    """Answers for a one-member group of the consumer protocol (KIP-848).
+    """Handles the requests of a group of the consumer protocol (KIP-848) with one member.
 
-    It follows `assigned`: the epoch of the member rises only after the member has revoked partitions. `heartbeats` are
-    the requests, `reads` the partitions that the member reported as owned.
+    The target assignment is `assigned`: the member's epoch rises only after the member has revoked the other
+    partitions. `heartbeats` are the received heartbeats, `reads` the partitions that the member last reported as owned.
     """
 
     def __init__(self, broker: Any) -> None:

@@ -1,6 +1,7 @@
-"""The knowledge that a Kafka broker has of producers and transactions, small enough to be checked by eye.
+"""What a Kafka broker knows of producers and transactions, in a model that is small enough to be checked by reading.
 
-For tests of our client, next to the fake broker; written from Kafka's rules and shares no code with our own broker.
+The model serves tests of the client, beside the fake broker. It is written from Kafka's rules and shares no code with
+the oncelog broker.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Place = tuple[str, int]
 
 @contextlib.contextmanager
 def impatient(producer: Any) -> Iterator[None]:
-    """Limit the waits of a producer (max.block.ms) to a moment within this block."""
+    """Limit the waits of a producer (max.block.ms) to 1 ms within this block."""
     config, before = producer.config, producer.config.max_block_ms
     object.__setattr__(config, "max_block_ms", 1)
     try:
@@ -50,15 +51,15 @@ def impatient(producer: Any) -> Iterator[None]:
 
 
 class HangUp(Exception):
-    """Raised by a handler to close the connection instead of answering."""
+    """Raised by a handler to close the connection and send no response."""
 
 
 class Step(Enum):
-    """The fate of a request, besides an answer."""
+    """What happens to a request for which the test chose no error."""
 
     PASS = auto()
-    DROPPED = auto()  # the connection breaks before the broker has read it
-    LOST = auto()  # ... after the broker has done it
+    DROPPED = auto()  # the connection breaks before the broker has read the request
+    LOST = auto()  # the connection breaks after the broker has handled the request
 
 
 @dataclass
@@ -68,13 +69,13 @@ class _ProducerState:
 
 
 class SequenceChecks:
-    """The checks of the leader of one partition (S8, S9, E4, E5)."""
+    """The checks that a partition leader makes of sequence numbers and epochs (S8, S9, E4, E5)."""
 
     def __init__(self) -> None:
         self.states: dict[int, _ProducerState] = {}
 
     def check(self, batch: RecordBatch, *, is_v2: bool = False) -> tuple[ErrorCode, int | None]:
-        """The error; for a duplicate, which is no error, its existing offset."""
+        """Return (error, None), or (NONE, offset of the original) for a duplicate batch, which is no error."""
         first, last = batch.base_sequence, (batch.base_sequence + batch.records_count - 1) % SEQUENCES
         state = self.states.get(batch.producer_id)
         if state is None:
@@ -97,7 +98,9 @@ class SequenceChecks:
         state.batches.append((batch.base_sequence, last, offset))
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """Append a marker: under V2 with the next epoch, whose sequences start at 0."""
+        """Note that a marker was appended; in transactions V2 the marker has the next epoch, whose sequence numbers
+        start at 0.
+        """
         state = self.states.get(producer_id)
         if state is None or state.epoch != epoch:
             self.states[producer_id] = _ProducerState(epoch)
@@ -105,13 +108,15 @@ class SequenceChecks:
 
 @dataclass
 class Transaction:
-    """The coordinator's state of one transactional id. `values` and `offsets` count only after the commit."""
+    """The coordinator's state of one transactional id. `values` and `offsets` become visible only with the commit."""
 
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
     owner_epoch: int | None = None
-    """Epoch of the producer that has kept the open transaction and alone may end it (KIP-939)."""
+    """Epoch of the producer that has kept the open transaction and that alone may end it (KIP-939); None if no producer
+    has kept it.
+    """
     has_timeout: bool = True
     state: str = "Empty"
     partitions: set[Place] = field(default_factory=set)
@@ -121,11 +126,12 @@ class Transaction:
 
 
 class FakeCoordinator:
-    """The coordinator of all transactional ids and groups, and what a leader checks of transactions, for a fake broker.
+    """Coordinates all transactional ids and groups for a fake broker, and makes a partition leader's checks of
+    transactions.
 
-    `script[RequestType]` says what becomes of the next requests of a kind: an ErrorCode is the answer, a Step, or an
-    asyncio.Event to be waited for. `committed` are the values of committed transactions by partition, `offsets` the
-    committed offsets by (group, topic, partition).
+    `script[RequestType]` lists what happens to the next requests of this type: an ErrorCode becomes the response, a
+    Step breaks the connection, and an asyncio.Event is awaited before the request is handled. `committed` are the
+    values of committed transactions by partition; `offsets` are the committed offsets by (group, topic, partition).
     """
 
     def __init__(self, broker: Any, *, is_v2: bool) -> None:
@@ -147,7 +153,7 @@ class FakeCoordinator:
         return self.transactions[transactional_id]
 
     def kinds(self) -> list[str]:
-        """The names of the received requests about transactions, in order."""
+        """Return the names of the received requests that concern transactions, in order."""
         names = [type(request).__name__.removesuffix("Request") for request in self.broker.requests]
         return [name for name in names if name not in ("Metadata", "ApiVersions", "FindCoordinator", "int")]
 
@@ -168,7 +174,7 @@ class FakeCoordinator:
 
     @singledispatchmethod
     def answer(self, request: Any, version: int, refusal: ErrorCode | None = None) -> Any:
-        """Answer a request; also used by tests that repeat a request late."""
+        """Handle a request and return the response; tests that repeat a request late call this method, too."""
         raise NotImplementedError(type(request).__name__)
 
     @answer.register
@@ -194,7 +200,7 @@ class FakeCoordinator:
             found = self.transactions[request.transactional_id] = Transaction(self.broker.producer_ids)
         shown = (request.producer_id, request.producer_epoch)
         if found.epoch < 0:
-            shown = (-1, -1)  # of an id that it does not know, Apache Kafka believes whatever it is shown
+            shown = (-1, -1)  # for an unknown id Apache Kafka ignores the producer id and epoch of the request
         if shown != (-1, -1) and shown not in ((found.producer_id, found.epoch), (found.producer_id, found.last_epoch)):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_epoch=-1)
         found.has_timeout = not request.enable2_pc
@@ -258,7 +264,7 @@ class FakeCoordinator:
             found.state = "Ongoing"
             found.groups.add(request.group_id)
         if found is not None and request.group_id not in found.groups:
-            found, code = None, ErrorCode.INVALID_TXN_STATE  # verified since KIP-890
+            found, code = None, ErrorCode.INVALID_TXN_STATE  # Kafka checks this since KIP-890
         if found is not None:
             for topic in request.topics:
                 for partition in topic.partitions:
@@ -333,7 +339,7 @@ class FakeCoordinator:
     def append(
         self, data: Any, topic: str, partition: int, transactional_id: str | None = None, version: int = V2_PRODUCE
     ) -> tuple[int, int]:
-        """Append one batch as the leader does. Returns (error code, base offset)."""
+        """Append one batch as the partition leader does. Returns (error code, base offset)."""
         place, batch = (topic, partition), RecordBatch(bytes(data))
         is_v2 = self.is_v2 and version >= V2_PRODUCE
         checks = self.logs.setdefault(place, SequenceChecks())
@@ -342,7 +348,7 @@ class FakeCoordinator:
         code, offset = checks.check(batch, is_v2=is_v2 and transactional_id is not None)
         if code or offset is not None:
             return code, -1 if offset is None else offset
-        if transactional_id is not None and found is None:  # what the verification by the coordinator tells (KIP-890)
+        if transactional_id is not None and found is None:  # the coordinator's verification (KIP-890)
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1
         if found is not None:
             if (batch.producer_id, batch.producer_epoch) != (found.producer_id, found.epoch):
@@ -358,7 +364,9 @@ class FakeCoordinator:
         return ErrorCode.NONE, offset
 
     def time_out(self, transactional_id: str = "t") -> None:
-        """Let transaction.timeout.ms pass: the coordinator aborts by itself, under the next epoch (S42)."""
+        """Let transaction.timeout.ms expire: the coordinator aborts the transaction on its own, with the next epoch
+        (S42).
+        """
         found = self.transactions[transactional_id]
         assert found.state == "Ongoing"
         found.last_epoch = found.epoch
@@ -374,7 +382,7 @@ class FakeCoordinator:
         found.state = "Empty"
 
     def forget(self, transactional_id: str = "t") -> None:
-        """Let transactional.id.expiration.ms pass (S43)."""
+        """Let transactional.id.expiration.ms expire, which removes the transactional id (S43)."""
         del self.transactions[transactional_id]
 
     def _check(

@@ -1,4 +1,4 @@
-"""Two brokers over one tree in memory; one of them is the controller, and they are connected by function calls only."""
+"""Two brokers that share one metadata tree in memory. One broker is the controller; function calls connect them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 class Authorizer:
-    """The authorizer of a user who has exactly these rights."""
+    """The authorizer for a user who has exactly the rights in `rights`."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()
@@ -54,14 +54,16 @@ class Authorizer:
 
 
 class PassedOn(NamedTuple):
-    """A request that reached the controller in an Envelope."""
+    """A request that reached the controller inside an Envelope request."""
 
     api: ApiKey
     principal: bytes | None
 
 
 class _Context(RequestContext):
-    """Notes the partitions that count against the limit, and the errors after which they no longer count."""
+    """Records the partitions that count against the connection's limit, and the errors after which they no longer
+    count.
+    """
 
     noted: list[tuple[int, int, ErrorCode | None]]
 
@@ -76,7 +78,9 @@ class _Context(RequestContext):
 
 
 class Brokers:
-    """`ask` sends a request as a client; `sent` counts the Envelopes that it caused, unless there is a `failure`."""
+    """`ask` sends a request as a client does. `sent` counts the Envelope requests that followed; `failure`, if set,
+    makes them fail.
+    """
 
     @classmethod
     async def start(cls) -> Brokers:
@@ -118,7 +122,7 @@ class Brokers:
         return self._term[node_id]
 
     def depose(self) -> None:
-        """Resign as controller in favour of the other broker, which has not learned of it yet."""
+        """Resign as controller in favour of the other broker, which does not know this yet."""
         self._term.clear()
         self._controller[CONTROLLER] = OTHER
 
@@ -137,7 +141,7 @@ class Brokers:
         return made
 
     async def ask(self, node_id: int, api: ApiKey, version: int, request: Any) -> Any:
-        """Ask as a client that uses the listener for clients."""
+        """Send a request as a client that uses the listener for clients."""
         context = self.context(node_id, api, version, "CLIENTS")
         return await settled(SERVED[api].load()(request, context))
 
@@ -147,7 +151,7 @@ class Brokers:
     async def send(
         self, broker_id: int, request: EnvelopeRequest, *, purpose: Purpose, timeout: float
     ) -> EnvelopeResponse:
-        """Send as `Peers` does, from the other broker to the controller."""
+        """Send a request from the other broker to the controller, as `Peers` does."""
         assert (broker_id, purpose) == (CONTROLLER, Purpose.FORWARDING)
         self.sent += 1
         self.timeouts.append(timeout)

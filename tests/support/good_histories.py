@@ -1,4 +1,4 @@
-"""Histories without violations, made by playing a cluster that never fails, with clients that lose answers."""
+"""Generates histories without violations by simulating a cluster that never fails, whose clients lose responses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ COPIERS = "copiers"
 
 
 class GoodCluster:
-    """Plays `steps` steps by the choices of `rng` into `history`."""
+    """Simulates `steps` steps, chosen by `rng`, and records them in `history`."""
 
     def __init__(self, rng: random.Random, steps: int) -> None:
         self.history = History()
         self._rng = rng
         self._numbers: defaultdict[str, int] = defaultdict(int)
         self._logs: dict[Place, list[Send | None]] = {place: [] for place in PLACES}
-        """The values by offset; None is a marker."""
+        """Place -> its records by offset; None is a transaction marker."""
         self._epochs = dict.fromkeys(PLACES, 0)
         self._is_visible: dict[Send, bool] = {}
         self._committed: dict[Place, int] = {}
         self._committed_last: dict[Place, Commit] = {}
-        """The last offset that was requested and committed."""
+        """Place -> the latest requested commit that took effect."""
         self._undecided: list[tuple[list[Send], Commit | None, bool]] = []
-        """Transactions whose end no client has learned; the end is still to come."""
+        """Transactions whose outcome no client has learned and that end later: (sends, offset commit or None, whether
+        the transaction commits).
+        """
         self._processed = 0
         self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
         moves = [
@@ -93,7 +95,7 @@ class GoodCluster:
         self._undecided.append((sends, commit, commits))
 
     def _decide(self) -> None:
-        """End one of the undecided transactions."""
+        """End one of the undecided transactions, if there are any."""
         if self._undecided:
             self._end(*self._undecided.pop(self._rng.randrange(len(self._undecided))))
 
@@ -107,16 +109,14 @@ class GoodCluster:
                 self._done(commit)
 
     def _done(self, commit: Commit) -> None:
-        """Count an offset of a transaction from the end of the transaction on, unless a later offset was committed
-        meanwhile.
-        """
+        """Let a committed offset take effect, unless a commit that was requested later took effect before."""
         last = self._committed_last.get(commit.place)
         if last is None or last.asked < commit.asked:
             self._committed_last[commit.place] = commit
             self._committed[commit.place] = commit.offset
 
     def _reset(self) -> None:
-        """Reset the group to another offset, as an operator does."""
+        """Reset the group's offset of one partition, as an operator does."""
         place = self._place()
         commit = self.history.reset(GROUP, place, self._rng.randint(-1, self._committed.get(place, 0) + 2))
         if self._chance(0.8):
@@ -129,7 +129,7 @@ class GoodCluster:
     def _new_commit(self, transaction: object = None) -> Commit:
         place = self._place()
         offset = self._committed.get(place, 0) + self._rng.randint(1, 3)
-        # So that no two commits are of the same offset: one of them may be aborted.
+        # No two commits have the same offset, because the checker could not tell them apart if one of them is aborted.
         while any(commit.place == place and commit.offset == offset for commit in self.history.commits):
             offset += 1
         commit = self.history.commit(GROUP, place, offset, transaction)  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ class GoodCluster:
         sure = self._rng.randint(0, len(log))
         for broker in (1, 2, 3):
             own = [batch._replace(content=batch.content + b"?%d" % broker) for batch in batches[sure:]]
-            start = self._rng.randint(0, max(0, sure - 1))  # only its batches tell where a replica ends: one stays
+            start = self._rng.randint(0, max(0, sure - 1))  # one batch remains to show the replica's end
             self.history.replica(
                 ReplicaLog(broker, place, self._rng.randint(0, sure), tuple(batches[:sure] + own)[start:])
             )

@@ -1,4 +1,4 @@
-"""Shared by the tests of a group member: a consumer with short timeouts, and a listener that notes its calls."""
+"""Shared by tests of group members: creates consumers with short timeouts, and a listener that records its calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A GroupMachine without a runtime: effects are carried out at once, time is a number, answers are kept.
+"""A GroupMachine without a runtime: the driver carries out effects immediately, counts time as a number, and stores the
+responses.
 
-`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail; a step that
-could not be logged must leave the machine as it was (S85), which the driver checks each time.
+`log` has the records that the machine logged, so that a second machine can replay them. `fail_appends` makes every
+append fail. A step whose records could not be logged must leave the machine unchanged (S85), and the driver checks this
+each time.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ REBALANCE_MS = 30_000
 START_MS = 1_700_000_000_000
 PROTOCOLS = (("range", b""),)
 NOT_COMPARED = {"held", "checked_topics", "resolved_names", "asked_to_join", "asked_at_ms"}
-"""Knowledge of a machine beside its log that is useless for a comparison."""
+"""Attributes of a group that a replay of the log cannot restore, so that comparisons leave them out."""
 Identity = LeaveGroupRequest.MemberIdentity
 
 
 class Answer:
-    """The answer to one request: none yet, a response, or an error."""
+    """The result of one request: nothing yet, a response, or an error."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -50,7 +52,7 @@ class Answer:
 
     @property
     def code(self) -> ErrorCode:
-        """The error code of the response or the error; fails while there is no answer."""
+        """The error code of the response, or the error; the property fails if the request has no result yet."""
         assert self.is_there, "still waiting"
         return self.error if self.error is not None else ErrorCode(self.response.error_code)
 
@@ -59,8 +61,9 @@ class Answer:
 
 
 def state_of(machine: GroupMachine) -> dict[str, dict[str, Any]]:
-    """All that a machine knows of its groups, comparable by value. A group that was never logged and has nobody is no
-    group."""
+    """Return everything that the machine knows of its groups, in a form that is comparable by value. A group without
+    members that was never logged is left out.
+    """
     return {
         group_id: {name: _copied(getattr(group, name)) for name in type(group).__slots__ if name not in NOT_COMPARED}
         for group_id, group in machine.groups.items()
@@ -80,7 +83,7 @@ def _copied(value: Any) -> Any:
 
 
 class GroupDriver:
-    """Sends requests to the machine and keeps the answers. `group` is "g" by default."""
+    """Sends requests to the machine and stores their results. `group` is the classic group "g"."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = config or GroupConfig()
@@ -106,7 +109,7 @@ class GroupDriver:
         assert isinstance(group, ClassicGroup)
         return group
 
-    # --- the runtime's part
+    # --- the role of the runtime
 
     def run(self, operation: Any) -> Answer:
         answer = Answer()
@@ -152,11 +155,13 @@ class GroupDriver:
             self._step(effects.afterwards)
 
     def run_jobs(self) -> None:
-        """Run the requested jobs, one of each name for each group, and pass their results to the machine."""
+        """Run the requested jobs and pass their results to the machine; of several jobs with the same group and name,
+        only the last one runs.
+        """
         self.run_jobs_after(lambda: None)
 
     def run_jobs_after(self, happens: Callable[[], object]) -> None:
-        """Like `run_jobs`, but calls a function before the results are passed on."""
+        """Like `run_jobs`, but call `happens` between the jobs and the passing of their results."""
         jobs = {(job.key, job.name): job for job in self.jobs}
         self.jobs.clear()
         results = [(job.key, run_steps(job.steps())) for job in jobs.values()]
@@ -168,7 +173,7 @@ class GroupDriver:
                 continue
 
     def advance(self, seconds: float) -> None:
-        """Let time pass and fire the timers on the way; a timer whose records cannot be appended fires again."""
+        """Advance the time and fire expired timers; a timer whose records cannot be appended fires again later."""
         end = self.seconds + seconds
         while (due := self.timers.next_due()) is not None and due <= end:
             self.seconds = max(self.seconds, due)
@@ -180,7 +185,7 @@ class GroupDriver:
         self.seconds = end
 
     def replayed(self, held: HeldBytes | None = None) -> GroupMachine:
-        """A machine that knows only the log."""
+        """Return a new machine that has replayed the log and knows nothing else."""
         machine = self.new_machine(held or HeldBytes())
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
@@ -189,14 +194,16 @@ class GroupDriver:
         return machine
 
     def fail(self) -> None:
-        """Handle an exception in a step about the group: answer waiting requests and roll the group back."""
+        """Simulate an exception in a step of the group: the waiting requests get an error, and the group is rolled
+        back.
+        """
         group = self.machine.groups.get("g")
         for answer in () if not isinstance(group, ClassicGroup) else (*group.joining.values(), *group.syncing.values()):
             answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
         self._carry_out(self.machine.on_failed("g"))
 
     def restart(self) -> None:
-        """Forget everything but the log, and load the log."""
+        """Forget all state except for the log, and load the log into a new machine."""
         unanswered = self.machine.on_unloaded(KafkaError(ErrorCode.NOT_COORDINATOR))
         self._carry_out(unanswered)
         assert self.held.bytes == 0
@@ -310,16 +317,18 @@ class GroupDriver:
             )
         )
 
-    # --- several at once
+    # --- several requests in one call
 
     def join_new(self, **options: Any) -> tuple[str, Answer]:
-        """Join a dynamic member as clients do: it gets an id and joins with that id."""
+        """Let a dynamic member join as clients do: the first response has a member id for the second request."""
         given = self.join(**options)
         assert given.code is ErrorCode.MEMBER_ID_REQUIRED
         return given.response.member_id, self.join(given.response.member_id, **options)
 
     def stable(self, members: int = 1) -> list[JoinGroupResponse]:
-        """A stable group with this many dynamic members. Returns their last JoinGroup answers, the leader's first."""
+        """Create a stable group with this many dynamic members. Returns the members' last JoinGroup responses, the
+        leader's first.
+        """
         answers: dict[str, Answer] = {}
         for _ in range(members):
             rejoining = list(answers)

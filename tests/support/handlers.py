@@ -1,6 +1,8 @@
-"""Calls a handler without connection, broker or disk: the context of its request, and coordinators that run in no loop.
+"""Calls a request handler without connection, broker or disk; provides the request's context, and coordinators that
+need no event loop.
 
-`asked` makes the context. A coordinator is one state machine (`MachineRuntime`) whose records are replayed at once.
+`asked` creates the context. A coordinator is one state machine (`MachineRuntime`) whose records are replayed
+immediately.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ START_MS = 1_700_000_000_000
 
 
 class AskedContext(RequestContext[Any]):
-    """The context of a request whose client may do everything except for `refused`: rules, or rules with a resource
-    name.
+    """The context of a request whose client has all rights except for `refused`, a collection of rules and of (rule,
+    resource name) pairs.
     """
 
     __slots__ = ("refused",)
@@ -51,9 +53,9 @@ class AskedContext(RequestContext[Any]):
 def asked(
     api: ApiKey, version: int, *, refused: Collection[Any] = (), gate: Any = None, **services: Any
 ) -> AskedContext:
-    """The context of a request of client "test".
+    """Create the context of a request of the client "test".
 
-    `services` are the parts that the handler may use, beside clock and slices.
+    `services` adds or replaces services that the handler may use.
     """
     clock, tasks = ManualClock(), Tasks()
     parts: dict[str, Any] = {
@@ -73,13 +75,15 @@ def asked(
 
 
 async def answered(handle: Callable[..., Any], request: Any, context: AskedContext) -> Any:
-    """The answer of the handler, given at once or later."""
+    """Return the handler's response, and wait up to 10 s if it comes later."""
     async with asyncio.timeout(10):
         return await settled(handle(request, context))
 
 
 def image_with(*topics: str, partitions: int = 2, leader: int = 1, **more: Any) -> ClusterImage:
-    """An image with brokers 1 and 2 and these topics, led by `leader`; the id of a topic is derived from its name."""
+    """Return an image with the brokers 1 and 2 and these topics, led by `leader`; topic ids are derived from topic
+    names.
+    """
     endpoints = {broker: Endpoint(LISTENER, f"host-{broker}", 9092) for broker in (1, 2)}
     brokers = {broker: Broker(broker, 1, (endpoint,)) for broker, endpoint in endpoints.items()}
     made = {
@@ -98,7 +102,9 @@ def topic_id(name: str) -> bytes:
 
 
 class MachineRuntime(Generic[M]):
-    """The part of a `CoordinatorRuntime` of one partition that handlers use. With `refusal` it coordinates no key."""
+    """Implements what handlers use of a `CoordinatorRuntime`, for one partition. With a `refusal`, every request fails
+    with that error.
+    """
 
     def __init__(self, machine: M) -> None:
         self.machine: Any = machine
@@ -152,7 +158,9 @@ class MachineRuntime(Generic[M]):
 
 
 def group_coordinator(machine: GroupMachine | None = None) -> Any:
-    """`services.groups` with `machine`, or with a new machine without groups whose members get the ids m-1, m-2 ..."""
+    """Return a replacement for `services.groups` with `machine`; by default the machine has no groups and gives members
+    the ids m-1, m-2 and so on.
+    """
     ids = iter(range(1, 1000))
     machine = machine or GroupMachine(GroupConfig(), lambda: START_MS, lambda: f"m-{next(ids)}")
     share = SimpleNamespace(is_share_group=lambda group_id: isinstance(machine.groups.get(group_id), ShareGroup))

@@ -1,4 +1,6 @@
-"""Helm for tests: finds it on PATH or in the user's cache, into which `make helm` builds it with Go (some minutes)."""
+"""Finds helm for tests on PATH or in the user's cache; `make helm` builds it into the cache with Go, which takes some
+minutes.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ BUILD_SECONDS: Final = 1800
 
 
 def program() -> str | None:
-    """The path of helm on this machine, if it is there."""
+    """Return the path of helm on this machine; None if it is not installed."""
     cached = CACHE / "helm"
     return shutil.which("helm") or (str(cached) if cached.exists() else None)
 
 
 def needed() -> str:
-    """The path of helm; skips the test where it is not there."""
+    """Return the path of helm; skip the test if helm is not installed."""
     found = program()
     if found is None:
         pytest.skip("helm is not here: `make helm` builds it, or install it")
@@ -31,7 +33,7 @@ def needed() -> str:
 
 
 def build() -> str | None:
-    """Build helm into the cache. Returns why that is not possible, else None."""
+    """Build helm into the cache. Returns the reason if that is not possible, and None after success."""
     go = shutil.which("go")
     if go is None:
         return "there is no Go to build it with; install helm by your package manager"
@@ -49,7 +51,7 @@ def build() -> str | None:
 
 
 def main() -> int:
-    """Say where helm is, after building it where it is missing; 1 if there is none."""
+    """Print the path of helm, and build it first if it is missing; return 1 if there is none."""
     problem = None if program() else build()
     found = program()
     print(found or f"no helm: {problem}", file=sys.stdout if found else sys.stderr)

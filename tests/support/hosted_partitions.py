@@ -1,4 +1,6 @@
-"""The partitions that a broker hosts, for tests: images of topics, and a disk that is watched and can block threads."""
+"""Tests of the partitions that a broker hosts use these images of topics, and a disk that records the waiting threads
+and can block them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ EMPTY = ClusterImage("")
 
 
 class WatchedDisk(RealDisk):
-    """Records which threads wait for the disk, and blocks them until it is released."""
+    """Records which threads wait for the disk, and blocks threads until the test releases them."""
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()
@@ -60,7 +62,7 @@ def replicated(leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> Topic:
 
 
 async def show(replicas: Replicas, *states: Topic) -> Partition:
-    """Apply images one after another."""
+    """Apply the images of these topic states one after another; return the only partition."""
     image = EMPTY
     for state in states:
         replicas.on_image(image, newer := EMPTY.with_topic(state))
@@ -71,7 +73,7 @@ async def show(replicas: Replicas, *states: Topic) -> Partition:
 
 
 class NobodyFetches:
-    """Replaces the fetchers of a broker: followed partitions stay as they are."""
+    """Replaces a broker's fetchers, so that followed partitions never change."""
 
     def follow(self, partition: Partition) -> None: ...
 
@@ -84,5 +86,5 @@ class NobodyFetches:
 
 
 def nobody_fetches(on_truncated: object) -> NobodyFetches:
-    """The argument for `Replicas` that creates `NobodyFetches`."""
+    """Create a `NobodyFetches`; `Replicas` accepts this function as an argument."""
     return NobodyFetches()

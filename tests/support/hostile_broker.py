@@ -1,7 +1,8 @@
-"""A broker that gives any answer: mutated, bent, late, repeated, cut, or none at all. A seed determines its behaviour.
+"""A broker whose responses are mutated, bent, late, repeated, cut or missing. A seed determines everything that the
+broker does.
 
-*Mutated* are the bytes of an answer. *Bent* is an answer in good form that is beside the point: numbers at their ends,
-lists emptied or doubled, other names, other error codes.
+In a *mutated* response some bytes are changed. A *bent* response is well-formed but wrong: numbers are extreme, lists
+are emptied or doubled, names and error codes are replaced.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.errors import ErrorCode
 
 SPARED: Final = 0.3
-"""The share of answers that stay intact, so that a client reaches the code behind them."""
+"""The share of responses that stay intact, so that the client reaches its code for further responses."""
 LATEST_S: Final = 12.0
 HEADER_BYTES: Final = 8
-"""Size and correlation id."""
+"""Length of a response's size field and correlation id in bytes."""
 
 NUMBERS: Final = (-1, 0, 1, 2, 3_000_000, 2**15 - 1, 2**31 - 1, 2**63 - 1, -(2**31), -(2**63))
 TEXTS: Final = ("", "other", "nul\0", "x" * 300, "127.0.0.1")
@@ -43,12 +44,12 @@ FORMAL: Final = (
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 )
-"""Admin requests that the fake broker does not handle itself."""
+"""Admin APIs that the fake broker does not implement and that get a minimal response here."""
 CODES: Final = tuple(int(code) for code in ErrorCode)
 
 
 class HostileBroker(FakeBroker):
-    """Hostile as long as `is_hostile` is true."""
+    """Sends hostile responses as long as `is_hostile` is true."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -58,7 +59,9 @@ class HostileBroker(FakeBroker):
             self.handlers[request_type(key)] = partial(_formal, response_type(key))
 
     def heal(self) -> None:
-        """From now on give right answers, on new connections: earlier ApiVersions answers on old ones are void."""
+        """Send correct responses from now on. All connections are closed, because clients must discard the ApiVersions
+        responses that they got over them.
+        """
         self.is_hostile = False
         self.hang_up()
 
@@ -66,14 +69,14 @@ class HostileBroker(FakeBroker):
         try:
             return await super()._answer(frame)
         except (IndexError, AttributeError, ValueError):
-            raise HangUp from None  # in a version that this broker lied about, and that its parts do not know
+            raise HangUp from None  # a version that only a hostile response claimed
 
     def encoded(self, response: Any, key: ApiKey, version: int) -> bytes:
         if self.is_hostile and self.rng.random() < 0.4:
             try:
                 return super().encoded(bent(self.rng, response), key, version)
             except ValueError:
-                pass  # bent so far that it cannot be encoded
+                pass  # the bent response cannot be encoded, so the intact one is sent
         return super().encoded(response, key, version)
 
     async def reply(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
@@ -95,7 +98,9 @@ class HostileBroker(FakeBroker):
 
 
 def _formal(cls: Any, _: Any = None) -> Any:
-    """A minimal valid answer: one element in each list, no error, the names that tests use."""
+    """Return a minimal valid response: each list has one element, there is no error, and names are those that the tests
+    use.
+    """
     hints = get_type_hints(cls, localns=vars(cls))
     return cls(**{field.name: _value(field.name, hints[field.name]) for field in fields(cls)})
 
@@ -103,7 +108,7 @@ def _formal(cls: Any, _: Any = None) -> Any:
 def _value(name: str, kind: Any) -> Any:
     if get_origin(kind) is list:
         return [_value(name, get_args(kind)[0])]
-    if get_args(kind):  # X | None
+    if get_args(kind):  # a type of the form X | None
         kind = next(each for each in get_args(kind) if each is not type(None))
         return None if "message" in name else _value(name, kind)
     if is_dataclass(kind):
@@ -116,7 +121,7 @@ def _value(name: str, kind: Any) -> Any:
 
 
 def mutated(rng: random.Random, frame: bytes) -> bytes:
-    """The bytes with some of them changed, removed or added; the size in front is usually right."""
+    """Return the frame with some bytes changed, removed or added; its size field is usually correct."""
     data = bytearray(frame)
     for _ in range(rng.choice((1, 1, 2, 4))):
         if len(data) <= HEADER_BYTES:
@@ -139,7 +144,7 @@ def mutated(rng: random.Random, frame: bytes) -> bytes:
 
 
 def bent(rng: random.Random, response: Any) -> Any:
-    """A copy in which one to three fields have another value of the same type."""
+    """Return a copy of the response in which one to three fields have another value of the same type."""
     bent_one = _copy(response)
     places = list(_places(bent_one))
     for _ in range(rng.randint(1, 3)):

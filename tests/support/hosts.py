@@ -1,4 +1,4 @@
-"""The `Host` of a part that is tested alone: by default, a clock that stands still."""
+"""Creates the `Host` of a part that is tested alone; by default, its clock does not advance."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 def host_of(clock: Clock | None = None, tasks: Tasks | None = None, **parts: Any) -> Host:
-    """A host with these parts (`disk`, `network`, `slices`, `deadlines`); slices use its clock and tasks."""
+    """Return a host with these parts (`disk`, `network`, `slices`, `deadlines`); slices use its clock and tasks."""
     clock, tasks = clock or ManualClock(), tasks or Tasks()
     return replace(Host.of(clock), **{"tasks": tasks, "slices": Slices(clock, tasks), **parts})
 
 
 @dataclass
 class Shown:
-    """An `ImageView` of one image."""
+    """An `ImageView` that always shows one image."""
 
     image: ClusterImage

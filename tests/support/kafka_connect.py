@@ -1,4 +1,6 @@
-"""The REST interface of a Kafka Connect that has two connectors and no Kafka: real HTTP, on the loop of the test."""
+"""The REST interface of a Kafka Connect worker with two connectors and without Kafka; it uses real HTTP on the event
+loop of the test.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ ORDERS = {
 
 @dataclass
 class FakeConnect:
-    """`asked`: method and path of each request. `answer`: what is said whatever is asked for; None: what Connect
-    says."""
+    """`asked` lists (method, path) of each request. `answer` is the body of every response; None means the response
+    that Connect would give.
+    """
 
     port: int = 0
     asked: list[tuple[str, str]] = field(default_factory=list)

@@ -1,15 +1,16 @@
-"""Facts of Kafka's message definitions: which message has which field, of which type, in which versions, by which tag.
+"""Facts of Kafka's message definitions: which message has which fields, with their types, versions and tags.
 
-`tests/data/kafka-messages.tsv` holds them, so that every checkout can compare our declarations with Kafka's. They are
-made of Kafka's own definitions (JSON), which are not part of the project; where those are at hand, a test holds the
-table to them:
+`tests/data/kafka-messages.tsv` has these facts, so that a test in every checkout can compare the project's declarations
+with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
+has the definitions, a test checks the table against them:
 
     python -m tests.support.kafka_facts [DIRECTORY]     # writes the table; ../shared/kafka-messages by default
 
-A row without a field is a message: its type is `key` and the API key, its versions are those that a broker accepts,
-`flexible` is from which version on it is flexible. Each other row is a field, by its path: `Topics.Partitions.Index`.
-A dash says that the definition does not name it, or that it goes without saying; `flexible` of a field is there where
-it differs from its message's.
+A row without a field describes a message: its type is `key` and the API key, its versions are those that a broker
+accepts, and `flexible` is the range of flexible versions. Each other row describes a field, which is named by its path:
+`Topics.Partitions.Index`.
+A dash means that the definition does not state the value. `flexible` of a field is stated only if it differs from that
+of its message.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ HEADER: Final = """\
 """
 NOTHING: Final = "-"
 EMPTY_TEXT: Final = '""'
-"""A default that is the empty string; a dash is not a default."""
+"""Stands for a default that is the empty string, as a dash would mean that no default is stated."""
 
 
 class Fact(NamedTuple):
-    """A row of the table. The names of its cells are the table's second line; a cell with a dash is empty here."""
+    """A row of the table. The attributes have the names of the table's columns; a cell with a dash becomes the empty
+    string.
+    """
 
     message: str
     field: str
@@ -42,40 +45,40 @@ class Fact(NamedTuple):
     versions: str
     nullable: str
     tagged: str
-    """The versions in which the field is tagged."""
+    """The range of versions in which the field is tagged; empty if it is never tagged."""
     tag: str
     default: str
     flexible: str
 
     @property
     def name(self) -> str:
-        """The last part of the field's path."""
+        """Return the last part of the field's path."""
         return self.field.rpartition(".")[2]
 
     @property
     def parent(self) -> str:
-        """The path of the struct that has the field; empty for the message itself."""
+        """Return the path of the struct that has the field; empty if the message itself has it."""
         return self.field.rpartition(".")[0]
 
 
 class Facts:
-    """The facts of one message."""
+    """All rows of one message."""
 
     def __init__(self, rows: list[Fact]) -> None:
         self.message, *self.fields = rows
 
     @property
     def api_key(self) -> int | None:
-        """None for a header or a record."""
+        """The message's API key; None for a header or a record."""
         return int(self.message.type.removeprefix("key ")) if self.message.type else None
 
     def fields_of(self, path: str = "") -> list[Fact]:
-        """The fields of the message, or of the struct at this path, in order."""
+        """Return the fields of the message, or of the struct at this path, in their order."""
         return [fact for fact in self.fields if fact.parent == path]
 
 
 def facts_in(text: str) -> dict[str, Facts]:
-    """The facts of a table by message name. Raises ValueError for a malformed table."""
+    """Parse a table; return the facts by message name. Raises ValueError for a malformed table."""
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     if not lines or lines[0].split("\t") != list(Fact._fields):
         raise ValueError(f"no table of facts: its columns are not {', '.join(Fact._fields)}")
@@ -87,7 +90,7 @@ def facts_in(text: str) -> dict[str, Facts]:
 
 
 def table_of(directory: Path) -> str:
-    """The table made from these definitions."""
+    """Generate the table from the JSON definitions in this directory."""
     definitions = sorted(map(_definition, directory.glob("*/*.json")), key=lambda definition: definition["name"])
     rows = [fact for definition in definitions for fact in _facts_of(definition)]
     return HEADER + "".join("\t".join(cell or NOTHING for cell in row) + "\n" for row in (Fact._fields, *rows))

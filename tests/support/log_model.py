@@ -1,7 +1,8 @@
-"""A model of a log: the list of all batches that were ever written to it, and the facts that follow (S7, S50, S53).
+"""A model of a log: the list of all batches that were ever written to the log, and the facts that follow from the list
+(S7, S50, S53).
 
-Nothing is ever taken out of the list: what retention, DeleteRecords and compaction do to the files must not change what
-is known of producers, nor whose records are committed.
+No batch ever leaves the list, because retention, DeleteRecords and compaction must change neither what is known of
+producers nor which records are committed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_SEQUENCE = -1
 
 
 class Written(NamedTuple):
-    """A batch in a log; a marker if it has an `outcome`."""
+    """A batch in a log; a batch with an `outcome` is a marker."""
 
     base: int
     pairs: tuple[tuple[bytes, bytes | None], ...]
@@ -39,7 +40,7 @@ class Written(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A record that a read_committed consumer gets."""
+    """A record that a read_committed consumer must get: offset, key and value."""
 
     offset: int
     key: bytes | None
@@ -48,14 +49,14 @@ class Shown(NamedTuple):
 
 @dataclass
 class Known:
-    """The known state of one producer."""
+    """What the log must know of one producer."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
     first_offset: int | None = None
-    """The first offset of the open transaction."""
+    """The first offset of the producer's open transaction; None if no transaction is open."""
     window: list[Written] = field(default_factory=list)
-    """The last five batches of the epoch, newest last."""
+    """The last five batches of the current epoch, the newest last."""
 
     @property
     def next_sequence(self) -> int:
@@ -79,7 +80,7 @@ class Known:
 
 
 def producers_after(history: Iterable[Written]) -> dict[int, Known]:
-    """The known state of each producer after these batches."""
+    """Return what the log must know of each producer after these batches."""
     known: dict[int, Known] = {}
     for batch in history:
         if batch.pid >= 0:
@@ -88,13 +89,14 @@ def producers_after(history: Iterable[Written]) -> dict[int, Known]:
 
 
 def facts_of(known: dict[int, Known]) -> dict[int, tuple[object, ...]]:
-    """By producer id: epoch, coordinator epoch, first offset of the open transaction or -1, and the last five batches,
-    newest first: (last sequence, last offset, offset delta)."""
+    """Return by producer id: (epoch, coordinator epoch, first offset of the open transaction or -1, last five batches).
+    The newest batch is first; each is (last sequence, last offset, offset delta).
+    """
     return {pid: producer.facts() for pid, producer in known.items()}
 
 
 def facts_of_log(log: PartitionLog) -> dict[int, tuple[object, ...]]:
-    """Like `facts_of`, by the state of the log itself."""
+    """Like `facts_of`, but read from the log's own producer state."""
     found: dict[int, tuple[object, ...]] = {}
     for entry in log.producers.state.image():
         state = describe(entry)
@@ -104,13 +106,13 @@ def facts_of_log(log: PartitionLog) -> dict[int, tuple[object, ...]]:
 
 
 def last_stable_offset(history: Iterable[Written], start: int, end: int) -> int:
-    """The offset up to which a read_committed consumer may read."""
+    """Return the offset up to which a read_committed consumer may read, according to the model."""
     opened = [known.first_offset for known in producers_after(history).values() if known.first_offset is not None]
     return max(min(opened, default=end), start)
 
 
 def committed_records(history: Iterable[Written], start: int, end: int) -> list[Shown]:
-    """The records from `start` to before `end` that a read_committed consumer must get."""
+    """Return the records in [start, end) that a read_committed consumer must get, according to the model."""
     found: list[Shown] = []
     undecided: dict[int, list[Shown]] = {}
     for batch in history:
@@ -127,7 +129,7 @@ def committed_records(history: Iterable[Written], start: int, end: int) -> list[
 
 
 def consumed(log: PartitionLog, end: int, max_bytes: int) -> list[Shown]:
-    """The records of the log before `end` that a read_committed consumer gets (S53)."""
+    """Return the records below `end` that a read_committed consumer gets from the log (S53)."""
     offset, found = log.log_start_offset, list[Shown]()
     while offset < end:
         view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=end, min_one_batch=True)
@@ -150,7 +152,7 @@ def consumed(log: PartitionLog, end: int, max_bytes: int) -> list[Shown]:
 
 
 def table_of(records: Iterable[Shown]) -> dict[bytes | None, bytes]:
-    """The last value of each key; a record without a value deletes the key."""
+    """Return the last value of each key; a record without a value deletes its key."""
     table: dict[bytes | None, bytes] = {}
     for _, key, value in records:
         if value is None:

@@ -1,4 +1,4 @@
-"""Shared by the tests of many logs."""
+"""Helpers for tests of a log manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from oncelog_protocol.errors import KafkaError
 
 
 def make_log(logs: LogManager, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-    """Return the log; make it if it does not exist. Raises the error that `LogManager.finish_opening` returns."""
+    """Return the log, which is created if it does not exist. Raises the error that `LogManager.finish_opening` returns
+    for the log.
+    """
     opening = logs.begin_opening([WantedLog(topic, partition, topic_id, config)])
     opening.run()
     (result,) = logs.finish_opening(opening)

@@ -1,4 +1,4 @@
-"""Runs turns of the event loop without waiting for a clock."""
+"""Runs turns of the event loop, so that tests need not wait for a clock."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ CONNECTION_TURNS: Final = 10
 
 
 async def turns(count: int = TURNS) -> None:
-    """Run loop turns until no callback is ready."""
+    """Run `count` turns of the event loop, enough that no callback is ready afterwards."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def settle() -> None:
-    """Connections that were accepted before are served from here on, and those that were aborted are closed: each takes
-    the loop some turns. A server that is closed knows all its connections then."""
+    """Let the loop serve connections that were accepted before and close connections that were aborted, which takes
+    several turns of the loop. A server that is closed afterwards knows all of its connections.
+    """
     await turns(CONNECTION_TURNS)
 
 
 class Turns:
-    """Measures how long the event loop's thread computes in one turn, without the time in which it had no processor."""
+    """Measures how long the event loop's thread computes in one turn; time in which the thread had no CPU does not
+    count.
+    """
 
     def __init__(self) -> None:
         self.longest = 0.0

@@ -1,4 +1,6 @@
-"""Other brokers without a network: requests are calls that may be lost, held, repeated or never answered."""
+"""Connects a broker to other brokers without a network: requests are function calls that may be lost, held, repeated or
+never get a response.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ SURELY_SECONDS = 20
 
 
 class Fate(Enum):
-    """The fate of one request."""
+    """What happens to one request."""
 
     LOST = "the request does not arrive"
     ANSWER_LOST = "it is handled, and nobody hears of it"
@@ -25,14 +27,15 @@ class Fate(Enum):
 class MemoryPeers:
     """Replaces `Peers`.
 
-    `handlers[broker_id]` is called with each request to a broker and answers at once or is awaited.
+    `handlers[broker_id]` is called with each request to that broker; it returns the response or an awaitable of the
+    response.
     """
 
     def __init__(self) -> None:
         self.handlers: dict[int, Callable[[Any], Any]] = {}
         self.sent: list[tuple[int, Any]] = []
         self.fates: list[Fate] = []
-        """The fates of the next requests; later requests succeed."""
+        """What happens to the next requests, one element each; later requests succeed."""
         self._held = asyncio.Event()
         self._news = asyncio.Event()
 
@@ -53,11 +56,11 @@ class MemoryPeers:
         return answer
 
     def let_go(self) -> None:
-        """Deliver the held requests."""
+        """Deliver the requests that are held."""
         self._held.set()
 
     async def sent_to(self, broker_id: int, count: int) -> list[Any]:
-        """The requests to a broker; waits until there are `count` of them."""
+        """Wait until `count` requests were sent to the broker, and return all of them."""
         async with asyncio.timeout(SURELY_SECONDS):
             while len(found := [request for to, request in self.sent if to == broker_id]) < count:
                 self._news.clear()

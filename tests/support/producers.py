@@ -1,4 +1,4 @@
-"""Shared by the tests of producers and transactions: batches with sequences, markers, and logs that have both."""
+"""Shared by the tests of producers and transactions: batches with sequence numbers, markers, and logs of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
 def produce(log: PartitionLog, pid: int, sequence: int, count: int = 1, **options: Any) -> int:
-    """Append a batch of a producer with `count` records; returns its base offset."""
+    """Append a batch of a producer with `count` records; return its base offset."""
     version = options.pop("version", 0)
     batch = sequenced(pid, sequence, count, **options)
     return log.append_as_leader(batch, leader_epoch=0, transaction_version=version)[0]
@@ -40,13 +40,13 @@ def sequenced(
 def mark(
     log: PartitionLog, pid: int, kind: ControlType, *, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
 ) -> int:
-    """Append a marker; returns its offset."""
+    """Append a transaction marker; return its offset."""
     marker = EndTransactionMarker(kind, coordinator_epoch)
     return log.append_marker(marker, producer_id=pid, producer_epoch=epoch, leader_epoch=0, transaction_version=version)
 
 
 def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[bytes | None]:
-    """The values that a read_committed consumer of `log` sees (S53), with everything replicated."""
+    """Return the values that a read_committed consumer of `log` sees if everything is replicated (S53)."""
     stable, offset, values = log.reader.last_stable_offset(log.log_end_offset), start, list[bytes | None]()
     while offset < stable:
         view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=stable, min_one_batch=True)
@@ -67,13 +67,13 @@ def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[
 
 
 def producer_state(log: PartitionLog) -> tuple[Any, ...]:
-    """The whole state that a restart must restore."""
+    """Return all producer state that a restart must restore."""
     state = log.producers.state
     return sorted(state.image()), open_transactions(state), all_aborted(log)
 
 
 def open_transactions(state: ProducerState) -> list[tuple[int, int]]:
-    """(first offset, producer id), the oldest transaction first."""
+    """Return (first offset, producer id) of each open transaction, the oldest first."""
     entries = (describe(entry) for entry in state.image())
     return sorted((e.transaction_first_offset, e.producer_id) for e in entries if e.transaction_first_offset >= 0)
 

@@ -1,7 +1,8 @@
-"""Prometheus for tests: finds `promtool` and `prometheus`, and evaluates the rules of deploy/prometheus on scrapes.
+"""Finds `promtool` and `prometheus` for tests, and evaluates the alerting rules of deploy/prometheus on scrapes.
 
-Searched in this order: PATH; an earlier download in the user's cache; Debian's package, which `python -m
-tests.support.prometheus` (`make prometheus`) fetches and unpacks there without installing it.
+The programs are searched on PATH and then among earlier downloads in the user's cache. `python -m
+tests.support.prometheus` (`make prometheus`) fetches Debian's package and unpacks it into the cache without installing
+it.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") 
 PACKAGE: Final = "prometheus"
 FETCH_SECONDS: Final = 300
 MINUTES: Final = 60
-"""How long the scrapes of a test last in Prometheus' time."""
+"""How many minutes of Prometheus' time the scrapes of a test cover."""
 OF_THE_MACHINE: Final = ("OncelogDiskAlmostFull", "OncelogDiskFillsUp", "OncelogLoopStalls", "OncelogBrokerBusy")
-"""Alerts that a live broker may raise because the machine of the tests is full or busy."""
+"""Alerts that a live broker may raise only because the machine that runs the tests is full or busy."""
 
 Labels = Mapping[str, str]
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]
 
 
 def program(name: str) -> str | None:
-    """The path of `promtool` or `prometheus` on this machine; None if it is not installed."""
+    """Return the path of `promtool` or `prometheus` on this machine; None if it is not installed."""
     cached = CACHE / "usr" / "bin" / name
     return shutil.which(name) or (str(cached) if cached.exists() else None)
 
 
 def needed(name: str) -> str:
-    """The path of a program; skips the test where it is not there."""
+    """Return the path of a program; skip the test if the program is not installed."""
     found = program(name)
     if found is None:
         pytest.skip(f"{name} is not here: `make prometheus` fetches Debian's package")
@@ -47,13 +48,13 @@ def needed(name: str) -> str:
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """The declared alerts by their names."""
+    """Return the declared alerts by name."""
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
 def series_of(scrapes: Sequence[str], labels: Labels) -> Series:
-    """The samples of the successive scrapes of one broker, with the labels that Prometheus adds."""
+    """Return the samples of the successive scrapes of one broker, with the labels that Prometheus adds."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: Series = {}
@@ -69,10 +70,11 @@ def series_of(scrapes: Sequence[str], labels: Labels) -> Series:
 def firing(
     brokers: Mapping[str, Sequence[str]], expected: Iterable[str], directory: Path, *, apart_from: Sequence[str] = ()
 ) -> str:
-    """Check that exactly the expected alerts fire in the end; returns what promtool says where others do, else "".
+    """Check that exactly the expected alerts fire at the end; return promtool's output if other alerts fire, and ""
+    otherwise.
 
-    `brokers`: instance -> its scrapes, which last a minute each, the last one until the end. An instance without a
-    scrape does not answer. Alerts in `apart_from` may fire or not.
+    `brokers` maps each instance to its scrapes, one per minute; the last scrape is repeated until the end. An instance
+    without a scrape is down. Alerts in `apart_from` may fire, but need not.
     """
     inputs = []
     for instance, scrapes in brokers.items():
@@ -110,7 +112,7 @@ def _quoted(value: str) -> str:
 
 
 def fetch() -> str | None:
-    """Unpack Debian's package into the cache. Returns why that is not possible, else None."""
+    """Unpack Debian's package into the cache. Returns the reason if that is not possible, and None after success."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return "there is no apt-get; install Prometheus, with promtool, by your package manager"
     CACHE.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +134,7 @@ def fetch() -> str | None:
 
 
 def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[str]:
-    """The command's outcome; an exit code of 1 where it does not end within FETCH_SECONDS."""
+    """Run the command and return its outcome; the exit code is 1 if the command does not end within FETCH_SECONDS."""
     try:
         return subprocess.run(
             command, cwd=directory, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False, env=os.environ
@@ -142,7 +144,9 @@ def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[
 
 
 def main() -> int:
-    """Print where promtool is, after fetching it if it is missing. Returns 0, as the tests are skipped without it."""
+    """Print the path of promtool, and fetch promtool first if it is missing. Always returns 0, because the tests are
+    skipped if promtool is missing.
+    """
     problem = None if program("promtool") else fetch()
     found = program("promtool")
     print(found or f"no promtool, so the alerts are not evaluated: {problem}", file=sys.stdout if found else sys.stderr)

@@ -1,9 +1,9 @@
-"""`make test-pythons`: unit, property and client tests on every Python that this machine has, on both event loops.
+"""`make test-pythons` runs unit, property and client tests with every Python on this machine, on both event loops.
 
-Interpreters are found in PATH (python3.11, python3.12, ...), among those of pyenv and uv, and in PYTHONS, which may
-name further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each gets an environment of its own in
-.venvs/, named after its version, with the packages of constraints.txt. `ONLY=3.13` tests that version alone. A version
-that is found twice is tested once.
+Interpreters are searched on PATH (python3.11, python3.12, ...), among those of pyenv and uv, and in PYTHONS, which may
+list further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each interpreter gets its own
+environment in .venvs/, named after the Python version, with the packages of constraints.txt. `ONLY=3.13` tests only
+that version. If a version is found several times, it is tested once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = ROOT / ".venvs"
 OLDEST: Final = (3, 11)
 EXPECTED: Final = ("3.11", "3.12", "3.13", "3.14")
-"""The versions that we claim to support; one that is not found is named at the end. Later ones are tested, too."""
+"""The Python versions that the project supports; the report names an expected version that was not found. Later
+versions are tested, too.
+"""
 NAME: Final = re.compile(r"python3\.(\d+)")
 INSTALLED: Final = (".pyenv/versions/*/bin/python", ".local/share/uv/python/cpython-*/bin/python3")
-"""In the home directory."""
+"""Patterns of interpreter paths, relative to the home directory."""
 ASKED: Final = (
     "import sys, importlib.util as u; v = sys.version_info;"
     "print(*v[:3], v.releaselevel, sys.implementation.name, u.find_spec('ensurepip') is not None)"
@@ -41,24 +43,24 @@ CLIENT: Final = tuple(
         "test_pytest_plugin",
     )
 )
-"""Our client against a live broker, on the same Python."""
+"""Tests of the client against a live broker, which run with the same Python."""
 TESTS: Final[Mapping[str, tuple[str, ...]]] = {
     "asyncio": ("tests/unit", "tests/property", *CLIENT),
-    # Those of tests/unit/client run on both loops each time, and tests/property asks none.
+    # The tests of tests/unit/client run on both event loops anyway, and tests/property does not depend on the loop.
     "uvloop": ("tests/unit", "--ignore=tests/unit/client", *CLIENT),
 }
-"""By the loop that ONCELOG_TEST_LOOP names."""
+"""Value of ONCELOG_TEST_LOOP -> the tests to run on that event loop."""
 UNUSABLE: Final = 4
 """The time limit, in seconds, for a program to report its Python version."""
 
 
 class Interpreter(NamedTuple):
-    """A Python: its version, and the first path at which it was found."""
+    """A Python version, and the first path at which it was found."""
 
     version: tuple[int, int, int]
     path: Path
     makes_environments: bool = True
-    """False without ensurepip, as in some Pythons of Debian."""
+    """False if ensurepip is missing, as in some of Debian's Python packages."""
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class Interpreter(NamedTuple):
 
 
 def candidates(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Programs that may be a Python: those named, those in PATH, those of pyenv and uv."""
+    """Yield programs that may be a Python: those in PYTHONS, those on PATH, and those of pyenv and uv."""
     yield from map(Path, environment.get("PYTHONS", "").split())
     for directory in filter(None, environment.get("PATH", "").split(os.pathsep)):
         if Path(directory).is_dir():
@@ -80,8 +82,8 @@ def candidates(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
 
 
 def interpreter_at(path: Path) -> Interpreter | None:
-    """The interpreter at this path; None for a pre-release, another implementation, or a program that does not run,
-    such as pyenv's inactive versions.
+    """Return the interpreter at this path; None for a pre-release, another implementation, or a program that does not
+    run, such as pyenv's inactive versions.
     """
     try:
         said = subprocess.run([path, "-I", "-c", ASKED], capture_output=True, text=True, timeout=UNUSABLE, check=True)
@@ -94,7 +96,7 @@ def interpreter_at(path: Path) -> Interpreter | None:
 
 
 def found(paths: Iterable[Path], ask: Callable[[Path], Interpreter | None] = interpreter_at) -> list[Interpreter]:
-    """One interpreter of each supported version, in order; one that can make environments, if there is one."""
+    """Return one interpreter per supported version, in order; prefer those that can create environments."""
     known: dict[tuple[int, int, int], Interpreter] = {}
     for path in paths:
         interpreter = ask(path)
@@ -107,12 +109,14 @@ def found(paths: Iterable[Path], ask: Callable[[Path], Interpreter | None] = int
 
 
 def missing(interpreters: Iterable[Interpreter]) -> list[str]:
-    """The expected versions that none of these interpreters has."""
+    """Return the expected versions that none of these interpreters has."""
     return [minor for minor in EXPECTED if minor not in {each.minor for each in interpreters}]
 
 
 def environment_for(interpreter: Interpreter) -> Path:
-    """The Python of the interpreter's environment, which is made or updated if needed. Raises CalledProcessError."""
+    """Return the Python of the interpreter's environment; create or update the environment if needed. Raises
+    CalledProcessError.
+    """
     directory = ENVIRONMENTS / interpreter.name
     python, stamp = directory / "bin/python", directory / ".installed"
     made_of = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
@@ -129,7 +133,7 @@ def environment_for(interpreter: Interpreter) -> Path:
 
 
 def tested(interpreter: Interpreter, loops: Iterable[str], arguments: list[str]) -> Iterator[tuple[str, str]]:
-    """The result on each loop: (loop, "passed" or the error)."""
+    """Yield (event loop, result) for each loop; the result is "passed" or a description of the error."""
     try:
         python = environment_for(interpreter)
     except subprocess.CalledProcessError as error:

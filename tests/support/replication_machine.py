@@ -1,12 +1,12 @@
-"""Several replicas of one partition under arbitrary events between them: no acknowledged record is lost.
+"""Several replicas of one partition, with arbitrary events between them, lose no acknowledged record.
 
-The replicas are the real ones, over logs in memory. What is between them is a bag of messages, which may be delivered
-late, twice, or never; the controller is a model of its rules. Brokers die with and without losing the end of their
-logs, and learn of new states late, some of them never. Disks of followers fail, and their logs are opened again.
+The replicas are real objects over logs in memory. The messages between the replicas may be delivered late, twice, or
+never. The controller is a model of its rules. Brokers die with or without losing the end of their logs, and learn of
+new partition states late or never. The disks of followers fail, and the followers later reopen their logs.
 
-Where all brokers die at once, with or without losing the ends of their logs, the controller is the real one: of what
-was acknowledged, whatever one of the ISR has kept must be there afterwards; and where all of the ISR lose their disks,
-whatever any other replica has kept. The controller is the real one, too, where a leader has no log to lead with.
+If all brokers die at the same time, the real controller decides: every acknowledged record that some ISR member has
+kept must survive. If all ISR members lose their disks, every acknowledged record that some other replica has kept must
+survive. The real controller also decides if a leader's log fails.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ BROKER = st.sampled_from(BROKERS)
 
 
 NUMBER = st.integers(0, 7)
-"""The index of a message among those in flight."""
+"""The index of a message among the messages in flight."""
 
 
 class Fetch(NamedTuple):
-    """A fetch on its way to a leader."""
+    """A Fetch request on its way to a leader."""
 
     follower: int
     leader: int
@@ -71,14 +71,14 @@ class Fetch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer on its way back to one incarnation of a follower."""
+    """A Fetch response on its way back to one incarnation of a follower."""
 
     fetch: Fetch
     content: PartitionAnswer
 
 
 class Proposal(NamedTuple):
-    """AlterPartition, on its way to the controller."""
+    """An AlterPartition request on its way to the controller."""
 
     leader: int
     incarnation: int
@@ -88,14 +88,16 @@ class Proposal(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The request of a replica whose log must begin again for a new leader epoch, by the state that it knows."""
+    """A request for a new leader epoch, by a replica whose log must restart; `state` is the partition state that the
+    replica knows.
+    """
 
     broker: int
     state: PartitionState
 
 
 class Pending(NamedTuple):
-    """An append with acks=all that is not answered yet."""
+    """An append with acks=all that has no response yet."""
 
     broker: int
     incarnation: int
@@ -105,21 +107,23 @@ class Pending(NamedTuple):
 
 
 WRITTEN, SINCE = 100, 200
-"""Transaction ids of the store: of the last state, and of later ones."""
+"""Transaction ids of the metadata store: the one that wrote the last partition state, and a later one."""
 
 
 def log_end(log: PartitionLog) -> LogEnd:
-    """The log end that a broker reports before an election."""
+    """Return the log end that a broker reports before an election."""
     return OFFLINE if log.is_offline else LogEnd(log.latest_epoch, log.log_end_offset)
 
 
 def confirms(leader: Partition | None, leader_epoch: int) -> bool:
-    """The leader's answer when a follower asks it (`leader_check`); None: the leader is dead."""
+    """Return whether the leader confirms its leadership to a follower (`leader_check`); None means that the leader is
+    dead.
+    """
     return leader is not None and leader.leads and leader.leader_epoch == leader_epoch and not leader.log.is_offline
 
 
 def content(log: PartitionLog, end: int) -> bytes:
-    """All batches below `end`."""
+    """Return all batches below the offset `end`."""
     found, offset = b"", log.log_start_offset
     while offset < end:
         view = log.reader.read(offset, 1 << 20, upper_bound=end, min_one_batch=True)
@@ -131,7 +135,7 @@ def content(log: PartitionLog, end: int) -> bytes:
 
 
 def _last(view: memoryview) -> memoryview:
-    """The last batch; every batch has one record here."""
+    """Return the last batch of the view; every batch has one record here."""
     position = 0
     while True:
         size = 12 + int.from_bytes(view[position + 8 : position + 12], "big")
@@ -150,14 +154,14 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.disks = [CrashingDisk(Random(broker)) for broker in BROKERS]
         self.logs = [self._open_log(broker) for broker in BROKERS]
         self.held = [b""] * len(BROKERS)
-        """The content of a log, now unreadable, at the failure of its disk."""
+        """By broker: the content of its log when its disk failed; the log itself is unreadable now."""
         self.replicas: list[Partition | None] = [None] * len(BROKERS)
         self.incarnations = [0] * len(BROKERS)
         """Broker epochs."""
         self.checkpoints = [0] * len(BROKERS)
         self.state = PartitionState(BROKERS, BROKERS, 0, 0, 0)
         self.seen = [self.state] * len(BROKERS)
-        """The state as each broker knows it."""
+        """By broker: the partition state that the broker knows."""
         self.fetches: list[Fetch] = []
         self.answers: list[Answer] = []
         self.proposals: list[Proposal] = []
@@ -165,7 +169,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.pending: list[Pending] = []
         self.acknowledged: dict[int, bytes] = {}
         self.led: dict[tuple[int, int, int], int] = {}
-        """The last high watermark of each (broker, incarnation, leader epoch)."""
+        """(broker, incarnation, leader epoch) -> the last high watermark of that leader."""
         self.counter = 0
 
     @initialize()
@@ -191,7 +195,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         return self.replicas[broker]
 
     def _can_lead(self, broker: int) -> bool:
-        """Whether the broker can lead; one with a failed disk gives its leadership up."""
+        """Whether the broker is alive and its log is online; a leader with a failed disk resigns."""
         return self.alive(broker) is not None and not self.logs[broker].is_offline
 
     def _start(self, broker: int) -> Partition:
@@ -290,7 +294,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, turns=st.integers(1, 4))
     def catch_up(self, broker: int, turns: int) -> None:
-        """Make some round trips without failures."""
+        """Let the follower fetch this many times without failures."""
         for _ in range(turns):
             before = len(self.fetches)
             self.ask(broker)
@@ -301,7 +305,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, others=st.booleans())
     def round_of_the_isr(self, broker: int, others: bool) -> None:
-        """Let the leader propose its due ISR change and get the answer, perhaps after a follower has lagged."""
+        """Let the leader propose a due ISR change and get the response, perhaps after a follower has lagged."""
         if others:
             self.now += LAG_SECONDS + 1
             self.catch_up((broker + 1) % len(BROKERS), 2)
@@ -312,7 +316,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(first=BROKER, second=BROKER)
     def change_of_leader(self, first: int, second: int) -> None:
-        """Elect a leader; one or two brokers learn of it."""
+        """Elect a leader; only the brokers `first` and `second` learn of the election."""
         self.elect(first)
         for broker in {first, second}:
             self.see(broker)
@@ -326,11 +330,11 @@ class ReplicationMachine(RuleBasedStateMachine):
         at = number % len(messages)
         return messages[at] if again else messages.pop(at)
 
-    # --- the image
+    # --- the cluster image
 
     @rule(broker=BROKER)
     def see(self, broker: int) -> None:
-        """Learn the present state, whatever happened in between."""
+        """Let a broker learn the current partition state, even if it has missed earlier ones."""
         here = self.alive(broker)
         if here is None:
             return
@@ -345,7 +349,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             here.follow(role.leader, role.leader_epoch)
             self.pending = [entry for entry in self.pending if entry.broker != broker]
 
-    # --- the ISR
+    # --- changes of the ISR
 
     @rule(broker=BROKER)
     def propose(self, broker: int) -> None:
@@ -407,7 +411,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             old.partition_epoch + 1,
         )
 
-    # --- disks that fail
+    # --- failing disks
 
     @rule(broker=BROKER)
     def disk_fails(self, broker: int) -> None:
@@ -418,8 +422,8 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
-        """Open a log again after a failure of its disk, as far as it was synced, if no broker counts on it and its
-        leader answers; otherwise ask for a leader epoch in which that is allowed.
+        """Reopen a log after its disk failed, without the unsynced records, if no broker counts on the log and the
+        leader responds. Otherwise request a leader epoch in which reopening is allowed.
         """
         here, seen = self.alive(broker), self.seen[broker]
         role = role_of(seen, broker)
@@ -446,23 +450,25 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(number=NUMBER, again=st.booleans())
     @precondition(lambda self: self.renewals)
     def renew(self, number: int, again: bool) -> None:
-        """Give the same leader a new epoch."""
+        """Let the same leader lead in a new leader epoch."""
         broker, seen = self._take(self.renewals, number, again)
         state = self.state
         is_current = (state.leader_epoch, state.partition_epoch) == (seen.leader_epoch, seen.partition_epoch)
         if is_current and state.leader != NO_LEADER and broker not in state.isr:
             self._change(leader_epoch=state.leader_epoch + 1)
 
-    # --- the controller, and death
+    # --- the controller, and dying brokers
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
-        """Elect any live in-sync replica."""
+        """Elect this broker if it is alive and in sync."""
         if broker in self.state.isr and self._can_lead(broker):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
 
     def _leave(self, broker: int) -> None:
-        """Handle a departed broker as the controller does: first it loses leadership, then its ISR membership."""
+        """Handle a departed broker as the controller does: the broker first loses its leadership and then its ISR
+        membership.
+        """
         others = [member for member in self.state.isr if member != broker]
         alive = [member for member in others if self._can_lead(member)]
         if self.state.leader == broker:
@@ -479,9 +485,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, lost=st.floats(0, 1))
     def come_back(self, broker: int, lost: float) -> None:
-        """Restart a broker with its log intact, or without a part of it: then it is not in sync unless it is the only
-        one.
-        """
+        """Restart a broker. If its log lost records, the broker leaves the ISR unless it is the only member."""
         if self.alive(broker) is not None:
             return
         log = self._open_again(broker) if self.logs[broker].is_offline else self.logs[broker]
@@ -498,11 +502,11 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
         self.see(broker)
 
-    # --- all at once
+    # --- failures of all brokers
 
     @rule(kept=st.tuples(*[st.floats(0, 1)] * len(BROKERS)), order=st.permutations(BROKERS))
     def all_lose_their_power(self, kept: tuple[float, ...], order: list[int]) -> None:
-        """Crash every machine; each comes back without the end of its log."""
+        """Crash every machine; each broker restarts without the end of its log."""
         self._all_die()
         for broker in BROKERS:
             log = self.logs[broker]
@@ -517,7 +521,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broken=st.one_of(st.none(), BROKER), order=st.permutations(BROKERS))
     def all_are_killed(self, broken: int | None, order: list[int]) -> None:
-        """Kill every process; each comes back with its log intact, and perhaps one cannot open it."""
+        """Kill every process; each broker restarts with its entire log, and one broker perhaps cannot open its log."""
         self._all_die()
         if broken is not None:
             self._log_fails(broken)
@@ -526,7 +530,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(order=st.permutations(BROKERS))
     def disks_of_the_isr_are_exchanged(self, order: list[int]) -> None:
-        """Stop all brokers; those in sync come back with empty disks."""
+        """Stop all brokers; the ISR members restart with empty disks."""
         self._all_die()
         for member in self.state.isr:
             self.logs[member].trimmer.truncate_fully_and_start_at(0)
@@ -569,7 +573,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER)
     def leader_fails(self, broker: int) -> None:
-        """Fail the log of a leader: it gives the partition up, and another in-sync replica leads if it is alive."""
+        """Let the leader's log fail: the leader resigns, and another live in-sync replica leads."""
         here = self.alive(broker)
         if here is None or not here.leads or (self.state.leader, self.seen[broker]) != (broker, self.state):
             return
@@ -577,7 +581,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._log_fails(broker)
         key, view = PartitionKey("orders", 0), ClusterView()
         view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
-        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)  # the sessions of the dead are not over
+        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)  # dead brokers' sessions still exist
         view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
         members = [Member(member) for member in self.state.isr]
         asked = AskedChange(broker, self.state.leader_epoch, self.state.partition_epoch, members, is_log_offline=True)
@@ -606,7 +610,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         if here is not None:
             self.checkpoints[broker] = here.high_watermark
 
-    # --- what must hold
+    # --- invariants of replication
 
     @invariant()
     def leader_in_isr(self) -> None:
@@ -615,7 +619,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @invariant()
     def strong_isr(self) -> None:
-        """Every record that any leader, even a zombie, considers committed is on every in-sync replica."""
+        """Check that every record that any leader, even a zombie, considers committed is on every in-sync replica."""
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads:
@@ -679,7 +683,9 @@ class MachineWithMinInsync(ReplicationMachine):
 
     @invariant()
     def nothing_is_committed_by_fewer(self) -> None:
-        """The high watermark stands while the leader knows that too few replicas are in sync (KIP-966)."""
+        """Check that the high watermark does not advance while the leader knows that too few replicas are in sync
+        (KIP-966).
+        """
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads and len(led.isr) < self.min_insync:

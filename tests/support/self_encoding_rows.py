@@ -1,4 +1,4 @@
-"""Records that encode themselves, without Arrow: `oncelog.producer.packable_rows.PackableRows`."""
+"""Records that encode themselves without Arrow, as `oncelog.producer.packable_rows.PackableRows` describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_protocol.records.packing import Packed
 
 
 class Rows:
-    """Rows with equal values and keys, encoded one by one, in pieces of two."""
+    """Rows with equal values and keys, which are encoded one by one in pieces of two."""
 
     def __init__(self, values: list[bytes]) -> None:
         self.values = values

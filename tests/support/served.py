@@ -1,6 +1,7 @@
-"""Sends requests over a connection to handlers that serve a few partitions, without a socket or a whole broker.
+"""Sends requests over a connection to handlers that serve a few partitions, without a socket and without an entire
+broker.
 
-Followers are played by the test: `Partition.on_follower_fetch` says how far one has come.
+The test plays the followers: with `Partition.on_follower_fetch` it sets how far a follower has fetched.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ EPOCH = 7
 
 
 class Timers:
-    """Replaces Deadlines: the test fires the timers."""
+    """Replaces Deadlines: timers fire when the test says so."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Any]] = []
@@ -69,7 +70,7 @@ class Timers:
 
 
 class Wire(asyncio.Transport):
-    """The client's end: collects the answers."""
+    """The client's end of the connection, which collects the responses."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 5000)})
@@ -98,11 +99,13 @@ class Wire(asyncio.Transport):
         self.aborted = True
 
     def close(self) -> None:
-        """Close the connection; written bytes have already left."""
+        """Close the connection; bytes written before are already sent."""
 
 
 class Coordinator:
-    """Replaces a transaction coordinator: it answers at once that a transaction is open, or with `code`."""
+    """Replaces a transaction coordinator: every verification immediately gets the response that the transaction is
+    open, or the error `code`.
+    """
 
     verifies = True
 
@@ -124,7 +127,7 @@ class Coordinator:
 
 
 class Client:
-    """One connection. Correlation ids count from 0."""
+    """One connection. A client whose correlation ids count from 0."""
 
     def __init__(self, served: Served) -> None:
         self.wire = Wire()
@@ -133,11 +136,13 @@ class Client:
         self._sent: list[tuple[ApiKey, int]] = []
 
     def send(self, *requests: Any, api: ApiKey = ApiKey.PRODUCE, version: int = 9) -> None:
-        """Send all bytes at once, as one read of the socket may return them."""
+        """Send all requests in one piece, as one read of the socket may return them."""
         self._receive(b"".join(self._frame(request, api, version) for request in requests))
 
     def send_in_parts(self, request: Any, *, api: ApiKey, version: int, cut: int = 0) -> None:
-        """Send a frame that is larger than the buffer. `cut` is the number of bytes missing at its end."""
+        """Send a frame that is larger than the connection's receive buffer. `cut` is the number of bytes that are left
+        out at the frame's end.
+        """
         frame = self._frame(request, api, version)
         data = pack(">i", len(frame) - 4 - cut) + frame[4 : len(frame) - cut]
         while data:
@@ -153,7 +158,7 @@ class Client:
         return pack(">i", len(body)) + body
 
     def _receive(self, data: bytes) -> int:
-        """The number of bytes that the buffer accepted."""
+        """Return the number of bytes that the receive buffer accepted."""
         room = self.connection.get_buffer(-1)
         size = min(len(room), len(data))
         room[:size] = data[:size]
@@ -161,7 +166,7 @@ class Client:
         return size
 
     def answers(self) -> list[tuple[int, Any]]:
-        """(correlation id, response) in the order of arrival."""
+        """Return (correlation id, response) in the order of arrival."""
         found, position = [], 0
         while position < len(self.wire.bytes):
             (size,) = unpack_from(">i", self.wire.bytes, position)
@@ -174,7 +179,7 @@ class Client:
         return found
 
     def has_answers(self, count: int) -> bool:
-        """Whether `count` answers have arrived."""
+        """Whether `count` responses have arrived."""
         position = 0
         for _ in range(count):
             if position >= len(self.wire.bytes):
@@ -183,7 +188,7 @@ class Client:
         return True
 
     async def answered(self, count: int) -> list[tuple[int, Any]]:
-        """Like `answers`, after `count` of them have arrived."""
+        """Wait until `count` responses have arrived, then return all responses as `answers` does."""
         async with asyncio.timeout(10):
             while not self.has_answers(count):  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
@@ -191,14 +196,17 @@ class Client:
 
 
 class Served:
-    """Partitions of TOPIC, all led by LEADER, and what serves them. `leave` closes their logs."""
+    """Partitions of TOPIC, all led by LEADER, and the services that handle requests for them. `leave` closes the logs
+    of the partitions.
+    """
 
     def __init__(
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
         self.news_pace = NewsPace()
         self.may_lead = True
-        """The gate: whether this broker may still lead, that is, no other broker can have been elected."""
+        """The leadership gate: whether this broker may still lead, because no other broker can have been elected yet.
+        """
         self.partitions = [
             Partition(
                 TOPIC,
@@ -212,10 +220,10 @@ class Served:
         ]
         self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
         self.joining: list[Partition] = []
-        """The partitions whose ISR a follower may have joined."""
+        """The partitions whose ISR a caught-up follower may join."""
         self.waiting_followers: list[DelayedFetch] = []
         self.hears_leader = True
-        """Whether the leaders of followed partitions answer."""
+        """Whether the leaders of followed partitions respond to fetches."""
         self.transactions: Any = SimpleNamespace(verifies=True)
         self.services: Any = SimpleNamespace(
             clock=self.clock,
@@ -245,7 +253,9 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition, if this broker leads it. Only partitions ask the gate, so handlers may call it freely."""
+        """Return the partition if this broker leads it. This method does not consult the gate, which only partitions
+        do, so handlers may call it freely.
+        """
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.partitions[index].leader == FOLLOWER:

@@ -1,7 +1,7 @@
-"""A GroupMachine and members of share groups that send it heartbeats, as clients do: `ConsumerDriver` for share groups.
+"""A GroupMachine and members of share groups (KIP-932) that send it heartbeats as clients do; extends `ConsumerDriver`.
 
-What the rim does beside is noted: `begun` has the share partitions whose state is to be begun. `begin_states` says that
-the share coordinators have done so.
+The driver records what the machine requests from share coordinators: `begun` has the share partitions whose state is to
+be initialized. `begin_states` tells the machine that the share coordinators have initialized them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 
 @dataclass
 class Client932:
-    """What a member of a share group believes; `reads` are the share partitions that it was given."""
+    """What a member of a share group believes; `reads` are its assigned share partitions."""
 
     driver: ShareDriver
     member_id: str
@@ -62,7 +62,7 @@ class Client932:
 
 
 class ShareDriver(ConsumerDriver):
-    """See the module's docstring; topics as in ConsumerDriver."""
+    """The driver that the module's docstring describes; it has the topics of ConsumerDriver."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.begun: list[InitializeStates] = []
@@ -84,8 +84,9 @@ class ShareDriver(ConsumerDriver):
         self.begun += effects.ends
 
     def begin_states(self, *failed: tuple[str, int]) -> list[tuple[str, int, int]]:
-        """The share coordinators begin what was asked for, but for those that fail. Returns topic, partition and start
-        offset of what was asked."""
+        """Tell the machine that the requested states are initialized, except for the partitions in `failed`. Returns
+        (topic, partition, start offset) of each requested initialization.
+        """
         asked = []
         for wanted in self.begun:
             done: dict[bytes, frozenset[int]] = {}
@@ -103,7 +104,7 @@ class ShareDriver(ConsumerDriver):
         return Client932(self, member_id or f"m{next(self.numbers)}", **what)
 
     def share_joined(self, **what: Any) -> Client932:
-        """A client that has joined and reads what it is to read."""
+        """Create a client, let it join, and let it read its assigned share partitions."""
         client = self.share_client(**what)
         assert client.join().code is ErrorCode.NONE
         self.begin_states()
@@ -112,7 +113,7 @@ class ShareDriver(ConsumerDriver):
         return client
 
     def settle_shares(self, *clients: Client932, rounds: int = 4) -> None:
-        """All heartbeat, second after second, until all have what they are to have."""
+        """Let all members send a heartbeat each second until each member has its target assignment."""
         for _ in range(rounds):
             self.advance(1.0)
             for client in clients:

@@ -1,5 +1,6 @@
-"""One broker's share partitions with real logs: members send ShareFetch and ShareAcknowledge to the handlers, without a
-connection. The share coordinator is one state machine; its answers may be errors, or wait until the test lets them go.
+"""One broker's share partitions with real logs: members send ShareFetch and ShareAcknowledge requests to the handlers,
+without a connection. The share coordinator is one state machine. The test can let its responses be errors, or delay
+them.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ SURELY_SECONDS = 10
 
 
 async def turns(count: int = 20) -> None:
-    """Some turns of the loop, for what needs no more than that."""
+    """Run this many turns of the event loop, for work that needs no timer."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class StateCalls:
-    """In the place of `ShareStateCalls`. `errors` are the next answers of writes; while `held` is set writes wait, and
-    while `held_reads` is, the answers of reads."""
+    """Replaces `ShareStateCalls`. `errors` are the responses to the next writes. While `held` is set, writes wait;
+    while `held_reads` is set, the responses to reads wait.
+    """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.machine = ShareStateMachine(now_ms, lambda *_: True)
@@ -84,7 +86,9 @@ class StateCalls:
 
 
 class ShareWorld:
-    """A topic of two partitions that broker 1 leads in epoch 3. The share partitions of group "g" were begun at 0."""
+    """A topic of two partitions that broker 1 leads in leader epoch 3. The share partitions of group "g" start at
+    offset 0.
+    """
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.clock, self.tasks = ManualClock(), Tasks()
@@ -142,7 +146,7 @@ class ShareWorld:
         return self.partitions[index]
 
     def resign(self) -> None:
-        """Broker 2 leads."""
+        """Let broker 2 become the leader of both partitions."""
         self.image = self._image(leader=2)
         for partition in self.partitions.values():
             partition.resign()
@@ -182,7 +186,7 @@ class ShareWorld:
 
 
 class Member:
-    """A member with one session. `got` are the offsets of its last fetch, by partition."""
+    """A group member with one share session. `got` are the offsets of the member's last fetch, by partition."""
 
     def __init__(self, world: ShareWorld, member_id: str) -> None:
         self.world = world
@@ -204,7 +208,7 @@ class Member:
         topic_id: bytes = TOPIC_ID,
         **said: Any,
     ) -> Any:
-        """What the handler answers: a response, or a future of it."""
+        """Send a ShareFetch request; return the handler's response, or a future of the response."""
         topic = ShareFetchRequest.FetchTopic
         request = ShareFetchRequest(
             group_id=GROUP,
@@ -245,7 +249,9 @@ class Member:
         return response
 
     async def acquired(self, **said: Any) -> list[tuple[int, int, int]]:
-        """First and last offset and delivery count of what was acquired of the first partition of the answer."""
+        """Return (first offset, last offset, delivery count) of each batch acquired from the response's first
+        partition.
+        """
         response = await self.fetch(**said)
         assert not response.error_code, response.error_message
         return [
@@ -258,7 +264,7 @@ class Member:
     async def acknowledge(
         self, *batches: tuple[int, ...], index: int = 0, epoch: int | None = None, **said: Any
     ) -> ShareAcknowledgeResponse:
-        """Batches are the first and last offset, and the types."""
+        """Send a ShareAcknowledge request; each batch is (first offset, last offset, acknowledge types...)."""
         topic = ShareAcknowledgeRequest.AcknowledgeTopic
         refused = said.pop("refused", ())
         request = ShareAcknowledgeRequest(
@@ -300,7 +306,7 @@ class Member:
 
 
 def ack_code(response: ShareAcknowledgeResponse) -> ErrorCode:
-    """The error of the whole, or of the one partition."""
+    """Return the error code of the entire response or, if there is none, that of its only partition."""
     if response.error_code:
         return ErrorCode(response.error_code)
     ((partition,),) = (topic.partitions for topic in response.responses)

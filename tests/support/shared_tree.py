@@ -1,5 +1,6 @@
-"""The in-memory metadata store, with faults: a test may lose the replies or requests of a session's writes, hold its
-writes back, cut it off, or let it expire while its broker believes otherwise."""
+"""The metadata store in memory with faults: a test may lose the requests or replies of a session's writes, delay its
+writes, cut it off, or let it expire while its broker believes that the session lives.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,19 @@ from oncelog_broker.runtime.clock import Clock
 
 
 class SharedTree(MemoryTree):
-    """The tree, and its live sessions."""
+    """The metadata tree and its live sessions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.writes = 0
-        """The number of writes that have changed something."""
+        """The number of writes that have changed the tree."""
         self.judges: list[Callable[[str], None]] = []
-        """Functions called with each changed path at once; an exception in one of them ends the write and the test."""
+        """Functions that are called immediately with each changed path; an exception in one of them ends the write and
+        fails the test.
+        """
 
     def connect(self) -> TreeSession:
-        """Begin a new session."""
+        """Open a new session."""
         return TreeSession(self)
 
     async def open(self, home: str, clock: Clock) -> TreeSession:
@@ -45,9 +48,11 @@ class SharedTree(MemoryTree):
 
 
 class TreeSession(MemorySession):
-    """One broker's session. `lose_replies`, `lose_requests` and `delay_requests` count down with each write that they
-    hit; a request that is delayed seems lost, and reaches the tree when `land_delayed` lets it. When the session is
-    over its broker learns of it when it comes to ask, and no other one begins."""
+    """The session of one broker. `lose_replies`, `lose_requests` and `delay_requests` are counters; each affected write
+    reduces its counter by one. A delayed request seems lost to the broker, and reaches the tree when the test calls
+    `land_delayed`. When the session has ended, its broker learns this with its next request, and no new session is
+    opened.
+    """
 
     session_timeout = 1.0  # type: ignore[assignment]
     session_key = None  # type: ignore[assignment]
@@ -60,15 +65,15 @@ class TreeSession(MemorySession):
         self._delayed: list[tuple[Operation, ...]] = []
         self.is_cut = False
         self.on_write: Callable[[Sequence[Operation]], None] | None = None
-        """Called before each write of this session: lets a test interfere."""
+        """Called before each write of this session, so that a test can interfere with the write."""
         self.has_held_writes = asyncio.Event()
         self._holding = False
         self._held: list[tuple[tuple[Operation, ...], asyncio.Future[Outcome]]] = []
 
-    # --- what a test does to it
+    # --- faults that a test causes
 
     def hold_writes(self) -> None:
-        """From now on, hold writes back until `release_writes`."""
+        """Delay all writes from now on until `release_writes` is called."""
         self._holding = True
 
     def release_writes(self) -> None:
@@ -78,7 +83,7 @@ class TreeSession(MemorySession):
             self._commit(operations, outcome, self.session_id)
 
     def land_delayed(self) -> None:
-        """Apply the delayed writes to the tree in order; no session learns their outcome."""
+        """Apply the delayed writes to the tree in order; the session does not learn their outcome."""
         delayed, self._delayed = self._delayed, []
         for operations in delayed:
             if self._shared.lives(self.session_id):
@@ -86,7 +91,7 @@ class TreeSession(MemorySession):
                     self._shared.write(operations, self.session_id)
 
     def expire(self) -> None:
-        """End the session on the server; the broker learns of it by `notice` or at its next request."""
+        """End the session on the server; the broker learns of the end by `notice` or with its next request."""
         self._shared.end(self.session_id)
 
     def notice(self) -> None:
@@ -95,12 +100,12 @@ class TreeSession(MemorySession):
             self._change_session(SessionState.LOST)
 
     def reconnect(self) -> None:
-        """End `is_cut`: the same session continues and may have missed changes."""
+        """End `is_cut`: the session continues, and its broker learns that it may have missed changes."""
         self.is_cut = False
         self._session_watches.tell(SessionState.CONNECTED)
         self._watches.all_may_have_changed()
 
-    # --- what is otherwise than in the product
+    # --- differences from the real session
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
         if is_own or not self.is_cut:
@@ -143,7 +148,7 @@ class TreeSession(MemorySession):
                 super()._commit(operations, outcome, session_id)
                 return
             self._shared.write(operations, session_id)
-        except (MetadataError, AssertionError) as error:  # or what a judge has found
+        except (MetadataError, AssertionError) as error:  # the AssertionError of a judge, too
             fail(outcome, error)
         else:
             self.lose_replies -= 1

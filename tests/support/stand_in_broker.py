@@ -1,7 +1,7 @@
-"""A stand-in for a broker under `oncelog cluster`: it registers in ZooKeeper, listens, and lists the registered
-brokers.
+"""A process that replaces a broker under `oncelog cluster`: it registers in ZooKeeper, listens on its port, and lists
+the registered brokers.
 
-For tests of the processes alone, run as a program with the options of `oncelog serve`.
+Tests that are only about the processes run this module as a program with the options of `oncelog serve`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 IDS = "/brokers/ids"
 SESSION_SECONDS = 60.0
-"""As long as the server grants, so that a paused broker resumes its session."""
+"""The session timeout in seconds; it is the longest that the server grants, so that a paused broker keeps its session.
+"""
 
 
 class StandInBroker(FakeBroker):
@@ -32,7 +33,7 @@ class StandInBroker(FakeBroker):
         value = json.dumps({"port": self.port}).encode()
         path = f"{IDS}/{self.node_id}"
         if self.zookeeper.exists(path):
-            self.zookeeper.delete(path)  # of a predecessor that was killed
+            self.zookeeper.delete(path)  # the node of a killed predecessor
         self.zookeeper.create(path, value, ephemeral=True, makepath=True)
 
     def registered(self) -> MetadataResponse:

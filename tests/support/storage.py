@@ -1,4 +1,4 @@
-"""Shared by the tests of the log: batches, disks that count or fail, and logs with small settings."""
+"""Shared by the tests of the log: creates batches, disks that count or fail, and logs with small settings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record, read_records
 
 NOW = 1_700_000_000_000
-"""The initial time of a ManualClock."""
+"""The initial time of a ManualClock in ms."""
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=4096)
-"""A dozen batches of `make_batch` per segment, an index entry for every second or third one."""
+"""Settings with about a dozen batches of `make_batch` per segment, and an index entry for every second or third batch.
+"""
 
 
 def make_batch(
@@ -32,7 +33,7 @@ def make_batch(
     base_offset: int = 0,
     **header: Any,
 ) -> bytearray:
-    """A batch with one record per value, by default a single one; about 150 bytes with one."""
+    """Return a batch with one record per value; with a single record the batch has about 150 bytes."""
     values = values or (b"v" * 70,)
     times = list(timestamps) if timestamps is not None else [timestamp] * len(values)
     records = [Record(n, time, key, value, []) for n, (value, time) in enumerate(zip(values, times, strict=True))]
@@ -46,18 +47,18 @@ def open_log(directory: Any, config: LogConfig = SMALL, **options: Any) -> Parti
 
 
 def append(log: PartitionLog, *values: bytes, epoch: int = 0, **options: Any) -> int:
-    """Append one batch; returns its base offset."""
+    """Append one batch; return its base offset."""
     return log.append_as_leader(make_batch(*values, **options), leader_epoch=epoch)[0]
 
 
 def fill(log: PartitionLog, count: int, *, start: int = 0, **options: Any) -> None:
-    """Append `count` batches of one record each; the values are their numbers."""
+    """Append `count` batches of one record each; the record values are consecutive numbers."""
     for number in range(start, start + count):
         append(log, b"%070d" % number, **options)
 
 
 def contents(log: PartitionLog, *, start: int | None = None, max_bytes: int = 1000) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of all records, read as a consumer reads them."""
+    """Return (offset, value) of all records, read as a consumer reads them."""
     offset = log.log_start_offset if start is None else start
     found: list[tuple[int, bytes | None]] = []
     while view := log.reader.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=True):
@@ -69,7 +70,7 @@ def contents(log: PartitionLog, *, start: int | None = None, max_bytes: int = 10
 
 
 def locations(path: Any) -> list[RecordBatch]:
-    """The batches in a `.log` file."""
+    """Return the batches in a `.log` file."""
     with open(path, "rb") as file:
         return list(batches(file.read()))
 
@@ -92,7 +93,7 @@ class CountingFile(RealFile):
 
 
 class CountingDisk(RealDisk):
-    """Counts the bytes read through `File.read`, and the writes."""
+    """Counts the bytes read through `File.read`, and the number of writes."""
 
     __slots__ = ("bytes_read", "writes")
 
@@ -113,7 +114,7 @@ class FaultyFile(RealFile):
         fault = self.disk.append_fault
         if fault is not None and self.path.endswith(self.disk.suffix):
             if self.disk.torn_bytes:
-                # The bytes are in the file, and the object has not been told: as after a crash in the middle.
+                # The bytes reach the file although the File object does not know it, as after a crash during a write.
                 os.pwrite(self._fd, bytes(buffers[0])[: self.disk.torn_bytes], self.size)
             raise OSError(fault, os.strerror(fault))
         return super().append(*buffers)
@@ -125,7 +126,7 @@ class FaultyFile(RealFile):
 
 
 class FaultyDisk(RealDisk):
-    """A disk on which appends or fsyncs of files with `suffix` fail while the test says so."""
+    """A disk on which appends or fsyncs of files with `suffix` fail while a test enables the fault."""
 
     __slots__ = ("append_fault", "suffix", "sync_fault", "torn_bytes")
 
@@ -149,7 +150,7 @@ class StoppedFile(RealFile):
 
     def append(self, *buffers: Any) -> int:
         if self.disk.is_stopping():
-            # A killed process leaves what it had written: here, a part of it.
+            # A killed process leaves some of the bytes that it was writing; here, the first half.
             half = b"".join(map(bytes, buffers))
             os.pwrite(self._fd, half[: len(half) // 2], self.size)
         self.disk.step()
@@ -165,7 +166,7 @@ class StoppedFile(RealFile):
 
 
 class StoppingDisk(RealDisk):
-    """A disk that permits a number of changes and none afterwards, like the disk of a killed process."""
+    """A disk that permits a number of changes and refuses later ones, like the disk of a killed process."""
 
     __slots__ = ("changes", "stop_at")
 
@@ -206,6 +207,6 @@ class StoppingDisk(RealDisk):
         super().replace_file(path, data, is_durable=is_durable, private=private)
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
-        for path in contents:  # a power cut would leave fewer, never a part of one
+        for path in contents:  # a power cut could lose some files, but no part of a file
             self.step()
             super().replace_files({path: contents[path]})

@@ -1,4 +1,6 @@
-"""Shared by the tests of the transactional producer: a producer on a small coordinator, and its requests."""
+"""Shared by the tests of the transactional producer: creates a producer with a small coordinator, and inspects its
+requests.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,12 @@ def batches_of(coordinator: FakeCoordinator) -> list[RecordBatch]:
 
 
 def identities(coordinator: FakeCoordinator) -> list[tuple[int, int]]:
-    """(epoch, base sequence) of each batch in the log."""
+    """Return (epoch, base sequence) of each batch in the log."""
     return [(batch.producer_epoch, batch.base_sequence) for batch in batches_of(coordinator)]
 
 
 def ends(coordinator: FakeCoordinator) -> list[bool]:
-    """For each EndTxn, whether it was a commit."""
+    """Return for each EndTxn request whether it commits."""
     return [request.committed for request in coordinator.broker.requests_of(EndTxnRequest)]
 
 
@@ -59,6 +61,6 @@ async def until_abortable(producer: Producer) -> None:
             try:
                 await producer.send("topic", b"v")
             except InvalidTransactionState:
-                await asyncio.sleep(0)  # the commit is still under way
+                await asyncio.sleep(0)  # the commit is still in progress
             except AbortableError:
                 return

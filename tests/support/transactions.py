@@ -1,8 +1,9 @@
-"""A TransactionMachine without a runtime: effects are carried out at once, time is a number, ends are kept.
+"""A TransactionMachine without a runtime: the driver carries out effects immediately, counts time as a number, and
+stores the decided transactions.
 
-`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail; a step that
-could not be logged must leave the machine as it was (S85), which the driver checks each time. `ends` are the decided
-transactions whose markers nobody has written yet.
+`log` has the records that the machine logged, so that a second machine can replay them. `fail_appends` makes every
+append fail. A step whose records could not be logged must leave the machine unchanged (S85), and the driver checks this
+each time. `ends` are the decided transactions whose markers are not written yet.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Answer:
-    """The answer to one request."""
+    """The response to one request."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -44,9 +45,9 @@ class Answer:
 
 
 class TransactionDriver:
-    """Sends requests to the machine.
+    """Sends requests to the machine and returns the results.
 
-    An answer is a ProducerIdAndEpoch, ErrorCode.NONE, or an error's code. The id is TXN.
+    A result is a ProducerIdAndEpoch, ErrorCode.NONE, or an error code. The transactional id is always TXN.
     """
 
     def __init__(self, config: TransactionConfig | None = None) -> None:
@@ -56,7 +57,7 @@ class TransactionDriver:
         self.producer_ids = count(1000)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.states: list[TransactionState] = []
-        """The states of TXN, as logged."""
+        """The states of TXN in the order in which they were logged."""
         self.ends: list[TransactionEnd] = []
         self.fail_appends = False
         self.machine = self._new_machine()
@@ -67,7 +68,7 @@ class TransactionDriver:
     def now_ms(self) -> int:
         return START_MS + int(self.seconds * 1000) + self.wall_offset_ms
 
-    # --- the runtime's part
+    # --- the role of the runtime
 
     def carry_out(self, effects: Effects, machine: TransactionMachine | None = None) -> int:
         machine = machine or self.machine
@@ -85,7 +86,7 @@ class TransactionDriver:
         return len(effects.records)
 
     def reloaded(self) -> TransactionMachine:
-        """Another machine that knows only the log; the effects requested by its `on_loaded` are not carried out."""
+        """Return another machine that has only replayed the log; the effects of its `on_loaded` are not carried out."""
         machine = self._new_machine()
         for offset, (key, value) in enumerate(self.log):
             record = machine.decode(key, value)
@@ -94,7 +95,7 @@ class TransactionDriver:
         return machine
 
     def reload(self) -> None:
-        """Move the coordinator: state kept only in memory is lost."""
+        """Move the coordinator, which loses all state that is only in memory."""
         self.machine = self.reloaded()
         self.ends.clear()
         for effects in self.machine.on_loaded():
@@ -127,7 +128,7 @@ class TransactionDriver:
         return answer.producer
 
     def init_two_phase(self, shown: ProducerIdAndEpoch | None = None, *, two_phase: bool = True) -> Any:
-        """InitProducerId that keeps an open transaction: Granted, or an ErrorCode."""
+        """Send an InitProducerId that keeps an open transaction; return Granted or an ErrorCode."""
         return self._call(
             lambda spare, waiter: self.machine.init_producer_id(
                 TXN, TIMEOUT_MS, shown, spare, waiter, two_phase=two_phase, keeps_open=True
@@ -149,19 +150,19 @@ class TransactionDriver:
             return error.code
 
     def complete(self) -> list[TransactionEnd]:
-        """Write all markers. Returns the transactions that this completes."""
+        """Write the markers of all decided transactions. Returns the transactions that are complete now."""
         ends, self.ends = self.ends, []
         return [end for end in ends if self.carry_out(self.machine.complete(end))]
 
     def run(self, asking: ProducerIdAndEpoch, commits: bool = True, version: int = V1) -> ProducerIdAndEpoch:
-        """Run a whole transaction. Returns the producer for the next one."""
+        """Run an entire transaction. Returns the producer id and epoch for the next transaction."""
         assert self.add(asking, version=version) is ErrorCode.NONE
         after = self.end(asking, commits, version)
         assert isinstance(after, ProducerIdAndEpoch), after
         self.complete()
         return after
 
-    # --- time, and looking
+    # --- time and inspection
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
@@ -188,7 +189,7 @@ class TransactionDriver:
         return self.metadata.state
 
     def put(self, metadata: TransactionMetadata) -> None:
-        """Set the state as if the log contained it."""
+        """Set the state as if a logged record had set it."""
         from oncelog_broker.coordinator.transaction.records import TransactionRecord
 
         effects = Effects()
@@ -197,7 +198,7 @@ class TransactionDriver:
 
 
 def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
-    """Whether each state follows its predecessor legally. A logged PrepareAbort may have been a fence."""
+    """Whether each state may follow its predecessor. A logged PrepareAbort may also have fenced a producer."""
     before = None
     for state in states:
         if before is TransactionState.DEAD:
@@ -212,7 +213,7 @@ def legal_history(states: Iterable[TransactionState], table: Any) -> bool:
 
 
 def begun(driver: TransactionDriver, version: int = V1) -> ProducerIdAndEpoch:
-    """A producer with an open transaction in two partitions."""
+    """Return a producer with an open transaction in two partitions."""
     producer = driver.init()
     assert driver.add(producer, P0, P1, version=version) is ErrorCode.NONE
     return producer
@@ -221,7 +222,7 @@ def begun(driver: TransactionDriver, version: int = V1) -> ProducerIdAndEpoch:
 def exhausted(
     driver: TransactionDriver, state: TransactionState = TransactionState.EMPTY, epoch: int = EXHAUSTED_EPOCH
 ) -> ProducerIdAndEpoch:
-    """A transactional id whose producer has used up its epochs."""
+    """Create a transactional id whose producer has used all of its epochs."""
     partitions = frozenset({P0}) if state is TransactionState.ONGOING else frozenset()
     driver.put(TransactionMetadata(TXN, 7, epoch, TIMEOUT_MS, state, partitions, start_timestamp=driver.now_ms()))
     return ProducerIdAndEpoch(7, epoch)

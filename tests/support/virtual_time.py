@@ -1,9 +1,9 @@
-"""An event loop whose clock stands still while there is anything to do, and jumps to the next timer when there is not.
+"""An event loop whose clock stands still while callbacks are ready, and jumps to the next timer when none is ready.
 
-Ports of loopback are unix sockets here: what one end writes, the other can read at once, however busy the machine is
-(TCP hands it over in a thread of the kernel). So a test of timeouts and backoffs takes no time, gives the same result
-everywhere, and counts requests per second of a clock that nobody else can hold up. There is nothing beyond loopback,
-and no name server.
+Loopback ports are Unix sockets here, so that bytes written at one end are immediately readable at the other. With TCP,
+a kernel thread would deliver the bytes later on a busy machine. Therefore a test of timeouts and backoffs takes no real
+time and has the same result on every machine. Requests per second are counted by a clock that no other process can
+delay. No address beyond loopback is reachable, and no host name resolves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Listening:
-    """The part of a listening TCP socket that is used."""
+    """The methods of a listening TCP socket that callers use."""
 
     def __init__(self, host: str, port: int) -> None:
         self._name = host, port
@@ -58,7 +58,7 @@ class _Server:
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`time()` begins at 1000."""
+    """The loop's `time()` starts at 1000 s."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -81,16 +81,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         raise socket.gaierror(socket.EAI_NONAME, f"{host}: there are no names here")
 
     def _path(self, port: int) -> str:
-        return (
-            f"\0oncelog-{os.getpid()}-{id(self)}-{port}"  # an abstract address without a file: it ends with its socket
-        )
+        return f"\0oncelog-{os.getpid()}-{id(self)}-{port}"  # an abstract address, which disappears with its socket
 
     def _pass(self, seconds: float) -> None:
         self._now += seconds
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Like asyncio.run, but raises the errors that the loop would only have logged."""
+    """Run a coroutine like asyncio.run, but raise the errors that the loop would otherwise only have logged."""
     complaints: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: complaints.append(context))

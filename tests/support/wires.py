@@ -1,4 +1,6 @@
-"""A broker's connection without a socket: the client's bytes, the broker's bytes, and the dispatched requests."""
+"""A broker's connection without a socket: a test sees the client's bytes, the broker's bytes, and the dispatched
+requests.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +59,11 @@ class RecordingTransport(asyncio.Transport):
 
 
 class RecordingDispatcher:
-    """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `L` do too and wait for
-    what others do (a long poll), `O` wait and let others in, `U` are decoded first, and are long polls if they end with
-    `L`, `A` are answered with what they are; no other has an answer."""
+    """Keeps a copy of each frame. The first byte of a frame says how the request behaves: `M` waits and blocks later
+    requests; `L` does so, too, and is a long poll, which waits for other clients; `O` waits and lets later requests
+    run; `U` is decoded first, and is a long poll if it ends with `L`; `A` gets its own bytes as the response. Other
+    requests get no response.
+    """
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -98,19 +102,21 @@ def limits(**changes: Any) -> Limits:
 
 
 class Wire:
-    """A connection with both of its ends."""
+    """A connection together with both of its ends."""
 
     def __init__(self, **changes: Any) -> None:
         self.limits = limits(**changes)
         self.dispatcher = RecordingDispatcher()
         self.turn_seconds = 0.0
         self.write_seconds = 0.0
-        """How long the transport takes for one write to the system, where a loop turn has 1.0."""
+        """Simulated duration of one write by the transport, where one turn of the loop lasts 1.0."""
         self.connections = Connections(self.limits, LoopBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
     def connect(self, gate: Any = None) -> tuple[BrokerConnection, RecordingTransport]:
-        """Connect a client. `gate` is the login gate for unauthenticated clients."""
+        """Connect a client; return the connection and its transport. `gate` is the login gate for clients that have not
+        authenticated yet.
+        """
         connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT", gate=gate)
         transport = RecordingTransport()
         transport.on_write = self._on_write
@@ -121,7 +127,9 @@ class Wire:
         self.turn_seconds += self.write_seconds
 
     def receive(self, data: bytes) -> int:
-        """Feed `data` as a socket would, as far as the connection reads. Returns the number of accepted bytes."""
+        """Deliver as many bytes of `data` as the connection reads, as a socket would. Returns the number of accepted
+        bytes.
+        """
         taken = 0
         while taken < len(data) and not self.transport.paused and not self.transport.aborted:
             buffer = self.connection.get_buffer(-1)
@@ -133,7 +141,7 @@ class Wire:
         return taken
 
     def finish(self, number: int = 0, answer: bytes = b"") -> None:
-        """Complete the answer of a waiting request."""
+        """Complete the response to a waiting request."""
         slot, _ = self.dispatcher.waiting.pop(number)
         if answer:
             self.connection.respond([answer], slot)
@@ -145,14 +153,14 @@ def frame(body: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; connections ask for memory again after MEMORY_RETRY_SECONDS."""
+    """Wait for a condition; the wait polls because connections retry for memory every MEMORY_RETRY_SECONDS."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(MEMORY_RETRY_SECONDS)
 
 
 def unread(wire: Wire, size: int) -> None:
-    """Send the client this many bytes, of which it reads none."""
+    """Send the client `size` bytes, of which the client reads none."""
     wire.connection.respond([b"x" * size])
     wire.transport.unsent = size
     wire.connection.pause_writing()

@@ -1,1 +1,1 @@
-"""Shared by the tests of the pipeline: a cluster and a Spark in memory that may fail after any step."""
+"""Shared by the tests of the pipeline: a Kafka cluster and a Spark in memory, both of which may fail after any step."""

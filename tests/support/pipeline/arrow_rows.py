@@ -1,4 +1,4 @@
-"""Rows as Arrow batches, and their encoding by plain code, with which the code for columns must agree."""
+"""Rows as Arrow batches, and a simple encoding of them, with which the vectorised code must agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 class Given(NamedTuple):
-    """One row of a table."""
+    """One row of a table that a test writes."""
 
     value: bytes | None
     key: bytes | None = None
@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
 
 def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool = False, skipped: int = 0) -> Any:
-    """The rows as Spark would pass them, in a batch that begins `skipped` rows into its buffers."""
+    """Return the rows as Spark would pass them, in an Arrow batch that starts `skipped` rows into its buffers."""
     rows = [Given(b"not a row", b"not its key", [("not", b"its header")])] * skipped + list(rows)
     binary = pa.large_binary() if is_large else pa.binary()
     every = {
@@ -51,18 +51,18 @@ def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool
 
 
 def _headers_of(row: Given) -> list[dict[str, Any]] | None:
-    """The headers of a row; rows without headers have a null or an empty list."""
+    """Return the headers of a row; a row without headers has null or an empty list."""
     found = [{"key": name, "value": value} for name, value in row.headers]
     return found if found or row.value is None else None
 
 
 def packed_rows(rows: Sequence[Given], columns: Sequence[str], **options: Any) -> PackedRows:
-    """All rows as self-encoding rows. `options` are those of `arrow_batch`."""
+    """Return all rows as a `PackedRows`, which encodes itself. `options` are passed to `arrow_batch`."""
     return PackedRows(EncodedColumns(record_columns(arrow_batch(rows, columns, **options))), 0, len(rows))
 
 
 def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, size_limit: int) -> list[bytes]:
-    """The record batches that `append` makes of the rows, record by record."""
+    """Return the record batches that `append` creates from the rows, record by record."""
     builders: list[RecordBatchBuilder] = []
     for row in rows:
         record = (
@@ -78,7 +78,7 @@ def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, si
 
 
 def packed_batches(rows: PackableRows, now_ms: int, size_limit: int) -> list[bytes]:
-    """The record batches that self-encoding rows make, as in a producer."""
+    """Return the record batches that self-encoding rows produce, as in a producer."""
     builders: list[RecordBatchBuilder] = []
     done = 0
     while done < len(rows):
@@ -97,7 +97,7 @@ def built(builder: RecordBatchBuilder) -> bytes:
 
 
 def records_of(batches: Sequence[bytes]) -> list[tuple[int, bytes | None, bytes | None, list[Any]]]:
-    """Timestamp (ms), key, value and headers of each record."""
+    """Return (timestamp in ms, key, value, headers) of each record."""
     return [
         (each.timestamp, each.key, each.value, list(each.headers))
         for batch in batches

@@ -1,7 +1,8 @@
-"""A cluster for the steps of the sink: coordinators, a topic and the states of queries, in memory, one step at a time.
+"""A Kafka cluster in memory for the steps of the Spark sink, with coordinators, a topic and the states of queries. Each
+call runs one step at a time.
 
-Each call takes its effect between two turns: whoever called may be stopped or killed before it, and after it without
-learning its answer. Written from Kafka's rules; shares no code with the broker.
+Each call takes effect between two steps: the caller may be paused or killed before the effect, and also after the
+effect without learning its result. The model is written from Kafka's rules and shares no code with the broker.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from oncelog_pipeline.sink.state import Place, State, Written
 
 
 class Row(NamedTuple):
-    """A row of a partition of a batch; `version` differs between attempts that bring different rows."""
+    """A row of a partition of a batch; `version` differs between attempts that produce different rows."""
 
     batch: int
     partition: int
@@ -31,12 +32,12 @@ class Row(NamedTuple):
 
 
 class Fenced(Exception):
-    """Another producer has taken over the transactional id."""
+    """Raised if another producer has taken over the transactional id."""
 
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Let other processes take any number of steps."""
+    """Let other processes run any number of steps."""
     yield
 
 
@@ -50,7 +51,9 @@ class Held:
     rows: list[Row] = field(default_factory=list)
     marker: Marker | None = None
     owner_epoch: int | None = None
-    """The driver that has kept the open transaction, which then has no timeout."""
+    """Epoch of the driver's producer that has kept the open transaction, which then has no timeout; None if no driver
+    has kept it.
+    """
 
 
 def row_digest(row: Row) -> Digest:
@@ -58,7 +61,7 @@ def row_digest(row: Row) -> Digest:
 
 
 class SimulatedCounter:
-    """Counts the rows of a replay and writes none."""
+    """Counts the rows of a replayed batch and writes none of them."""
 
     def __init__(self) -> None:
         self.digest = NOTHING
@@ -115,7 +118,7 @@ class SimulatedProducer:
         if held.epoch != self.epoch:
             raise Fenced(self.transactional_id)
         if held.state != "Ongoing" and self.has_rows:
-            raise Fenced(f"{self.transactional_id}: aborted")  # by its timeout, under V1
+            raise Fenced(f"{self.transactional_id}: aborted")  # the transaction timeout aborted it, in transactions V1
         return held
 
 
@@ -139,7 +142,7 @@ class SimulatedOwner:
 
 
 class SimulatedCluster:
-    """`visible` are the rows that a read_committed reader sees, in the order in which they were committed."""
+    """`visible` are the rows that a read_committed reader sees, in the order in which their transactions committed."""
 
     def __init__(self, rng: Random, *, is_v2: bool, has_two_phase_commit: bool = False) -> None:
         self.rng = rng
@@ -153,14 +156,16 @@ class SimulatedCluster:
         self.committed: set[Place] = set()
         self.was_lost = False
         self.deciders: set[Query] = set()
-        """Queries whose own producer committed last; a new owner removes its query."""
+        """Queries whose own producer was the last to commit; a new owner of the query removes it."""
         self.late: set[str] = set()
-        """Transactional ids whose transaction times out just before its end."""
+        """Transactional ids whose transaction times out just before it would end."""
         self.targets: dict[str, str] = {}
         self.age_seconds = 0.0
-        """The age of all states, in seconds."""
+        """The age of all query states in seconds."""
         self.same_id_aborts = 0
-        """How often a task's producer has aborted the open transaction of another producer with its id."""
+        """How many times a task's producer has aborted an open transaction of another producer with the same
+        transactional id.
+        """
 
     async def read_state(self, query: Query) -> State | None:
         await turn()
@@ -212,7 +217,7 @@ class SimulatedCluster:
         return held is not None and held.state == "Ongoing"
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Whether all transactions are open; a timeout may come at any step."""
+        """Return whether each transaction is open; a transaction may time out between any two steps."""
         open_ones = []
         for each in transactions:
             await turn()
@@ -239,7 +244,9 @@ class SimulatedCluster:
         return kept
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        """End transactions in any order, as the requests run concurrently."""
+        """End the transactions in random order, because the real requests run concurrently; return which of them have
+        ended.
+        """
         order = list(range(len(transactions)))
         self.rng.shuffle(order)
         have_ended = [False] * len(transactions)
@@ -276,7 +283,7 @@ class SimulatedCluster:
         await turn()
 
     def ended(self, transactional_id: str, *, commits: bool) -> None:
-        """End the open transaction as the coordinator does."""
+        """End the open transaction of this transactional id as the coordinator does."""
         held = self.held[transactional_id]
         assert held.state == "Ongoing"
         if commits:
@@ -292,7 +299,7 @@ class SimulatedCluster:
         held.rows, held.marker = [], None
 
     def time_out(self, transactional_id: str) -> None:
-        """Let transaction.timeout.ms pass: abort under the next epoch, unless the driver has kept the transaction."""
+        """Let transaction.timeout.ms expire: abort the transaction with the next epoch, unless a driver has kept it."""
         if self.held[transactional_id].owner_epoch is not None:
             return
         self.ended(transactional_id, commits=False)
@@ -316,10 +323,10 @@ class SimulatedCluster:
             return held.state == wanted
         is_kept = held.owner_epoch is not None and held.epoch <= asked.epoch < held.owner_epoch
         if held.state == "Ongoing" and is_kept and not commits:
-            self._initialised(asked.transactional_id)  # kept, and not decided: fenced
+            self._initialised(asked.transactional_id)  # the transaction was kept and is undecided: fence its producer
             return True
         if asked.epoch != (held.epoch if held.owner_epoch is None else held.owner_epoch):
-            return not commits  # fenced: whoever raised the epoch has aborted it
+            return not commits  # fenced: the producer that raised the epoch has aborted the transaction
         if held.state == "Ongoing":
             self.ended(asked.transactional_id, commits=commits)
             return True

@@ -1,8 +1,8 @@
-"""Spark as the sink sees it: drivers, tasks and attempts, all of which may be killed, stopped, or continue as zombies.
+"""Models Spark as the sink sees it: drivers, tasks and attempts may be killed, paused, or continue as zombies.
 
-One driver runs a query from the last batch that Spark's log has, batch after batch. For each batch it
-runs the tasks, with further attempts if one fails or is slow; commits, or aborts if the commit fails; and writes the
-log. A test may start another driver without killing the first.
+A driver runs a query batch after batch, starting after the last batch in Spark's own log. For each batch the driver
+runs the tasks, with further attempts for a task that fails or is slow. The driver then commits the batch, or aborts it
+if the commit fails, and writes Spark's log. A test may start another driver while the first one still runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ATTEMPTS = 4
 BATCHES = 3
 PARTITIONS = 3
 MANY = 20_000
-"""The number of steps after which an undisturbed driver must be done."""
+"""The number of steps within which an undisturbed driver must finish."""
 
 
 class Delivery(Enum):
@@ -37,7 +37,7 @@ class Delivery(Enum):
 
 
 class Chaos(NamedTuple):
-    """The possible events, and their frequency in a thousand steps."""
+    """The possible events; each number is the frequency of the event per thousand steps."""
 
     kill: int = 5
     stop: int = 30
@@ -48,7 +48,7 @@ class Chaos(NamedTuple):
     repeat_stage: int = 4
     time_out: int = 0
     set_back: int = 0
-    """How many of a thousand starts use a checkpoint that is older by some batches."""
+    """How many of a thousand starts of a driver use a checkpoint that is some batches older."""
 
 
 CHAOS = Chaos()
@@ -57,7 +57,7 @@ QUIET = Chaos(*[0] * len(Chaos._fields))
 
 @dataclass(eq=False)
 class Actor:
-    """A process, or a part of it; `has_failed` is also true if it was killed."""
+    """A process or a part of a process; `has_failed` is also true if the process was killed."""
 
     name: str
     work: Coroutine[Any, Any, Any]
@@ -72,14 +72,15 @@ class Actor:
 class TaskResult(NamedTuple):
     message: TaskMessage
     rows: list[Row] | None
-    """The rows that it wrote; None if they were not wanted."""
+    """The rows that the task wrote; None if the batch did not need them."""
 
 
 @dataclass
 class Spark:
-    """`committed` is the last batch in Spark's own log. `are_rows_the_same`: a replay brings the rows of the first try.
+    """`committed` is the number of the last batch in Spark's own log. `are_rows_the_same` means that a replay of a
+    batch produces the rows of the first attempt.
 
-    `violations` says what no reader may ever see.
+    `violations` describes what readers saw although no reader may ever see it.
     """
 
     rng: Random
@@ -96,12 +97,12 @@ class Spark:
     trace: list[str] = field(default_factory=list)
     started: int = 0
     refused: int = 0
-    """How often a replay of a decided batch brought other rows."""
+    """How many times a replay of a decided batch produced other rows and was refused."""
 
     # what happens
 
     def play(self, steps: int) -> None:
-        """Run steps during which any event may happen."""
+        """Run this many steps, between which any event may happen."""
         for _ in range(steps):
             if not any(actor.driver is None for actor in self.actors):
                 if self.committed == self.batches - 1:
@@ -113,11 +114,11 @@ class Spark:
                 self._step(self.rng.choice(running))
 
     def settle(self) -> None:
-        """Kill all present processes, and let undisturbed drivers finish the rest and one more batch."""
+        """Kill all running processes, and let undisturbed drivers finish the remaining batches and one more."""
         for actor in list(self.actors):
             self._kill(actor)
         self.batches += 1
-        self.chaos = QUIET  # an attempt that comes after the sweep is left to the next one
+        self.chaos = QUIET  # an attempt that starts after the sweep is aborted only by the next sweep
         for _ in range(MANY):
             if not self.actors:
                 if self.committed == self.batches - 1:
@@ -129,7 +130,7 @@ class Spark:
             self._kill(actor)
 
     def check(self) -> None:
-        """Check the visible rows at the end."""
+        """Check that the rows that are visible at the end are correct."""
         for number in range(self.batches):
             self._check_batch(number)
         if self.delivery is Delivery.EXACTLY_ONCE and self.cluster.open_now():
@@ -177,7 +178,7 @@ class Spark:
             self._over(actor, "is done")
         except Exception as error:
             actor.has_failed = True
-            actor.failure = type(error)  # not the error: its traceback would keep dead objects in a reference cycle
+            actor.failure = type(error)  # the traceback would keep dead objects alive
             self._over(actor, f"fails: {error!r}")
 
     def _kill(self, actor: Actor) -> None:
@@ -185,14 +186,14 @@ class Spark:
         self._over(actor, "is killed")
         if inspect.getcoroutinestate(actor.work) == inspect.CORO_CREATED:
             actor.work.close()
-        self.dead.append(actor)  # the `finally` of an unreferenced generator would run
+        self.dead.append(actor)  # keeps the coroutine, because the `finally` blocks of an unreferenced one would run
 
     def _over(self, actor: Actor, how: str) -> None:
         actor.is_over = True
         self.actors.remove(actor)
         self.trace.append(f"{actor.name} {how}")
 
-    # what Spark does
+    # --- the behaviour of Spark
 
     async def _drive(self, run: str) -> None:
         driver = self.current
@@ -219,14 +220,14 @@ class Spark:
                     await self._succeeds(self._spawn(f"abort {batch}", work, driver))
                 return
             if number <= self.committed and not is_set_back:
-                return  # another driver has written it: Spark stops this one
+                return  # another driver has written the log entry, so Spark stops this driver
             self.committed = max(number, self.committed)
             self.trace.append(f"Spark has batch {number}")
             self._check_batch(number)
             number += 1
 
     async def _stage(self, batch: Batch, driver: Actor) -> list[TaskResult | None]:
-        """The results of the attempts that came first; None for a task that failed too often."""
+        """Return the result of each task's first successful attempt; None for a task that failed too often."""
         results: dict[int, TaskResult | None] = {}
         running: dict[int, list[Actor]] = {}
         counts: Counter[int] = Counter()
@@ -299,7 +300,7 @@ class Spark:
         return TaskMessage(batch, partition, None)
 
     async def _accept(self, batch: Batch) -> None:
-        """Act as an operator who reads why the replay was refused and keeps the decided rows."""
+        """Act as an operator who has read why the replay was refused and decides to keep the decided rows."""
         self.refused += 1
         seen = await self.cluster.read_state(batch.query)
         if seen is not None and seen.batch == batch.number and not seen.lost:
@@ -310,15 +311,17 @@ class Spark:
             await turn()
         return not actor.has_failed
 
-    # what is right
+    # --- the required outcome
 
     def _offer(self, batch: Batch, tasks: list[TaskResult]) -> None:
-        """A batch that awaits a decision, if its tasks were to write it."""
+        """Remember the rows of a batch that awaits a decision, unless its tasks only counted rows."""
         if all(task.rows is not None for task in tasks):
             self.offered.append((batch.number, sorted(row for task in tasks for row in task.rows or ())))
 
     def _check_batch(self, number: int) -> None:
-        """Check that all rows of the batch are visible once; where replays differ, all are of the same attempt."""
+        """Check that all rows of the batch are visible once; if replays produce different rows, check that all rows are
+        of the same attempt.
+        """
         seen = sorted(self.cluster.rows_of(number))
         if self.are_rows_the_same:
             right = [

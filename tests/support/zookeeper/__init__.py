@@ -1,3 +1,3 @@
-"""ZooKeeper for tests: `fixtures` gives servers and chroots, `shared_server` is the one that all workers of a run use,
-`cutting_proxy` stands between a client and its servers and cuts, holds or loses what `frames` has told apart.
+"""ZooKeeper for tests. `fixtures` provides servers and chroots, `shared_server` is the server that all workers of a run
+share, and `cutting_proxy` sits between a client and its servers and cuts, holds or loses frames, which `frames` parses.
 """

@@ -1,13 +1,13 @@
-"""A proxy between a ZooKeeper client and its servers that cuts, holds and loses what passes, frame by frame.
+"""A proxy between a ZooKeeper client and its servers that cuts connections and holds or loses single frames.
 
-It runs in a thread of its own, so that blocking clients and tests with an event loop use it alike. All its methods may
-be called from any thread, and what they ask for is in force when they return:
+The proxy runs in its own thread, so that blocking clients and tests with an event loop can use it alike. All methods
+may be called from any thread, and their effect is in force when they return:
 
     with CuttingProxy(ensemble.connect_string) as proxy:
         client = KazooClient(proxy.connect_string)
-        proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.AFTER)   # done, and nobody is told
-        proxy.hold(Direction.ANSWERS)                                      # late
-        proxy.lose()                                                       # a black hole, both ways, no connection ends
+        proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.AFTER)   # executed, and the response is lost
+        proxy.hold(Direction.ANSWERS)                                      # responses are delayed
+        proxy.lose()                                                       # both directions lose all frames
         proxy.heal()
 """
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 BOTH = (Direction.REQUESTS, Direction.ANSWERS)
 CALL_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
-"""The time limit for the server to read forwarded frames before a cut."""
+"""Seconds that the server gets to read forwarded frames before a cut."""
 WAIT_SECONDS = 30.0
 
 
@@ -40,7 +40,7 @@ class Moment(Enum):
 
 
 class Cut:
-    """A rule that was given to the proxy. `count`: how often it has cut."""
+    """A rule about when the proxy cuts a connection. `count` is how many times the rule has cut."""
 
     def __init__(self, matches: Callable[[Frame], bool], moment: Callable[[], Moment], times: int | None) -> None:
         self.matches = matches
@@ -54,11 +54,14 @@ class Cut:
 
 
 class CuttingProxy:
-    """Listens on `address` once it is started. Of several targets, each connection goes to the next that accepts it."""
+    """Listens on `address` after `start`. With several targets, each connection goes to the next target that accepts
+    it.
+    """
 
     def __init__(self, targets: str, seed: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        """`targets`: a connect string, `host:port,host:port/chroot`. `seed`: of all probabilities. `tls`: of a server,
-        which the proxy then is to its clients; to its targets it speaks as it is."""
+        """`targets` is a connect string, `host:port,host:port/chroot`. `seed` determines all random decisions. With
+        `tls`, the proxy is a TLS server to its clients, and still connects to its targets without TLS.
+        """
         targets, slash, chroot = targets.partition("/")
         self._chroot = slash + chroot
         self._tls = tls
@@ -76,13 +79,15 @@ class CuttingProxy:
         self._changed = threading.Condition()
         self.port = 0
         self.connections = 0
-        """The number of accepted and forwarded connections so far."""
+        """The number of connections that were accepted and forwarded so far."""
         self.refused = 0
         self.cuts = 0
         self.passed = dict.fromkeys(Direction, 0)
-        """The number of forwarded frames."""
+        """The number of frames that were forwarded, by direction."""
         self.held = dict.fromkeys(Direction, 0)
-        """Frames that wait now; of each connection one at most, what follows it waits in the socket."""
+        """The number of frames that wait at the moment, by direction. At most one frame per connection waits in the
+        proxy; later frames wait in the socket.
+        """
         self.lost = dict.fromkeys(Direction, 0)
 
     @property
@@ -100,7 +105,7 @@ class CuttingProxy:
         return self
 
     def close(self) -> None:
-        """Cut all remaining connections."""
+        """Cut all remaining connections and stop the proxy."""
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
@@ -115,7 +120,7 @@ class CuttingProxy:
     # --- cuts
 
     def cut(self) -> None:
-        """Cut all connections now."""
+        """Cut all connections immediately."""
         self._call(self._cut_all)
 
     def cut_when(
@@ -126,15 +131,16 @@ class CuttingProxy:
         direction: Direction = Direction.REQUESTS,
         times: int | None = 1,
     ) -> Cut:
-        """Cut the connection before or after the next frame that `matches`; `times` may be None for always.
+        """Cut the connection before or after the next frame that `matches`; the rule applies `times` times, or always
+        if `times` is None.
 
-        After a request: the server reads it, and its answer is not passed on. To be sure that it was carried out as
-        well, cut before its answer.
+        If the cut comes after a request, the server reads the request, and the proxy does not forward the response. To
+        be sure that the server has also executed the request, cut before its response.
         """
         return self._add(Cut(lambda frame: frame.direction is direction and matches(frame), lambda: moment, times))
 
     def cut_at(self, number: int, moment: Moment, *, direction: Direction = Direction.REQUESTS) -> Cut:
-        """Cut each connection at its frame of this number; frame 1 opens the session."""
+        """Cut each connection at the frame with this number; frame 1 opens the session."""
         return self.cut_when(lambda frame: frame.number == number, moment, direction=direction, times=None)
 
     def cut_by_chance(
@@ -157,28 +163,28 @@ class CuttingProxy:
         """Remove all cutting rules."""
         self._call(self._rules.clear)
 
-    # --- what else networks do
+    # --- other network faults
 
     def refuse(self) -> None:
-        """Close every new connection at once, until `accept`."""
+        """Close every new connection immediately, until `accept` is called."""
         self._call(lambda: setattr(self, "_is_refusing", True))
 
     def accept(self) -> None:
         self._call(lambda: setattr(self, "_is_refusing", False))
 
     def hold(self, *directions: Direction) -> None:
-        """Pass no frame on, nor the end of a connection; `resume` passes them on. Both directions by default."""
+        """Hold all frames, and the ends of connections, until `resume` is called. The default is both directions."""
         self._call(lambda: [self._gates[direction].clear() for direction in directions or BOTH])
 
     def resume(self, *directions: Direction) -> None:
         self._call(lambda: [self._gates[direction].set() for direction in directions or BOTH])
 
     def lose(self, *directions: Direction) -> None:
-        """Become a black hole: discard all frames, and ends of connections. Both directions by default."""
+        """Discard all frames and the ends of connections, like a black hole. The default is both directions."""
         self._call(lambda: setattr(self, "_lost_directions", frozenset(directions or BOTH)))
 
     def heal(self) -> None:
-        """End the black hole. Connections that have lost frames are cut, since they could not continue."""
+        """Stop discarding frames. Connections that have lost frames are cut, because they could not continue."""
         self._call(self._heal)
 
     # --- waiting
@@ -186,7 +192,7 @@ class CuttingProxy:
     def wait_until(self, is_so: Callable[[CuttingProxy], bool], seconds: float = WAIT_SECONDS) -> None:
         """Wait until a condition on the proxy's counters is true.
 
-        Raises TimeoutError. Blocks: not for use in an event loop.
+        Raises TimeoutError. This method blocks the thread, so do not call it in an event loop.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -196,7 +202,7 @@ class CuttingProxy:
                     raise TimeoutError(f"passed {self.passed}, held {self.held}, lost {self.lost}, cuts {self.cuts}")
                 self._changed.wait(left)
 
-    # --- in the thread
+    # --- methods that run in the proxy's thread
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_SECONDS)
@@ -286,17 +292,17 @@ class CuttingProxy:
             await asyncio.gather(*directions, return_exceptions=True)
 
     async def _pass(self, connection: _Connection, direction: Direction) -> None:
-        """Pass frames on until the connection ends; then end the other side as well."""
+        """Forward frames until the connection ends; then end the other side, too."""
         reader, writer = connection.streams(direction)
         while True:
             try:
                 data = await _frame(reader)
             except (OSError, asyncio.IncompleteReadError):
                 await self._end(connection, direction)
-                writer.close()  # after what was written
+                writer.close()  # close after the forwarded bytes are sent
                 return
             if connection.is_cut:
-                continue  # until the server has read all and ends it
+                continue  # continue until the server has read everything and ends the connection
             frame = connection.frames.read(direction, data)
             await self._wait_for_gate(direction)
             if direction in self._lost_directions:
@@ -319,7 +325,7 @@ class CuttingProxy:
         await self._wait_for_gate(direction)
         if direction in self._lost_directions:
             connection.has_lost = True
-            await asyncio.Event().wait()  # until somebody cuts it
+            await asyncio.Event().wait()  # wait until the connection is cut
 
     async def _wait_for_gate(self, direction: Direction) -> None:
         gate = self._gates[direction]
@@ -333,7 +339,7 @@ class CuttingProxy:
     async def _cut(self, connection: _Connection, direction: Direction, is_forwarded: bool, rule: Cut) -> None:
         connection.is_cut = True
         if is_forwarded and direction is Direction.ANSWERS:
-            connection.to_client.close()  # with what was written
+            connection.to_client.close()  # close after the forwarded bytes are sent
         else:
             connection.to_client.transport.abort()
         with self._changed:
@@ -345,7 +351,7 @@ class CuttingProxy:
 
 
 class _Connection:
-    """One connection of a client, with its connection to a server."""
+    """A client's connection to the proxy, with the proxy's connection to a server."""
 
     def __init__(
         self,
@@ -372,12 +378,14 @@ class _Connection:
                 writer.transport.abort()
 
     async def end_in_order(self) -> None:
-        """End towards the server so that it reads what was sent: an abort could throw that away on its side."""
+        """End the connection to the server in order, so that the server reads everything sent before; an abort could
+        make the server discard it.
+        """
         try:
             self.to_server.write_eof()
             await asyncio.wait_for(self.server_has_ended.wait(), DRAIN_SECONDS)
         except (TimeoutError, OSError):
-            pass  # it is paused, or gone
+            pass  # the server is paused, or its connection is gone
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

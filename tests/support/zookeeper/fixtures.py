@@ -1,14 +1,14 @@
-"""Fixtures of tests that need ZooKeeper. Virtual machines are dear, so that most tests share a server.
+"""Fixtures for tests that need ZooKeeper. Starting a Java virtual machine is expensive, so most tests share a server.
 
-zookeeper          a connect string with a chroot of the test's own on the server that all share; nobody may stop it
-new_chroot         makes such connect strings
-zookeeper_proxy    a `CuttingProxy` before it: `zookeeper_proxy.connect_string`
-secured_zookeeper  a `SecuredZooKeeper`: a chroot of the test's own on a server with TLS that all share
-ensemble           three servers that the test may kill and pause: the test finds all of them serving
-zookeeper_factory  makes servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves
+zookeeper          a connect string with the test's own chroot on the shared server, which no test may stop
+new_chroot         a function that creates such connect strings
+zookeeper_proxy    a `CuttingProxy` in front of the shared server; clients use `zookeeper_proxy.connect_string`
+secured_zookeeper  a `SecuredZooKeeper`: the test's own chroot on a shared server with TLS
+ensemble           three servers that the test may kill and pause; all three serve when the test starts
+zookeeper_factory  creates servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves
 
-A test that takes one of them is marked `zookeeper` (tests/conftest.py); one that asks for it only while it runs, by
-`getfixturevalue`, has to say so itself.
+A test that uses one of these fixtures gets the mark `zookeeper` (tests/conftest.py). A test that requests a fixture
+only at run time, by `getfixturevalue`, must have the mark itself.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
-# A client's thread draws numbers at any time, also while Hypothesis, which takes note of that, has a test in hand.
+# Kazoo's threads draw random numbers at any time, and Hypothesis would notice a change of the global random state
+# during its tests, so kazoo gets its own generator.
 kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 ZooKeeperFactory = Callable[..., Ensemble]
 
 SERVERS: Final = frozenset({"shared_zookeeper", "secured_chroots", "shared_ensemble", "zookeeper_factory"})
-"""The fixtures that start servers; all others have one of these."""
+"""The fixtures that start servers; all other fixtures depend on one of these."""
 
 __all__ = [
     "chroots",
@@ -54,22 +55,22 @@ __all__ = [
 
 @pytest.fixture(scope="session")
 def shared_zookeeper(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
-    """`host:port` of the server that all tests of this run share."""
+    """Return `host:port` of the server that all tests of this run share."""
     _must_be_wanted(request)
     directory, run = _of_run(tmp_path_factory, worker_id)
     return shared_address(directory / "zookeeper", run)
 
 
 def _must_be_wanted(request: pytest.FixtureRequest) -> None:
-    """Fails where the run is without ZooKeeper: then a test asks for one that is not marked."""
+    """Fail the test if the run excludes ZooKeeper, because then the test that needs a server lacks the mark."""
     if "not zookeeper" in request.config.getoption("markexpr"):
         pytest.fail("a test asks for a ZooKeeper and is not marked: @pytest.mark.zookeeper")
 
 
 def _of_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, int]:
-    """The directory and the process that all workers share."""
+    """Return the directory and the process id that all workers of the run share."""
     directory = tmp_path_factory.getbasetemp()
-    if worker_id == "master":  # there are no workers
+    if worker_id == "master":  # the run has no workers
         return directory, os.getpid()
     return directory.parent, os.getppid()
 
@@ -101,17 +102,17 @@ class SecuredZooKeeper(NamedTuple):
     connect: str
     """The connect string for the TLS port."""
     connect_plainly: str
-    """The same chroot through the port without TLS, for strangers."""
+    """The connect string of the same chroot through the port without TLS, for clients without credentials."""
     authority: Path
-    """The authority that signed the server's certificate."""
+    """The certificate authority that signed the server's certificate."""
     key_store: Path
-    """A certificate that the server accepts as the identity `x509` `CN=broker`; not in the settings."""
+    """A client certificate that the server maps to the identity `x509` `CN=broker`; `settings` does not include it."""
     other_key_store: Path
-    """A certificate of another identity, `CN=other`."""
+    """A client certificate of another identity, `CN=other`."""
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of a broker that uses TLS and the login."""
+        """Return the settings of a broker that uses TLS and the digest login."""
         return {
             "zookeeper.connect": self.connect,
             "zookeeper.ssl.client.enable": "true",

@@ -1,4 +1,6 @@
-"""ZooKeeper's frames as a proxy sees them: a length of four bytes, and what of the payload tells them apart."""
+"""ZooKeeper's frames as a proxy sees them: a length of four bytes, and the fields of the payload that identify the
+frame.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class Direction(Enum):
 
 
 class Op(IntEnum):
-    """The codes of ZooKeeper's ZooDefs.OpCode."""
+    """The operation codes of ZooKeeper's ZooDefs.OpCode."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -57,11 +59,11 @@ class Op(IntEnum):
 WRITES: Final = frozenset(
     {Op.CREATE, Op.DELETE, Op.SET_DATA, Op.SET_ACL, Op.MULTI, Op.CREATE2, Op.CREATE_CONTAINER, Op.CREATE_TTL}
 )
-"""The operations that change the tree, except for opening and closing a session."""
+"""The operations that change the tree, without those that open and close a session."""
 
 
 class Frame:
-    """One packet with its length; `op` of an answer is that of its request, NOTIFICATION of a watch event."""
+    """One packet with its length. `op` of a response is that of its request; `op` of a watch event is NOTIFICATION."""
 
     __slots__ = ("data", "direction", "number", "op", "xid")
 
@@ -69,7 +71,9 @@ class Frame:
         self.direction = direction
         self.data = data
         self.number = number
-        """The position in its connection and direction, from 1: 1 is the session's request or its answer."""
+        """The frame's position in its connection and direction, from 1; frame 1 opens the session or is the response to
+        that.
+        """
         self.xid = xid
         self.op = op
 
@@ -78,7 +82,7 @@ class Frame:
         return self.op in WRITES
 
     def mentions(self, path: str) -> bool:
-        """Whether the frame contains these bytes: a request contains its paths; only some answers do."""
+        """Whether the frame contains the bytes of this path; requests contain their paths, only some responses do."""
         return path.encode() in self.data
 
     def __repr__(self) -> str:
@@ -86,7 +90,7 @@ class Frame:
 
 
 class FrameReader:
-    """Tells the frames of one connection apart, in both directions."""
+    """Parses the frames of one connection in both directions."""
 
     def __init__(self) -> None:
         self._ops: dict[int, int] = {}

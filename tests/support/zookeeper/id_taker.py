@@ -1,8 +1,9 @@
-"""A process that takes producer ids from ZooKeeper, in place of a broker that is asked for very many.
+"""A process that allocates producer ids from ZooKeeper, in place of a broker that gets very many InitProducerId
+requests.
 
     python -m tests.support.zookeeper.id_taker CONNECT BROKER_ID BLOCKS
 
-It writes the first id of each block that it has handed out whole, one a line.
+The process prints the first id of each block whose ids it has all used, one per line.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ async def take(connect: str, broker_id: int, blocks: int) -> None:
 
 
 async def next_id(ids: ProducerIdManager) -> int:
-    """Take the next id like a producer, which retries."""
+    """Allocate the next id; retry as a producer does."""
     while True:
         try:
             return await ids.generate()

@@ -1,8 +1,9 @@
-"""One ZooKeeper server for all workers of a test run: the first that needs it starts it, it ends with the run.
+"""One ZooKeeper server for all workers of a test run: the first worker that needs the server starts it, and the server
+ends with the run.
 
-The run is the process of pytest that has no worker above it. A keeper, which is this module run as a program, holds the
-server and waits for the end of that process, so that nothing is left when pytest is killed; and if the keeper is
-killed, its server goes with it.
+The run is identified by the pytest process that is not a worker. A keeper process, which runs this module as a program,
+owns the server and waits for the end of the pytest process, so that no server remains when pytest is killed. If the
+keeper is killed, its server ends, too.
 """
 
 from __future__ import annotations
@@ -24,22 +25,24 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 
 ROOT = Path(__file__).parents[3]
 SHORT = Timing(tick=250, least_session=500)
-"""Sessions may be as short as half a second, and end a quarter of a second too late at most."""
+"""Sessions may be as short as 500 ms, and end at most 250 ms too late."""
 START_SECONDS = 100.0
 LOOK_SECONDS = 3600.0
 
 
 AUTHORITY = "authority.pem"
-"""In the directory of a server with TLS: who has signed its certificate."""
+"""File name in the directory of a server with TLS: the certificate authority that signed the server's certificate."""
 KEY_STORE, OTHER_KEY_STORE = "broker.pem", "other.pem"
-"""Beside it: certificates, with their keys, of two clients that this server knows, CN=broker and CN=other."""
+"""File names in the same directory: certificates, with keys, of two clients that this server knows, CN=broker and
+CN=other.
+"""
 
 
 def shared_address(directory: Path, run: int, *, has_tls: bool = False) -> str:
-    """`host:port` of the server in `directory`, started if need be; it ends with the process `run`. With TLS that port
-    follows, behind a blank.
+    """Return `host:port` of the server in `directory`, and start the server if needed; the server ends with the process
+    `run`. With TLS, the TLS port follows after a space.
 
-    Raises AssertionError if it does not start.
+    Raises AssertionError if the server does not start.
     """
     address, log = directory / "address", directory / "keeper.log"
     directory.mkdir(exist_ok=True)
@@ -77,7 +80,9 @@ def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
 
 
 def tls_settings(directory: Path, port: int) -> dict[str, object]:
-    """The TLS settings: clients need no certificate, and identify by one (scheme `x509`) or by `digest`."""
+    """Return the TLS settings. Clients need no certificate, and authenticate by a certificate (scheme `x509`) or by
+    `digest`.
+    """
     authority = Certificate.authority("authority of the tests' ZooKeeper")
     (directory / AUTHORITY).write_text(authority.pem)
     for name, store in (("broker", KEY_STORE), ("other", OTHER_KEY_STORE)):

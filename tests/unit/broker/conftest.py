@@ -1,4 +1,4 @@
-"""Metadata stores for the broker's tests: a fresh one, and one whose connection breaks on demand."""
+"""Metadata stores for the broker's tests: a new store, and a store whose connection a test can break."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -11,9 +11,10 @@ from oncelog_broker.metadata.stores.store import ConnectionLost
 
 
 class UnreliableStore:
-    """Forwards all calls to `store`; `lose_replies` and `lose_requests` count down with each write that they hit.
+    """Forwards all calls to `store`. `lose_replies` and `lose_requests` are counters; each affected write reduces its
+    counter by one.
 
-    `before_write` is awaited once, before the next write is passed on: a place for others to interfere.
+    `before_write` is awaited once, before the next write is forwarded, so that a test can interfere.
     """
 
     def __init__(self, store: EmbeddedStore) -> None:

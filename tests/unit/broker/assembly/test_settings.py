@@ -1,4 +1,4 @@
-"""The settings of a running broker: changes made by the cluster, and their effect on the logs."""
+"""The settings of a running broker: changes in the cluster's settings take effect, also on the logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings() -> Settings:
 
 
 def changed(**of: dict[str, str]) -> ClusterImage:
-    """An image with these settings: `all` of all brokers, `me` of this broker, `other` of another broker."""
+    """Return an image with these settings: `all` for all brokers, `me` for this broker, `other` for another broker."""
     ids: dict[str, Any] = {"all": None, "me": ME, "other": OTHER}
     return EMPTY.with_broker_configs({ids[name]: values for name, values in of.items()})
 

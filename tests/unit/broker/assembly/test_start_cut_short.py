@@ -1,4 +1,4 @@
-"""A start that fails anywhere, or is cancelled, closes all parts that it had begun, and the next start works."""
+"""A startup that fails at any point, or is cancelled, closes all that it had opened, and the next startup works."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.network import Listening, RealNetwork
 
 MOST_CALLS, MOST_TURNS = 500, 500
-"""An upper bound for the store calls and loop turns of a start; otherwise the test would never have let one succeed."""
+"""Upper bounds for the store calls and loop turns of one startup; a test that reaches a bound fails, because no startup
+succeeded.
+"""
 JOB_TURNS = 3
-"""A job given to a thread is done after this many turns of the loop."""
+"""A job given to a thread is done after this many turns of the event loop."""
 
 
 class Broken(Exception):
@@ -32,7 +34,7 @@ class Broken(Exception):
 
 
 class BreakingTree(MemoryTree):
-    """Fails at one call of its sessions, counted from 1; 0 means never."""
+    """Raises Broken at one call of its sessions, counted from 1; 0 means never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +57,7 @@ class BreakingTree(MemoryTree):
 
     @property
     def watched(self) -> set[str]:
-        """The paths that are still being watched."""
+        """The paths that sessions still watch."""
         return {root for session in self.opened for root in session._watches.roots()}
 
 
@@ -95,7 +97,7 @@ class CountedNetwork(RealNetwork):
 
 
 class Place:
-    """The data directory and store with which one broker starts repeatedly."""
+    """The data directory and the metadata store with which one broker starts repeatedly."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -108,7 +110,7 @@ class Place:
         return Broker(BrokerConfig.of(settings), store=self.tree, network=self.network)
 
     def check_is_clean(self, after: object) -> None:
-        """Check that only the data of the broker is left."""
+        """Check that the broker left no sockets, sessions, watches or tasks, but only its data."""
         assert self.network.bound == 0, after
         assert self.tree.sessions == 0, after
         assert self.tree.watched.isdisjoint({paths.BROKERS, paths.CONTROLLER}), after
@@ -142,7 +144,7 @@ async def test_a_start_that_fails_at_any_call_of_its_store_closes_what_it_had_be
             await broker.start()
         except Broken:
             failed += 1
-        await broker.stop()  # what fails in a background task is logged, and the broker serves
+        await broker.stop()  # an exception in a background task is only logged, and the broker keeps serving
         place.check_is_clean(number)
         if place.tree.calls < number:
             break
@@ -154,8 +156,8 @@ async def test_a_start_that_fails_at_any_call_of_its_store_closes_what_it_had_be
 
 @pytest.fixture
 async def counted_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run thread jobs in the loop, JOB_TURNS turns after they were given, so that every start takes the same number of
-    turns. Like a thread's job, such a job cannot be withdrawn.
+    """Run thread jobs in the loop, JOB_TURNS turns after they were submitted, so that every startup takes the same
+    number of turns. Like a job in a thread, such a job cannot be cancelled.
     """
     loop = asyncio.get_running_loop()
 
@@ -227,7 +229,9 @@ async def test_a_stop_that_cannot_write_unlocks_the_directories(
 
 
 async def test_notes_of_two_threads_are_written_one_after_the_other(place: Place) -> None:
-    """The thread of a cancelled start still writes the note while closing the start writes the note, too."""
+    """The thread of the cancelled startup may still write the incarnation's note while the cleanup writes the note,
+    too.
+    """
     broker = place.broker()
     await broker.start()
     data = broker.parts.storage.data

@@ -91,7 +91,9 @@ def test_variables_of_other_commands_are_no_broker_settings():
 
 
 def test_variables_that_others_set_with_our_prefix_stop_no_broker(caplog):
-    """Kubernetes sets such variables for a service named oncelog; Helm charts and scripts set some of their own."""
+    """Kubernetes sets variables with the prefix ONCELOG_ for a service named oncelog; Helm charts and scripts set some,
+    too.
+    """
     of_kubernetes = {
         "ONCELOG_PORT": "tcp://10.0.0.1:9092",
         "ONCELOG_SERVICE_HOST": "10.0.0.1",

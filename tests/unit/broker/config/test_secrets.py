@@ -1,4 +1,6 @@
-"""Passwords: the permitted sources, and that no output shows them. Also the settings of single listeners."""
+"""Passwords come only from the permitted sources, and no output shows them. This holds for the settings of single
+listeners, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A founded cluster with one registered broker and its controller."""
+"""A cluster with one registered broker, which is the controller."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ async def controller(store: Any) -> Controllership:
 
 @pytest.fixture
 async def term(store: Any, controller: Controllership) -> PartitionController:
-    """The term of this controller, with an up-to-date view."""
+    """Create the controller object for this term and read the entire tree into its view."""
     term = PartitionController(store, controller)
     await term.read_all()
     return term

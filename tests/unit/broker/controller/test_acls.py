@@ -1,4 +1,4 @@
-"""ACLs in the store: Kafka's nodes, guarded by their versions; and the image of them."""
+"""ACLs are stored in Kafka's nodes, whose versions guard each write, and appear in the cluster image."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_two_concurrent_changes_of_acls_are_both_kept(store: Any, acls: Ac
 async def test_an_entry_that_was_removed_meanwhile_does_not_come_back_and_a_new_one_is_not_lost(
     store: Any, acls: AclController
 ) -> None:
-    """The node is deleted with its last entry, and its successor's versions begin at 0."""
+    """An ACL node is deleted with its last entry, so the versions of a node that is created later start at 0 again."""
     await acls.change(ORDERS, adding(READ))
 
     async def others() -> None:

@@ -1,4 +1,6 @@
-"""Elections that ask brokers for their log ends: which brokers are asked, and how long answers are awaited."""
+"""Elections that ask brokers for their log ends: which brokers the controller asks, and how long it waits for
+responses.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ KEY = PartitionKey("t", 0)
 
 
 class Brokers:
-    """The answer of each broker; None: it does not answer."""
+    """The log end that each broker reports; None means that the broker does not respond."""
 
     def __init__(self) -> None:
         self.ends: dict[int, LogEnd | None] = {}
@@ -48,7 +50,7 @@ class Brokers:
 
 
 class Scene:
-    """Three brokers that all have the one partition, and another that is controller."""
+    """Three brokers that all have a replica of the one partition, and another broker that is the controller."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()
@@ -133,7 +135,7 @@ async def test_s81_another_controller_begins_with_the_same_knowledge(scene: Scen
         await scene.cluster.start(broker, is_log_tail_kept=False)
     await scene.control(1)
     scene.cluster.stop(1)
-    await scene.cluster.start(1)  # of the same boot, this time: what it has lost before is lost
+    await scene.cluster.start(1)  # the machine did not reboot this time, but the records lost before stay lost
     await scene.control(2)
     await scene.cluster.start(3, is_log_tail_kept=False)
     await scene.term.brokers_changed()
@@ -208,7 +210,7 @@ async def test_s80_an_abandoned_partition_is_offline_until_its_log_returns_or_an
     assert isinstance(answer, KafkaError)
     assert answer.code is ErrorCode.NEW_LEADER_ELECTED
     assert await scene.state() == (-1, 1, (1,))
-    await scene.control(1)  # a controller that has not heard it
+    await scene.control(1)  # a new controller that does not know the leader's report
     await scene.until_asked(1)
     await scene.until_true(lambda: scene.questions._offline_since)
     assert await scene.state() == (-1, 1, (1,))

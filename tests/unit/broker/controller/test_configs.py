@@ -1,5 +1,5 @@
-"""Settings and quotas are changed from their present state, even if their node is deleted and created again meanwhile.
-The versions of the new node begin at 0, so that it looks like the node that was read.
+"""Changes of settings and quotas start from the present state, even if the node is deleted and re-created meanwhile.
+The versions of the re-created node start at 0, so that the node looks like the one that was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def without(*keys: str) -> Any:
 
 
 async def kept(store: Any, path: str) -> Mapping[str, str]:
-    """The stored settings; {} if the node does not exist."""
+    """Return the stored settings; {} if the node does not exist."""
     try:
         data, _ = await store.get(path)
     except NoNode:

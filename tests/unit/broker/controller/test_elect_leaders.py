@@ -1,4 +1,4 @@
-"""Elections that a client asks for, and the preferred elections of the controller itself."""
+"""Elections that a client requests, and the preferred elections that the controller starts itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The choice of leader and ISR, one partition at a time."""
+"""The choice of leader and ISR, for one partition per test."""
 
 import pytest
 
@@ -13,8 +13,8 @@ STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 
 
 def brokers(**how):
-    """Brokers by name, such as `b1=STEADY`: steady since before the state was written; or registered later, perhaps
-    unsure of its log end; or gone again.
+    """Return brokers by name, such as `b1=STEADY`. Steady brokers were registered before the state was written; others
+    registered later, may be unsure of their log end, or are gone again.
     """
     epochs = {STEADY: 50, RETURNED: 150, UNSURE: 150, GONE: NOT_REGISTERED}
     return {
@@ -49,28 +49,28 @@ def test_a_correct_state_stays_as_it_is(state, live):
 @pytest.mark.parametrize(
     ("state", "live", "elected"),
     [
-        # the preferred live replica of the ISR leads, the dead leave it
+        # the first live replica of the ISR, in the order of preference, leads; dead replicas leave the ISR
         (PartitionState(1, 3, (1, 3, 2), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(2, 4, (3, 2), 6)),
-        # a returned replica is not elected while a steady replica is alive; the returned one has all records and stays
+        # a returned replica is not elected while a steady one is alive, but it has all records and stays in the ISR
         (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (1, 2), 6)),
         (
             PartitionState(1, 3, (1, 2, 3), 5),
             brokers(b1=UNSURE, b2=STEADY, b3=RETURNED),
             PartitionState(2, 4, (2, 3), 6),
         ),
-        # if it is alone it is elected, with a new epoch although the leader stays the same
+        # a returned replica that is alone is elected, with a new epoch although the leader stays the same
         (PartitionState(1, 3, (1,), 5), brokers(b1=RETURNED), PartitionState(1, 4, (1,), 6)),
-        # all came back with everything: one leads, and all are in sync
+        # all replicas returned with all records: one of them leads, and all are in sync
         (
             PartitionState(2, 3, (2, 1, 3), 5),
             brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED),
             PartitionState(1, 4, (2, 1, 3), 6),
         ),
-        # no in-sync replica is alive: no leader; the ISR keeps the replica that may lead again
+        # no in-sync replica is alive: there is no leader, and the ISR keeps the replica that may lead again
         (PartitionState(1, 3, (1,), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(-1, 4, (1,), 6)),
-        # one of the in-sync replicas is back
+        # one of the in-sync replicas has returned
         (PartitionState(-1, 4, (1, 2), 5), brokers(b2=RETURNED), PartitionState(2, 5, (2,), 6)),
-        # replicas that may have lost their tails are passed over for others
+        # replicas that may have lost the end of their logs are not elected if other replicas are available
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         (PartitionState(2, 3, (1, 2), 5), brokers(b1=RETURNED, b2=GONE), PartitionState(1, 4, (1,), 6)),
     ],
@@ -94,9 +94,10 @@ def test_the_last_isr_members_lead_even_if_unsure_and_the_state_says_so():
 @pytest.mark.parametrize("live", [brokers(b1=UNSURE), brokers(b2=GONE), brokers(b3=STEADY)])
 @pytest.mark.parametrize("leader", [-1, 1])
 def test_s81_no_write_vouches_for_a_replica_that_may_have_lost_its_tail(leader, live):
-    """A state written after such a broker returned would claim that it was present all the time.
+    """A state written after an unsure broker returned would claim that the broker had been registered all the time.
 
-    So absent brokers are awaited under the old state, even if the unsure one leaves again unobserved.
+    Therefore the controller waits for absent brokers without writing the state, even if the unsure broker leaves again
+    unobserved.
     """
     decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
     assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
@@ -111,13 +112,13 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
     assert decide(offline, live, unclean=True) == (recovering, True)
     clean = decide(PartitionState(1, 3, (1, 3), 5), live, unclean=True)
     assert clean == (PartitionState(3, 4, (3,), 6), False)
-    # one of the ISR that may have lost its tail has more than one that was never in it
+    # an ISR member that may have lost records still counts more than a replica that was never in the ISR
     unsure = decide(PartitionState(3, 3, (3, 1), 5), brokers(b1=UNSURE, b2=STEADY), unclean=True)
     assert unsure == (PartitionState(1, 4, (1,), 6), True)
 
 
 def judged(state, live, ends, *, unclean=False, waits=True):
-    """Like `decide`, but brokers are asked for their log ends."""
+    """Like `decide`, but with the log ends that brokers reported."""
     return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, 6, unclean, ends.get, waits))
 
 
@@ -159,14 +160,16 @@ def test_s81_unsure_replicas_that_are_away_are_waited_for_and_not_for_ever():
     assert judged(ALL_IN_SYNC, live, ends) == Undecided(absent=(3,))
     assert judged(ALL_IN_SYNC, live, ends, waits=False) == (PartitionState(1, 4, (1,), 6), True)
     assert judged(ALL_IN_SYNC, live, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
-    # one that has not come back since may have everything: it is waited for without an end
+    # an ISR member that has not returned yet may have all records, so the controller waits for it without a time limit
     two_are_back = brokers(b1=UNSURE, b2=UNSURE)
     assert judged(ALL_IN_SYNC, two_are_back, ends, waits=False) is None
     assert judged(ALL_IN_SYNC, two_are_back, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
 
 
 def test_s81_offline_logs_outside_the_isr_are_waited_for_and_not_for_ever():
-    """The only replica in sync came back with an empty disk: the others have records, and may be readable soon."""
+    """The only in-sync replica returned with an empty disk, while other replicas have records and may become readable
+    soon.
+    """
     alone, live = PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY, b3=STEADY)
     ends = {1: LogEnd(-1, 0), 2: OFFLINE, 3: OFFLINE}
     assert judged(alone, live, ends) == Undecided(absent=(2, 3), offline=(2, 3))
@@ -176,7 +179,7 @@ def test_s81_offline_logs_outside_the_isr_are_waited_for_and_not_for_ever():
     assert judged(alone, live, ends) == Undecided(absent=(2,), offline=(2,))
     ends[2] = LogEnd(3, 80)
     assert judged(alone, live, ends) == (PartitionState(3, 4, (3,), 6, leader_recovery_state=RECOVERING), True)
-    # replicas outside the ISR do not count where one of the ISR cannot say what it has
+    # replicas outside the ISR do not count if an ISR member cannot report its log end
     assert judged(alone, live, {1: UNKNOWN, 2: OFFLINE, 3: OFFLINE}) == (PartitionState(1, 4, (1,), 6), True)
 
 
@@ -185,7 +188,7 @@ STOPPING = {3: KnownBroker(3, 50, is_stopping=True)}
 
 @pytest.mark.parametrize("away", [{}, brokers(b3=GONE), STOPPING], ids=["never there", "gone", "about to stop"])
 def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_lost_records(away):
-    """The broker with an offline log is being restarted while the only in-sync replica returns without its disk."""
+    """A broker with an offline log is restarting while the only in-sync replica returns without its disk."""
     alone, live = PartitionState(-1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY) | away
     ends = {1: LogEnd(-1, 0), 2: LogEnd(-1, 0), 3: OFFLINE}
     assert judged(alone, live, ends) == Undecided(absent=(3,))
@@ -193,7 +196,7 @@ def test_s81_replicas_outside_the_isr_are_waited_for_when_all_in_sync_may_have_l
 
 
 def test_s80_an_abandoned_partition_goes_to_the_first_steady_replica_with_an_open_log():
-    """Broker 1 does not answer: it is dead although its session is open."""
+    """Broker 1 does not respond, because it is dead although its session is open."""
     given_up = PartitionState(-1, 4, (1, 2, 3), 6)
     live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
     assert judged(given_up, live, {2: OFFLINE}) == Undecided(ask=(1, 3))
@@ -210,7 +213,7 @@ def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
     assert judged(ALL_IN_SYNC, all_back, {}) == Undecided(ask=(1, 2, 3))
     offline = PartitionState(-1, 4, (1, 2, 3), 6)
     assert judged(ALL_IN_SYNC, brokers(b1=RETURNED), {1: OFFLINE}) == (offline, False)
-    # the write vouches for the broker, which was there; nobody asks it twice, and nobody elects it
+    # the broker was registered when the state was written, so it is neither asked again nor elected
     assert judged(offline, brokers(b1=STEADY), {1: OFFLINE}) == Undecided(offline=(1,))
     assert judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE}) == Undecided(ask=(2,))
     both = judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE, 2: LogEnd(3, 100)})
@@ -234,7 +237,7 @@ def test_s80_the_most_complete_sure_replica_leads_once_all_log_ends_are_known():
 
 
 class TestCases:
-    """Each case of `outcome` by its function: the leader, the ISR, and whether records may be lost."""
+    """One test for each case of `outcome`: the leader, the ISR, and whether records may be lost."""
 
     def decided(self, state, live, ends=None, *, unclean=False, stopping=()):
         there = {id_: broker._replace(is_stopping=id_ in stopping) for id_, broker in live.items()}
@@ -277,7 +280,7 @@ class TestCases:
         assert self.decided(state, live, ends, unclean=True) == (elected, True)
 
     def test_an_unclean_election_happens_although_other_replicas_are_about_to_stop(self):
-        """A stopping broker outside the ISR delays no election."""
+        """A stopping broker outside the ISR does not delay an election."""
         ends = {1: OFFLINE, 2: LogEnd(3, 9), 3: LogEnd(3, 5)}
         live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
         elected = PartitionState(2, 5, (2,), 6, leader_recovery_state=RECOVERING)

@@ -1,4 +1,6 @@
-"""The election of the controller and its reactions, in virtual time: brokers of one process on one tree."""
+"""The election of the controller and its reactions, in virtual time, with several brokers of one process on one
+metadata tree.
+"""
 
 from contextlib import asynccontextmanager
 
@@ -80,7 +82,7 @@ async def running(*brokers):
 
 
 def virtually(scenario):
-    """Run the scenario as a test of its own, in virtual time."""
+    """Turn the scenario into a test that runs in virtual time."""
 
     def test():
         run_virtually(scenario())
@@ -100,7 +102,9 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 @virtually
 async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
-    """A claim whose reply was lost may raise the epoch after we have read it: we were controller and wrote nothing."""
+    """A claim whose reply was lost may raise the controller epoch after this broker has read it, so the broker was
+    controller and could write nothing.
+    """
     async with running(1, 2) as cluster:
         await cluster.topics(1).create_topic("t", 1, 1)
         ((data, stat),) = await cluster.admin.get_many([paths.CONTROLLER_EPOCH])
@@ -296,7 +300,7 @@ async def test_preferred_leaders_are_elected_by_the_controller_alone_and_in_its_
 
 @virtually
 async def test_a_controller_repeats_its_first_steps_also_if_another_request_read_the_view_first():
-    """A leader's request may come while the controller pauses after a failure of the store."""
+    """A leader's request may arrive while the controller pauses after a failure of the metadata store."""
     async with running() as cluster:
         begun = []
 
@@ -321,7 +325,7 @@ async def test_a_controller_repeats_its_first_steps_also_if_another_request_read
 
 
 async def _without_a_leader(cluster, *brokers):
-    """The last of these brokers, the only in-sync one, has died."""
+    """Create a topic whose only in-sync replica, the last of these brokers, has died."""
     topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [brokers[-1], *brokers[:-1]]})
     term = cluster.electors[1].term()
     alone = Proposal(brokers[-1], 0, 0, [Member(brokers[-1])])
@@ -350,7 +354,7 @@ def test_the_controller_follows_the_cluster_default_of_unclean_elections(broker)
 
 @virtually
 async def test_the_first_election_of_a_broker_knows_what_its_cluster_allows_by_default():
-    """The broker has no image yet when it becomes controller."""
+    """The broker has no cluster image yet when it becomes controller."""
     async with running(1, 2) as cluster:
         await _without_a_leader(cluster, 1, 2)
         forbidden = {"unclean.leader.election.enable": "false"}

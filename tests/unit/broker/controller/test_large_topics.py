@@ -1,4 +1,6 @@
-"""Topics too large for one write are created and deleted in pieces, even if the controller changes meanwhile."""
+"""Topics that are too large for one write are created and deleted in several writes, even if the controller changes
+meanwhile.
+"""
 
 import asyncio
 from itertools import pairwise
@@ -57,7 +59,9 @@ async def test_a_large_topic_gets_its_leaders_in_pieces(cluster, topics):
 
 
 async def test_other_work_gets_its_turn_while_a_large_topic_is_written(cluster, topics, term, monkeypatch):
-    """Other work runs at each change, also while the outcome of a write with a lost reply is read."""
+    """Other work runs between any two steps, also while the controller reads the outcome of a write whose reply was
+    lost.
+    """
     done = []
 
     def watched(steps):
@@ -82,9 +86,9 @@ async def test_other_work_gets_its_turn_while_a_large_topic_is_written(cluster, 
     monkeypatch.setattr(term, "pause", pause)
     cluster.sessions[1].lose_replies = 1
     for change, steps in (
-        (topics.create_topic("t", 8, 1), 4 + 5),  # the reply is lost
+        (topics.create_topic("t", 8, 1), 4 + 5),  # the reply to this write is lost
         (topics.create_partitions("t", 16), 5 + 8),  # the topic is read first
-        (topics.delete_topic("t"), 2 * 9),  # before and after the topic is marked
+        (topics.delete_topic("t"), 2 * 9),  # the topic is read before and after it is marked
     ):
         done.clear()
         await change
@@ -97,7 +101,7 @@ async def test_the_next_controller_finishes_an_interrupted_topic_creation(cluste
 
     def next_one(operations):
         cluster.sessions[1].on_write = None
-        cluster.sessions[1].is_cut = True  # after this write, which makes the topic with three partitions
+        cluster.sessions[1].is_cut = True  # after this write, which creates the topic with three partitions
 
     cluster.sessions[1].on_write = next_one
     with pytest.raises(KafkaError) as raised:
@@ -123,7 +127,7 @@ async def test_a_large_topic_goes_in_pieces_and_is_led_by_nobody_meanwhile(clust
 async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(cluster, topics, pieces):
     await topics.create_topic("t", 10, 2)
     await topics.create_topic("kept", 1, 2)
-    left = [pieces + 2]  # the parent of the mark, and the mark
+    left = [pieces + 2]  # the parent node of the mark, and the mark
 
     def cut(operations):
         left[0] -= 1
@@ -136,7 +140,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_controller(
     second = await cluster.control(2)
     assert "t" in second.view.doomed
     cluster.stop(1)
-    await second.brokers_changed()  # elects for the one that is kept, and for nothing of the one that goes
+    await second.brokers_changed()  # elects a leader for the kept topic and none for the deleted one
     assert not [key for key, known in second.view.states.items() if key.topic == "t" and known.version > 0]
     await TopicController(cluster.sessions[2], lambda: second).finish_deletions(second)
     assert await cluster.admin.children(paths.TOPICS) == ["kept"]
@@ -174,7 +178,7 @@ def test_ten_thousand_partitions_fit_into_the_write_that_makes_the_topic():
 
 
 def before_the_next(cluster, path, interfere):
-    """Run `interfere` once before the session of the controller next writes to this path."""
+    """Run `interfere` once, before the controller's session next writes to this path."""
     session = cluster.sessions[1]
     write = session.multi
 
@@ -188,14 +192,16 @@ def before_the_next(cluster, path, interfere):
 
 
 async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, topics, term):
-    """The client repeats its request, and auto-creation creates another topic as soon as the old one is gone."""
+    """The client retries its request, and auto-creation creates another topic with the same name as soon as the old
+    topic is gone.
+    """
     first = await topics.create_topic("t", 10, 2)
     others = []
 
     async def asked_again_and_made_anew():
         for change in (topics.delete_topic("t", first.topic_id), topics.create_topic("t", 10, 2)):
             others.append(asyncio.create_task(change))
-            await turns(100)  # the work runs to its end if it takes fewer steps
+            await turns(100)  # the deletion runs to its end if it takes fewer steps
 
     before_the_next(cluster, paths.partition_state("t", 5), asked_again_and_made_anew)
     assert await topics.delete_topic("t") == first.topic_id
@@ -222,7 +228,9 @@ async def test_deletions_continue_though_one_of_them_was_ended_by_somebody_else(
 
 
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
-    """The marks were read before the topic was marked; its partitions must not get leaders by the old view."""
+    """The deletion marks were read before the topic was marked, and the topic's partitions must not get leaders from
+    the outdated view.
+    """
     await topics.create_topic("t", 10, 2)
     session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()
     children = session.children

@@ -1,4 +1,4 @@
-"""A term as controller: the consequences of each event, in few writes, and correct even if replies are lost."""
+"""One term of a controller handles each event in few writes, and correctly even if replies are lost."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ async def term(cluster):
 
 @pytest.fixture
 async def topic(cluster, term):
-    """A topic whose partitions each have another preferred leader, with all replicas in sync."""
+    """Create a topic whose partitions have different preferred leaders, with all replicas in sync."""
     by_hand = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
     return await TopicController(cluster.sessions[1], lambda: term).create_topic("t", -1, -1, assignment=by_hand)
 
@@ -104,7 +104,7 @@ async def test_an_out_of_sync_replica_leads_only_if_the_topic_allows_it(cluster,
 
 
 async def test_a_refused_incarnation_is_read_again_and_decided_again(cluster, term, topic):
-    """Broker 3 would be elected, and restarts while the state is written."""
+    """Broker 3 would be elected, but restarts while the state is written."""
     cluster.stop(2)
     session = cluster.shared.connect()
 
@@ -196,7 +196,7 @@ async def _grown(cluster, term):
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
 @pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
 async def test_a_reply_that_is_lost_changes_nothing(cluster, term, topic, event, lost):
-    """The states are the same as without the loss, and each partition is written once."""
+    """The states are the same as without the lost reply, and each partition is written once."""
     setattr(cluster.sessions[1], lost, 1)
     await event(cluster, term, topic)
     first = {name: await cluster.states(name) for name in term.view.topics}
@@ -224,7 +224,7 @@ async def test_a_controller_cut_off_from_the_store_reads_all_again_before_it_dec
 
 
 async def test_the_writes_of_a_zombie_fail_and_the_image_stays(cluster, term, topic):
-    """The controller had decided and was paused before its write arrived; meanwhile another broker became
+    """The former controller had decided, and paused before its write arrived; meanwhile another broker became
     controller.
     """
     await cluster.start(4)
@@ -280,7 +280,9 @@ async def test_a_proposal_of_a_former_incarnation_is_refused_as_a_whole(cluster,
 
 
 async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster, term, topic):
-    """One of our writes took effect after we had read that it had not, so our view is read again."""
+    """One of the controller's writes took effect after the controller had read that it did not, so the controller reads
+    its view again.
+    """
     path = paths.partition_state("t", 0)
     data, stat = await cluster.admin.get(path)
     await cluster.admin.set(path, data, stat.version)
@@ -308,7 +310,7 @@ async def test_a_replica_that_begins_again_gets_a_new_epoch_and_a_join_that_was_
 
 
 def lose_power(cluster, broker):
-    """Before the next write of the controller lands, the broker's machine crashes and restarts."""
+    """Let the broker's machine crash and restart before the controller's next write takes effect."""
     session = cluster.shared.connect()
     unsure = encode_incarnation(Incarnation(is_log_tail_kept=False))
 
@@ -324,8 +326,8 @@ def lose_power(cluster, broker):
 
 @pytest.mark.parametrize("per_write", [250, 2, 1])
 async def test_a_decision_made_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
-    """Otherwise broker 3 would lead with a truncated log, vouched for by a registration that the controller had not
-    seen.
+    """Otherwise broker 3 would lead with a truncated log, because the write would rely on a registration that the
+    controller had not seen.
     """
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", per_write)
     cluster.stop(2)
@@ -379,10 +381,10 @@ async def test_a_topic_that_goes_while_its_proposals_are_written(cluster, term, 
 
 
 async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(cluster, term, monkeypatch):
-    """The nodes of both topics begin with version 0.
+    """The state nodes of both topics start with version 0.
 
-    A broker dies, and while the elections are written the topic is deleted and re-created on other brokers (clients at
-    work cause that at once).
+    A broker dies. While the elections are written, the topic is deleted and re-created on other brokers, as active
+    clients do immediately.
     """
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
     topics = TopicController(cluster.sessions[1], lambda: term)
@@ -393,7 +395,7 @@ async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
     async def made_anew(name):
         for change in (topics.delete_topic(name), topics.create_topic(name, -1, -1, assignment={0: [3]})):
             changes.append(asyncio.create_task(change))
-            await turns(100)  # the work runs to its end if it takes fewer steps
+            await turns(100)  # the election runs to its end if it takes fewer steps
 
     session = cluster.sessions[1]
     write = session.multi
@@ -416,7 +418,7 @@ async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
 
 
 async def test_an_isr_expansion_does_not_admit_an_unnoticed_new_registration(cluster, term, topic):
-    """The controller has not noticed the restart: the write itself detects it (KIP-903)."""
+    """The controller has not noticed the restart, so the write itself must detect it (KIP-903)."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
     caught_up = Member(3, cluster_epoch(term, 3))
     cluster.stop(3)
@@ -434,7 +436,7 @@ async def test_a_leader_that_resigns_is_told_that_another_one_was_elected(cluste
 
 
 async def test_an_unsure_returned_replica_is_judged_before_a_proposal_that_counts_on_it(cluster, term, topic):
-    """That broker has not fetched in the leader's epoch, so the proposal does not name its incarnation."""
+    """The unsure broker has not fetched in the leader's epoch, so the proposal does not name its incarnation."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, (1, 2)))])
     cluster.stop(2)
     await cluster.start(2, is_log_tail_kept=False)
@@ -515,9 +517,9 @@ async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term,
 async def test_a_client_may_ask_for_an_election_before_the_controller_notices_a_death(
     cluster, term, topic, monkeypatch
 ):
-    """The controller's store server does not show the death yet.
+    """The store server that the controller reads from does not show the death yet.
 
-    Without a fresh read no leader would be elected, and the request would not be repeated.
+    Without a new read no leader would be elected, and the client would not repeat its request.
     """
     await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (2,)))])
     assert (await cluster.states())[1] == (2, 0, (2,))

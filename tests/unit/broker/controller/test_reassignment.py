@@ -1,5 +1,5 @@
-"""Partitions that move to other brokers: each step is one write, by any controller, and no step loses the last complete
-replica.
+"""Partitions that move to other brokers: each step is one write, which any controller can continue, and no step loses
+the last complete replica.
 """
 
 import pytest
@@ -36,11 +36,11 @@ def view_of(assignment, state, live=(1, 2, 3, 4, 5)):
 LED_BY_1 = PartitionState(1, 5, (1, 2, 3), 1)
 
 
-# --- what is written down
+# --- the stored assignment
 
 
 def test_a_replica_in_sync_is_taken_away_only_when_one_that_stays_has_answered():
-    """All target brokers may have lost power with their sessions open: broker 3 may be the last one with the
+    """All target brokers may have lost power while their sessions stay open, so broker 3 may be the only one with the
     records.
     """
     view = view_of(ReplicaAssignment((1, 2, 3), (), (3,)), PartitionState(3, 5, (1, 2, 3), 1))
@@ -84,9 +84,9 @@ def test_no_log_end_is_asked_for_if_no_in_sync_replica_is_removed():
         (ReplicaAssignment((1, 2)), (1,), ReplicaAssignment((1, 2), (), (2,))),
         (ReplicaAssignment((1, 2)), (1, 2, 3), ReplicaAssignment((1, 2, 3), (3,), ())),
         (ReplicaAssignment((1, 2)), (2, 1), ReplicaAssignment((2, 1))),
-        # Another target in the middle: what was to be added and is not wanted any more goes at once.
+        # Another target replaces the present one: an adding replica that the new target lacks is removed immediately.
         (ReplicaAssignment((3, 1, 2), (3,), (1,)), (4, 2), ReplicaAssignment((4, 2, 1), (4,), (1,))),
-        # The way back.
+        # The reassignment is reverted.
         (ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2)), (1, 2), ReplicaAssignment((1, 2))),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_reassignment_to_the_present_replicas_is_not_written():
 
 
 def test_the_number_of_replicas_may_be_held_fast():
-    view = view_of(ReplicaAssignment((4, 1, 2, 3), (4,), (1, 2, 3)), LED_BY_1)  # on the way to one replica
+    view = view_of(ReplicaAssignment((4, 1, 2, 3), (4,), (1, 2, 3)), LED_BY_1)  # the reassignment leads to one replica
     assert begin(view, KEY, (5,), 9, may_change_replication_factor=False) is not None
     with pytest.raises(KafkaError) as raised:
         begin(view, KEY, (1, 2, 3), 9, may_change_replication_factor=False)
@@ -172,7 +172,7 @@ def test_assignments_of_different_topics_are_written_apart():
     assert [len(piece) for piece in writer.in_pieces(changes)] == [2, 2, 1]
 
 
-# --- over several writes
+# --- reassignments over several writes
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ async def test_no_partitions_are_added_during_a_reassignment(cluster, term):
 
 
 async def test_partitions_that_were_added_elsewhere_are_no_hindrance(cluster, term):
-    """The topic's node differs from the controller's view of it."""
+    """The topic's node has partitions that the controller's view lacks."""
     topics = TopicController(cluster.sessions[1], lambda: term)
     version = term.view.topic_versions["t"]
     await topics.create_partitions("t", 3)

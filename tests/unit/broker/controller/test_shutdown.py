@@ -1,4 +1,6 @@
-"""A broker that is about to stop: the partitions that move, those that stay, and the roles that it no longer gets."""
+"""A broker that is about to stop: some partitions move to other brokers, some stay, and the broker gets no new
+leaderships.
+"""
 
 import pytest
 from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, WRITTEN, brokers
@@ -29,17 +31,17 @@ TWO = brokers(b2=STEADY, b3=STEADY)
 @pytest.mark.parametrize(
     ("state", "live", "stopping", "then"),
     [
-        # another one of the ISR leads, with a new epoch, and nobody waits for the one that goes
+        # another ISR member leads in a new epoch, and the stopping broker leaves the ISR
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1,), PartitionState(2, 4, (2, 3), 6)),
-        # of what it follows it leaves the ISR; the leader has no new epoch
+        # a stopping follower leaves the ISR, and the leader keeps its epoch
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (2,), PartitionState(1, 3, (1, 3), 6)),
         # two brokers stop at the same time
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2), PartitionState(3, 4, (3,), 6)),
-        # nobody else is in sync: it leads to its end, also where records may be lost
+        # no other replica is in sync: the broker leads until it stops, even if records may be lost
         (PartitionState(1, 3, (1,), 5), ALL, (1,), None),
-        # all go: the leader stays, and so does the ISR, of whom any may come back first
+        # all replicas stop: leader and ISR stay, because any of the members may return first
         (PartitionState(1, 3, (1, 2, 3), 5), ALL, (1, 2, 3), None),
-        # the leader has died while the others go: who comes back first of them leads
+        # the leader died while the others stop: the first of them that returns will lead
         (PartitionState(1, 3, (1, 2, 3), 5), TWO, (2, 3), PartitionState(-1, 4, (1, 2, 3), 6)),
         # a returned broker is not elected if it is about to stop again
         (PartitionState(1, 3, (2, 3), 5), brokers(b2=RETURNED, b3=RETURNED), (2,), PartitionState(3, 4, (3,), 6)),

@@ -1,5 +1,5 @@
-"""No number of partitions or reassignments exceeds one write: the write is split, or refused before it is tried
-(S78).
+"""However many partitions or reassignments a request has, no write exceeds the limit: the request is split, or refused
+before a write is tried (S78).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEFORE, AFTER = BROKERS[:3], BROKERS[3:]
 
 
 class Limited:
-    """Brokers whose store limits the bytes of a write and counts oversized ones."""
+    """Brokers whose metadata store limits the bytes of a write and counts the refused writes."""
 
     def __init__(self) -> None:
         self.cluster = ControlledBrokers()
@@ -115,7 +115,7 @@ async def test_s78_a_piece_that_is_too_large_is_written_in_halves(
 ) -> None:
     await topics.create_topic("t", 0, 0, assignment=made(40))
     data, _ = await limited.cluster.admin.get(paths.topic("t"))
-    limited.limit = 3 * len(data) + 5000  # the topic's node, and the states of some partitions
+    limited.limit = 3 * len(data) + 5000  # the topic's node and the states of some partitions
     errors = await term.reassign([(PartitionKey("t", partition), AFTER) for partition in range(40)])
     assert errors == [None] * 40
     assert limited.refused
@@ -167,7 +167,7 @@ async def test_s78_first_states_take_the_room_that_is_left(
 async def test_s78_settings_that_are_too_large_are_refused_with_a_word(
     limited: Limited, term: PartitionController
 ) -> None:
-    """The error is not NOT_CONTROLLER, which clients would retry for ever."""
+    """The error is not NOT_CONTROLLER, because clients would retry that error for ever."""
     limited.limit = 2000
     configs = ConfigController(limited.cluster.sessions[BROKERS[0]])
     with pytest.raises(KafkaError, match="does not fit into one write") as raised:

@@ -1,4 +1,4 @@
-"""Creating, deleting and changing topics: atomic, with Kafka's errors, and correct even if replies are lost."""
+"""Creating, deleting and changing topics is atomic, has Kafka's errors, and is correct even if replies are lost."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Admin(ConfigController, TopicController):
-    """All administrative operations."""
+    """All administrative operations in one class."""
 
     def __init__(self, store, term):
         ConfigController.__init__(self, store)
@@ -32,7 +32,7 @@ async def image(store):
 
 
 class fails_with:  # noqa: N801
-    """The block raises a KafkaError of this code."""
+    """A context manager: its block must raise a KafkaError with this code."""
 
     def __init__(self, code):
         self._raises = pytest.raises(KafkaError)

@@ -1,4 +1,6 @@
-"""ClusterView: the known state of brokers, and its changes when they register, leave, or ask to stop."""
+"""ClusterView stores the known brokers, and reports their changes when they register, leave, or announce their
+shutdown.
+"""
 
 import pytest
 
@@ -22,7 +24,7 @@ def view():
 
 
 def put(view, **changed):
-    """Put all brokers unchanged except for these, such as `b2=KnownBroker(...)`."""
+    """Put all brokers unchanged, except for those in `changed`, such as `b2=KnownBroker(...)`."""
     others = {name: view.brokers[int(name[1:])] for name in ("b1", "b2", "b3")}
     return view.put_brokers({**others, **changed}.values())
 
@@ -60,7 +62,7 @@ class TestPutBrokers:
         assert put(view, b2=now) == {2}
 
     def test_a_higher_incarnation_alone_is_no_change(self, view):
-        """The incarnation was read before the registration that follows; that registration is the change."""
+        """The incarnation was read before its registration, and only the registration is a change."""
         assert put(view, b2=view.brokers[2]._replace(incarnation=9)) == set()
         assert view.brokers[2].incarnation == 9
 
@@ -72,7 +74,7 @@ class TestPutBrokers:
         assert (view.candidates.end_of(KEY, 2), view.candidates.end_of(KEY, 3)) == (None, LogEnd(3, 5))
 
     def test_a_decision_keeps_the_brokers_that_it_saw(self, view):
-        """Its write checks the incarnations that it saw, not those of a later registration."""
+        """The decision's write checks the incarnations that the decision saw, and not those of a later registration."""
         seen = view.brokers
         put(view, b2=KnownBroker(2, 21, incarnation=9))
         view.note_stopping(3)

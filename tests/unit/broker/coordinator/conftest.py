@@ -1,5 +1,5 @@
-"""An internal topic of one broker for coordinator tests: real logs in a temporary directory and a manual clock; the
-image decides leadership.
+"""An internal topic of one broker for coordinator tests, with real logs in a temporary directory and a manual clock.
+The image decides who leads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOPIC_ID = bytes(range(16))
 class InternalTopic:
     """Replaces Replicas for the partitions of an internal topic: `lead` and `resign` change the image.
 
-    It is its own `Deadlines`, which only remember: the test moves the clock and fires the timers itself.
+    The object also serves as `Deadlines`: it only stores the timers, and the test advances the clock and fires them.
     """
 
     def __init__(self, directory: Path, partitions: int = 1) -> None:
@@ -44,7 +44,7 @@ class InternalTopic:
         self.count = partitions
         self.epoch = 0
         self.replicas = (1,)
-        """The replicas, of which only the leader is in sync."""
+        """The replicas of the partitions; only the leader is in sync."""
         self.image = ClusterImage("")
         self.may_lead: Callable[[], bool] | None = None
         self.wake_ups: list[tuple[float, Callable[[], None]]] = []
@@ -100,7 +100,7 @@ class InternalTopic:
         self.after(seconds, callback)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock on and fire due callbacks in order."""
+        """Advance the clock and fire due callbacks in order."""
         end = self.clock.monotonic() + seconds
         while True:
             due = sorted((entry for entry in self.wake_ups if entry[0] <= end), key=lambda entry: entry[0])
@@ -130,6 +130,6 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
 
 @pytest.fixture
 def runtime(internal_topic: InternalTopic) -> CoordinatorRuntime[Counters]:
-    """Toy machines over the partitions of `internal_topic`, which stands in for the rest of a broker."""
+    """Toy machines over the partitions of `internal_topic`, which replaces the rest of a broker."""
     topic: Any = internal_topic
     return CoordinatorRuntime(TOPIC, Counters, topic, topic.host)

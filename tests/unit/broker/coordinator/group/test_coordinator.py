@@ -1,4 +1,4 @@
-"""The I/O part of groups: offsets of deleted topics are removed in the end, even if that is not possible at once."""
+"""The I/O part of the group coordinator removes offsets of deleted topics eventually, even if a first attempt fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = ("deleted", "kept")
 
 @pytest.fixture
 def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
-    """Coordinators that retry in each turn of the loop."""
+    """A coordinator that retries in each turn of the event loop."""
     monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0)
     return GroupCoordinator(
         BrokerConfig.of({}),
@@ -66,7 +66,7 @@ async def until_gone(groups: GroupCoordinator) -> None:
 
 
 def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[ClusterImage, ClusterImage]:
-    """The image before and after a topic was deleted."""
+    """Commit offsets of two topics; return the images before and after one of the topics was deleted."""
     before = with_topics(internal_topic.lead(), *TOPICS)
     groups.on_image(ClusterImage(""), before)
     for topic in TOPICS:
@@ -84,7 +84,7 @@ async def test_offsets_of_a_deleted_topic_are_removed(groups: GroupCoordinator, 
 async def test_offsets_of_a_deleted_topic_are_removed_when_the_gate_opens(
     groups: GroupCoordinator, internal_topic: Any
 ) -> None:
-    """The topic was deleted while the session was in doubt: first the cluster is read again, then the gate opens."""
+    """The topic was deleted while the session was in doubt. The cluster is then read again before the gate opens."""
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)

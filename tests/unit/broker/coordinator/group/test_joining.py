@@ -1,4 +1,4 @@
-"""JoinGroup: ids, generations, protocol selection, static members, delays and limits."""
+"""JoinGroup: member ids, generations, protocol selection, static members, delays and limits."""
 
 import pytest
 from tests.support.groups import REBALANCE_MS, SESSION_MS, GroupDriver
@@ -42,7 +42,9 @@ class TestMemberIds:
 
     @pytest.mark.parametrize("version", [3, 4, 5])
     def test_an_id_that_no_message_has_room_for_is_not_given_out(self, driver, version):
-        """Neither the leader nor the log could be given such a member: the group would be blocked."""
+        """Neither a JoinGroup response nor a log record has room for a member with this id, so the group would be
+        blocked.
+        """
         (first,) = driver.stable()
         too_long = "c" * 32_766
         names = {"instance_id": too_long} if version >= 5 else {"client_id": too_long}
@@ -53,7 +55,7 @@ class TestMemberIds:
     def test_a_rebalance_waits_for_ids_that_were_given_out(self, driver):
         (first,) = driver.stable()
         given = driver.join().response.member_id
-        assert driver.heartbeat(first.member_id, 1) is ErrorCode.NONE  # an id alone is not a rebalance
+        assert driver.heartbeat(first.member_id, 1) is ErrorCode.NONE  # a reserved member id alone causes no rebalance
         _, other = driver.join_new()
         rejoined = driver.join(first.member_id)
         assert not other.is_there
@@ -104,7 +106,7 @@ class TestRefusals:
 
 
 class TestNamedTwice:
-    """A protocol that a member names twice counts once."""
+    """A protocol that a member lists twice counts once."""
 
     TWICE = (("range", b"1"), ("sticky", b"2"), ("range", b"3"))
 
@@ -123,7 +125,7 @@ class TestNamedTwice:
 
 
 class TestMetadataBytes:
-    """The metadata of members is bounded: per member, per group, and for all groups."""
+    """The bytes of members' metadata are limited per member, per group, and for all groups together."""
 
     @staticmethod
     def saying(size):
@@ -204,7 +206,7 @@ class TestGenerations:
         assert not first.is_there
         _, second = driver.join_new(rebalance_ms=8_000)
         driver.advance(0.2)
-        assert not first.is_there  # prolonged once for the second
+        assert not first.is_there  # the delay was prolonged once, for the second member
         driver.advance(3.0)
         assert first.response.generation_id == second.response.generation_id == 1
         assert len(driver.group.members) == 2
@@ -260,7 +262,7 @@ class TestRejoining:
         driver.join_new()
         assert waiting.code is ErrorCode.REBALANCE_IN_PROGRESS
         driver.advance(SESSION_MS / 1000 - 1)
-        assert len(driver.group.members) == 3  # its session began anew with that answer
+        assert len(driver.group.members) == 3  # the member's session restarted with that response
 
 
 class TestProtocolSelection:
@@ -380,7 +382,7 @@ class TestStaticMembers:
         driver.heartbeat(before["i2"].member_id, 2, "i2")
         driver.advance(9.0)
         driver.heartbeat(before["i2"].member_id, 2, "i2")
-        driver.advance(4.0)  # rebalance timeout: i2 is the more patient one, 30 s
+        driver.advance(4.0)  # the rebalance timeout is 30 s, the longer one, of member i2
         assert rejoined.is_there
         assert set(driver.group.static_members) == {"i1", "i2"}
 

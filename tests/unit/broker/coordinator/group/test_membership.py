@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and sessions."""
+"""SyncGroup, Heartbeat and LeaveGroup requests, and session timeouts."""
 
 import pytest
 from tests.support.groups import REBALANCE_MS, SESSION_MS, GroupDriver, Identity
@@ -55,8 +55,8 @@ class TestSync:
         assert second.code is ErrorCode.NONE
 
     def test_all_members_rejoin_if_the_assignment_cannot_be_logged(self, driver):
-        """As in Kafka: if the assignments are too large for good, waiting members would otherwise wait until the leader
-        leaves.
+        """As in Kafka: if the assignments are always too large to be logged, waiting members would otherwise wait until
+        the leader leaves.
         """
         leader, follower = driver.stable(2)
         joined = [driver.join(member.member_id) for member in (leader, follower)]
@@ -186,9 +186,9 @@ class TestLeave:
         assert len(driver.timers) == 0
 
     def test_s85_a_joining_member_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
-        """A rebalance waits for a reserved id.
+        """A rebalance waits for a member with a reserved id.
 
-        That id and the only member leave in one request, which cannot be logged.
+        That member and the only other member leave in one request, whose effect cannot be logged.
         """
         unused = driver.join().response.member_id
         member_id, joining = driver.join_new()
@@ -259,7 +259,7 @@ def test_a_member_that_changed_between_two_generations_is_loaded_as_it_was_last(
 
 
 class TestAfterAFailure:
-    """A step about the group raised an exception: the group returns to its last logged state."""
+    """A step of the group raised an exception, so the group returns to its last logged state."""
 
     def test_a_failed_step_aborts_the_rebalance(self, driver):
         leader, follower = driver.stable(2)

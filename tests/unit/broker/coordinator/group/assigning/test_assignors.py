@@ -1,4 +1,4 @@
-"""The assignors: the assignment of partitions, and that none moves without need."""
+"""The assignors distribute partitions evenly, and move no partition without need."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_uniform_moves_as_little_as_possible_for_a_new_member() -> None:
 
 
 def test_a_balanced_assignment_does_not_move() -> None:
-    """It stays although the members with one more partition are not the first ones (KAFKA-18688)."""
+    """The assignment stays although the members with one more partition are not the first ones (KAFKA-18688)."""
     had: dict[str, Target] = {"a": {T: frozenset({0})}, "b": {T: frozenset({1, 2})}, "c": {T: frozenset({3, 4})}}
     members = [(member, {T}, {T: set(target[T])}) for member, target in had.items()]
     assert assign("uniform", spec({T: 5}, *members)) == had
@@ -89,7 +89,7 @@ def test_unsubscribed_and_missing_partitions_are_revoked() -> None:
 
 @pytest.mark.parametrize("is_homogeneous", [True, False])
 def test_a_partition_claimed_by_two_members_goes_to_one(is_homogeneous: bool) -> None:
-    """A broker that ended logged only a part of an assignment."""
+    """A broker that died has logged only a part of an assignment."""
     given = spec({T: 4}, ("a", {T}, {T: {0, 1}}), ("b", {T}, {T: {1, 2}}), is_homogeneous=is_homogeneous)
     targets = assign("uniform", given)
     assert sorted([*targets["a"][T], *targets["b"][T]]) == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Offsets of a consumer group: which members may commit and fetch them, and in which epoch (KIP-1251)."""
+"""Offsets of a consumer group: which members may commit and fetch offsets, and with which epoch (KIP-1251)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def driver() -> ConsumerDriver:
 
 @pytest.fixture
 def pair(driver: ConsumerDriver) -> tuple[Client848, Client848]:
-    """Two members: the first has t-0 and t-1 since epoch 2, the second got t-2 and t-3 in epoch 3."""
+    """Return two members: the first one has t-0 and t-1 since epoch 2, the second one got t-2 and t-3 in epoch 3."""
     first = driver.joined()
     driver.advance(2)
     second = driver.joined()
@@ -27,7 +27,7 @@ def pair(driver: ConsumerDriver) -> tuple[Client848, Client848]:
 
 
 def code(answer: Answer) -> ErrorCode:
-    """The error of the whole response, or that of its partitions."""
+    """Return the error code of the entire response, or that of its partitions."""
     if answer.error is not None:
         return answer.error
     (found,) = {p.error_code for topic in answer.response.topics for p in topic.partitions}

@@ -1,4 +1,4 @@
-"""Members of a consumer group join, move partitions, are fenced and leave: one heartbeat at a time."""
+"""Members of a consumer group join, revoke partitions, are fenced and leave, by one heartbeat after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def driver() -> ConsumerDriver:
 
 def test_the_first_member_gets_all_in_its_first_answer(driver: ConsumerDriver) -> None:
     first = driver.joined()
-    assert first.epoch == 2  # as in Kafka 4.3: a group begins at 1
+    assert first.epoch == 2  # as in Kafka 4.3, a new group starts at epoch 1
     assert owned(first) == ALL
     assert first.interval_ms == 5000
     assert driver.consumers.state is ConsumerGroupState.STABLE
@@ -65,7 +65,7 @@ def test_c1_a_member_that_missed_the_answer_with_the_new_epoch_is_let_in(driver:
     driver.advance(2)
     driver.joined()
     before = first.beat().response
-    first.beat()  # it revokes its partitions: the epoch is 3 now
+    first.beat()  # the member revokes its partitions, so the epoch is 3 now
     first.epoch = before.member_epoch
     assert first.beat().code is ErrorCode.NONE
     assert first.epoch == 3
@@ -93,7 +93,7 @@ def test_c2_a_member_that_never_revokes_is_fenced_after_its_rebalance_timeout(dr
     driver.advance(2)
     second = driver.joined()
     first.beat()
-    first.owns = frozenset(ALL)  # it is still in its callback
+    first.owns = frozenset(ALL)  # the member is still in its revocation callback
     for _ in range(29):
         driver.advance(1)
         assert first.beat().code is ErrorCode.NONE
@@ -113,7 +113,7 @@ def test_c3_a_member_that_unsubscribes_while_revoking_stays_in_its_epoch(driver:
     first.beat()
     assert owned(first) == [("s", 0), ("s", 1), ("t", 0)]
     epoch = first.epoch
-    first.owns = frozenset({*ALL, ("s", 0), ("s", 1)})  # it has not given up anything yet
+    first.owns = frozenset({*ALL, ("s", 0), ("s", 1)})  # the member has not revoked any partition yet
     first.subscribe("t")
     assert (first.epoch, owned(first)) == (epoch, [("t", 0)])
     driver.settle(first, second)
@@ -371,7 +371,7 @@ def test_an_instance_that_is_not_known_must_join_first(driver: ConsumerDriver) -
     assert client.leave(-2).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# --- what can be said of a request alone
+# --- requests that are invalid by themselves
 
 JOINS: dict[str, Any] = {
     "group_id": "g",

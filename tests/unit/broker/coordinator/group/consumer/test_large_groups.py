@@ -1,4 +1,6 @@
-"""A group of a thousand members and ten thousand partitions leaves the loop to others while it is assigned (S87)."""
+"""A group of a thousand members and ten thousand partitions does not block the event loop while its assignment is
+computed (S87).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 MEMBERS, TOPICS, PARTITIONS = 1000, 10, 1000
 MAX_TURN_SECONDS = 0.01
 MAX_HEARTBEAT_SECONDS = 100e-6
-"""The limit on a busy machine; `bench/consumer_groups.py` has the typical figure."""
+"""Seconds of CPU time that one heartbeat may take even on a busy machine; `bench/consumer_groups.py` shows the typical
+time.
+"""
 NAMES = [f"t{number}" for number in range(TOPICS)]
 
 
@@ -44,7 +48,7 @@ def as_in_a_broker() -> Iterator[None]:
 
 
 class LargeGroup:
-    """The runtime, and the members with their last answers."""
+    """The runtime, and the members with their last responses."""
 
     def __init__(self, internal_topic: Any) -> None:
         view = TopicView(ClusterImage("").with_topics([topic(name, PARTITIONS) for name in NAMES]))

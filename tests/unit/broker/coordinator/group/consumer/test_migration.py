@@ -1,4 +1,4 @@
-"""Groups change between the classic and the consumer protocol while their members work, in both directions as in
+"""Groups change between the classic and the consumer protocol while their members work, in both directions, as in
 Kafka.
 """
 
@@ -37,7 +37,7 @@ def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
 
 
 class ClassicClient:
-    """A cooperative member of the classic protocol: it reports its partitions when it joins."""
+    """A cooperative member of the classic protocol, which reports its owned partitions when it joins."""
 
     def __init__(self, driver: ConsumerDriver, instance_id: str | None = None) -> None:
         self.driver = driver
@@ -47,7 +47,7 @@ class ClassicClient:
         self.joined: Answer = Answer()
 
     def join(self) -> Answer:
-        """Join the group, with a member id if one is needed."""
+        """Join the group; request a member id first if the client has none."""
         for _ in range(2):
             self.joined = self.driver.join(
                 self.member_id,
@@ -76,7 +76,7 @@ class ClassicClient:
         return self.driver.heartbeat(self.member_id, self.generation, self.instance_id)
 
     def follow(self) -> None:
-        """Send a heartbeat, and rejoin and sync if the answer says so, in a group of the consumer protocol."""
+        """Send a heartbeat, and rejoin and sync if the response requires it, in a group of the consumer protocol."""
         if self.heartbeat() is not ErrorCode.NONE:
             assert self.join().code is ErrorCode.NONE
             self.read(self.sync())
@@ -88,7 +88,7 @@ def driver() -> ConsumerDriver:
 
 
 def classic_pair(driver: ConsumerDriver) -> tuple[ClassicClient, ClassicClient]:
-    """A stable classic group of two members with two partitions each."""
+    """Return a stable classic group of two members with two partitions each."""
     one, two = ClassicClient(driver), ClassicClient(driver)
     one.join()
     one.read(one.sync({one.member_id: assignment(0, 1, 2, 3)}))
@@ -321,7 +321,7 @@ def test_classic_members_are_refused_where_protocols_may_not_mix() -> None:
 
 
 def test_a_static_member_comes_back_as_a_classic_one_and_the_group_with_it(driver: ConsumerDriver) -> None:
-    """The last member of the consumer protocol is replaced: no assignment has changed, so no member has to rejoin."""
+    """The last member of the consumer protocol is replaced. No assignment changes, so no member has to rejoin."""
     new = driver.joined(instance_id="i1")
     driver.advance(2)
     new.leave(-2)

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when topics are looked up, and the resulting assignments."""
+"""Subscriptions by regular expression: when the group looks topics up, and the resulting assignments."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_restart_looks_again_at_once(driver: ConsumerDriver) -> None:
 
 
 def test_a_pattern_of_another_broker_that_is_none_here_matches_nothing(driver: ConsumerDriver) -> None:
-    first = driver.joined(topics=None, regex=r"(a)\1")  # no look-up has taken place
+    first = driver.joined(topics=None, regex=r"(a)\1")  # no topics were looked up
     driver.run_jobs()
     assert driver.consumers.regexes["(a)\\1"].topics == frozenset()
     first.beat()

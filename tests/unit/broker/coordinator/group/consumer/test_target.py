@@ -1,4 +1,4 @@
-"""Jobs compute the assignments of large groups; their results are applied whatever happened meanwhile."""
+"""Jobs compute the assignments of large groups; a result is applied whatever happened to the group meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGro
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> ConsumerDriver:
-    """A driver for which every group is large."""
+    """A driver with a limit so low that every group counts as large."""
     monkeypatch.setattr(target, "SMALL", 0)
     return ConsumerDriver()
 
@@ -89,7 +89,7 @@ def test_s85_a_result_that_cannot_be_logged_is_asked_for_again(driver: ConsumerD
 
 
 def test_a_partly_logged_assignment_is_computed_again_as_a_whole(driver: ConsumerDriver) -> None:
-    """The epoch is logged last: a broker that ends earlier has targets of two assignments, which may overlap."""
+    """The epoch is logged last, so a broker that dies earlier leaves targets of two assignments, which may overlap."""
     driver.set_topics(topic("t", 6))
     members = [driver.joined() for _ in range(2)]
     driver.settle(*members)

@@ -1,4 +1,4 @@
-"""What administrators do with the share partitions of a group without members."""
+"""Administrators may change the offsets of share partitions of a group without members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = frozenset(range(4))
 
 @pytest.fixture
 def driver() -> ShareDriver:
-    """A share group whose last member has left."""
+    """A driver with a share group whose last member has left."""
     driver = ShareDriver()
     driver.share_joined().leave()
     return driver

@@ -1,4 +1,4 @@
-"""Share groups: members join, stay and go, and get the share partitions with initialized state."""
+"""Share groups: members join, stay and leave, and get share partitions whose state is initialized."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def driver() -> ShareDriver:
 
 
 def reloaded(driver: ShareDriver) -> Any:
-    """A machine that has replayed what was logged."""
+    """Return a machine that has replayed the logged records."""
     machine = driver.new_machine(HeldBytes())
     for offset, (key, value) in enumerate(driver.log):
         record = machine.decode(key, value)
@@ -63,7 +63,7 @@ def test_all_members_share_all_partitions_where_there_are_more_members(driver: S
 
 
 def test_a_partition_that_is_added_begins_at_its_first_record(driver: ShareDriver) -> None:
-    """With "latest" the records until now would be lost (KAFKA-20742)."""
+    """If the share partition started at "latest", records from before the start would be lost (KAFKA-20742)."""
     client = driver.share_joined()
     driver.set_topics(topic("t", 6))
     client.beat()
@@ -202,7 +202,7 @@ def test_q11_a_topic_that_is_made_again_begins_anew(driver: ShareDriver) -> None
 def test_a_topic_whose_state_was_not_forgotten_before_it_was_made_again_causes_no_more_assignments(
     driver: ShareDriver,
 ) -> None:
-    """The coordinator has died before it forgot the state, so the name is known with both ids."""
+    """The coordinator died before it removed the state of the deleted topic, so the topic name is known with both ids."""
     client = driver.share_joined()
     driver.set_topics(topic("t", 4, incarnation=1))
     driver.settle_shares(client)
