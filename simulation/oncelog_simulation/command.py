@@ -27,7 +27,7 @@ from oncelog_simulation.reached import BEGIN as BRANCHES
 from oncelog_simulation.reached import END as END_OF_BRANCHES
 from oncelog_simulation.reached import measure
 from oncelog_simulation.run import Outcome, run
-from oncelog_simulation.scenario import WholeCluster, draw_short_plan, draw_whole_plan
+from oncelog_simulation.scenario import DRAWN, WholeCluster, draw_whole_plan
 from oncelog_simulation.shrink import MOST_RUNS, shrink
 from oncelog_simulation.story import tell
 
@@ -54,7 +54,13 @@ def with_fixed_hashes() -> None:
 @main.command("run")
 @click.option("--seeds", default="1-", show_default=True, help="The first and the last seed; 17-: from 17 on.")
 @click.option("--seconds", type=float, help="Stop after so many seconds of real time.")
-@click.option("--short", is_flag=True, help="A third of the time, and slow clients: many seeds in a minute.")
+@click.option(
+    "--plans",
+    type=click.Choice(list(DRAWN)),
+    default="whole",
+    show_default=True,
+    help="short: a third of the time, and slow clients: many seeds in a minute. light: up to an hour with little load.",
+)
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
     "--out",
@@ -62,14 +68,12 @@ def with_fixed_hashes() -> None:
     help="A page to put the table of faults into.",
 )
 @click.option("--report", type=click.Path(dir_okay=False), help="Write what was seen, as JSON.")
-def run_seeds(
-    seeds: str, seconds: float | None, short: bool, twice: bool, out: Path | None, report: str | None
-) -> None:
+def run_seeds(seeds: str, seconds: float | None, plans: str, twice: bool, out: Path | None, report: str | None) -> None:
     """Run seed after seed; exit with 1 if any broke a rule."""
     first, _, last = seeds.partition("-")
     total = Totals()
     for seed in _seeds(int(first), int(last) if last else None, seconds):
-        plan = _plan_of(seed, short=short)
+        plan = DRAWN[plans](seed)
         outcome = run(plan, WholeCluster())
         total.add(outcome)
         if twice and run(plan, WholeCluster()).digest != outcome.digest:
@@ -77,7 +81,9 @@ def run_seeds(
             click.echo(f"seed {seed}: two runs had different event logs")
         if outcome.violations:
             click.echo(f"seed {seed}: {len(outcome.violations)} violations, the first: {outcome.violations[0].what}")
-            click.echo(f"    python -m oncelog_simulation replay {seed}{' --short' if short else ''}")
+            click.echo(
+                f"    python -m oncelog_simulation replay {seed}{'' if plans == 'whole' else f' --plans {plans}'}"
+            )
         total.tell_progress(seed)
     click.echo(total.table())
     if out is not None:
@@ -88,17 +94,15 @@ def run_seeds(
     sys.exit(1 if total.failed else 0)
 
 
-def _plan_of(seed: int, *, short: bool) -> Plan:
-    return draw_short_plan(seed) if short else draw_whole_plan(seed)
-
-
 @main.command()
 @click.argument("seed", type=int)
-@click.option("--short", is_flag=True, help="As `run --short` runs it.")
+@click.option(
+    "--plans", type=click.Choice(list(DRAWN)), default="whole", show_default=True, help="As `run --plans` runs it."
+)
 @click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print all events.")
-def replay(seed: int, short: bool, timeline: bool) -> None:
+def replay(seed: int, plans: str, timeline: bool) -> None:
     """Run one seed again, and print its story."""
-    plan = _plan_of(seed, short=short)
+    plan = DRAWN[plans](seed)
     click.echo(f"seed {seed}: {plan.seconds:g} s, workloads {', '.join(plan.workloads)}")
     for strike in plan.strikes:
         click.echo(f"  {strike}")

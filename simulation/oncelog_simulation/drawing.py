@@ -18,6 +18,12 @@ LONG_SHARE: Final = 0.1
 """Share of the seeds that run for minutes, with clients that rest: whatever has a long time limit shows there."""
 LONG_SECONDS: Final = (100.0, 900.0)
 LONG_PACE: Final = 40.0
+LIGHT_SECONDS: Final = (600.0, 3600.0)
+"""The least and the most seconds that a `lightened` plan takes."""
+LIGHT_PACE: Final = 200.0
+"""Pace of a `lightened` plan: each client takes a step about once a minute."""
+LIGHT_SETTINGS: Final = {"replica.fetch.wait.max.ms": "2000", "replica.lag.time.max.ms": "10000"}
+"""In a `lightened` plan, followers that have nothing to fetch ask once in two seconds: an idle cluster costs little."""
 MOST_SHORT_SECONDS: Final = 8.0
 """How long the workloads of a `shortened` plan work at most."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
@@ -65,6 +71,18 @@ def draw_plan(
         strike = kind.draw(random, plan, random.uniform(0.0, plan.seconds))
         strikes.append(replace(strike, machines=(victim,)) if kind.needs_whole else strike)
     return replace(plan, strikes=tuple(sorted(strikes, key=lambda strike: strike.at)))
+
+
+def lightened(plan: Plan) -> Plan:
+    """The same faults, spread over up to an hour of a cluster with very slow clients: most virtual hours for the least
+    processor time. Shows whatever depends on long timeouts, checkpoints, retention and idle connections."""
+    least, most = LIGHT_SECONDS
+    seconds = round(least * (most / least) ** stream(plan.seed, "light").random(), 3)
+    share = seconds / plan.seconds
+    strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
+    return replace(
+        plan, seconds=seconds, pace=LIGHT_PACE, strikes=strikes, settings={**plan.settings, **LIGHT_SETTINGS}
+    )
 
 
 def shortened(plan: Plan) -> Plan:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from oncelog_simulation.drawing import draw_plan, shortened
+from oncelog_simulation.drawing import draw_plan, lightened, shortened
 from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.decisions import Decisions
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from oncelog_simulation.run import Judge
     from oncelog_simulation.world import World
 
-SHORT_WORKLOADS: Final = 3
-"""Workloads of a short plan, not counting those that they need."""
+FEW_WORKLOADS: Final = 3
+"""Workloads of a short or a light plan, not counting those that they need."""
 
 
 class WholeCluster:
@@ -67,6 +67,22 @@ def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: S
 
 def draw_short_plan(seed: int) -> Plan:
     """A plan for tests that run hundreds: `drawing.shortened`, and with fewer workloads."""
-    plan = shortened(draw_whole_plan(seed))
-    few = stream(seed, "short").sample(plan.workloads, min(SHORT_WORKLOADS, len(plan.workloads)))
+    return _with_few_workloads(shortened(draw_whole_plan(seed)), "short")
+
+
+def draw_light_plan(seed: int) -> Plan:
+    """A plan of up to an hour with few clients and little load: `drawing.lightened`."""
+    return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
+
+
+def _with_few_workloads(plan: Plan, purpose: str) -> Plan:
+    few = stream(plan.seed, purpose).sample(plan.workloads, min(FEW_WORKLOADS, len(plan.workloads)))
     return replace(plan, workloads=with_needed(few))
+
+
+DRAWN: Final[Mapping[str, Callable[[int], Plan]]] = {
+    "whole": draw_whole_plan,
+    "short": draw_short_plan,
+    "light": draw_light_plan,
+}
+"""The kinds of plans that a seed may draw, by their names."""

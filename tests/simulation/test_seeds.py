@@ -32,7 +32,7 @@ def command(*arguments, hash_seed="0"):
 def test_no_seed_breaks_a_rule(first, tmp_path):
     report = tmp_path / "report.json"
     seeds = f"{first}-{first + SEEDS_AT_ONCE - 1}"
-    said, code = command("run", "--short", "--seeds", seeds, "--report", str(report))
+    said, code = command("run", "--plans", "short", "--seeds", seeds, "--report", str(report))
     assert code == 0, said
     seen = json.loads(report.read_text())
     assert seen["seeds"] == SEEDS_AT_ONCE
@@ -58,11 +58,11 @@ def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
 
 @pytest.mark.timeout(400)
 def test_two_runs_of_a_seed_have_the_same_event_log_to_the_byte():
-    said, code = command("run", "--short", "--twice", "--seeds", f"1-{TWICE}")
+    said, code = command("run", "--plans", "short", "--twice", "--seeds", f"1-{TWICE}")
     assert code == 0, said
 
 
 def test_the_command_does_not_depend_on_the_hash_of_strings():
-    one, other = (command("replay", "3", "--short", hash_seed=hash_seed) for hash_seed in ("1", "random"))
+    one, other = (command("replay", "3", "--plans", "short", hash_seed=hash_seed) for hash_seed in ("1", "random"))
     assert one == other
     assert "virtual seconds" in one[0].splitlines()[-1]

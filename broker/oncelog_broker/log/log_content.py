@@ -94,7 +94,9 @@ class LogContent:
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # A start that was killed while it emptied the log, as below, left a snapshot at the log start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
-        self.producers.load(local.segments, snapshots_up_to, decided_up_to=compacted_up_to)
+        self.producers.load(
+            local.segments, snapshots_up_to, decided_up_to=compacted_up_to, high_watermark=known.high_watermark
+        )
         if log_start_offset > local.log_end_offset:
             logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
             self.producers.move_on_to(log_start_offset)

@@ -125,16 +125,18 @@ class PartitionLog:
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
         cleaner_checkpoint: int | None = None,
+        high_watermark: int = 0,
         new_directory: NewDirectory | None = None,
     ) -> PartitionLog:
-        """Open or create the log in `directory`. After a crash, verify its records behind `recovery_point`.
+        """Open or create the log in `directory`. After a crash, verify its records behind `recovery_point`. The last
+        stable offset does not pass a transaction whose marker is at or above `high_watermark`, the checkpointed one.
 
         A new log is created with `new_directory`, whose writes are not synced when this returns. Raises
         KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says which file
         and why, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
-        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint)
+        known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint, high_watermark)
         try:
             content = LogContent.open(
                 disk, path, name=name, config=config, clock=clock, known=known, new_directory=new_directory

@@ -111,8 +111,6 @@ class Committed:
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
         self._seen: dict[Partition, tuple[int, int]] = {}
         """High watermark and generation of the log, of each hosted partition that was looked at."""
-        self._opened_with: dict[Partition, int] = {}
-        """The log end offset of each hosted partition when it was seen first."""
         self._power_cuts: dict[int, int] = {}
         """Broker id -> how many of its power cuts are dealt with."""
         self._power_cuts_seen = 0
@@ -136,7 +134,6 @@ class Committed:
         for partition in hosted:
             now = (partition.high_watermark, partition.log.trimmer.generation)
             if seen.get(partition) != now:
-                self._opened_with.setdefault(partition, partition.log.log_end_offset)
                 if partition.log.state.is_truncating:
                     continue  # it is looked at when that is done
                 seen[partition] = now
@@ -194,7 +191,7 @@ class Committed:
             )
             prefix.end = partition.high_watermark  # once is enough
         elif partition.leads and partition.high_watermark == prefix.end:
-            first = min(self._undecided(partition, prefix).values(), default=prefix.end)
+            first = min(prefix.undecided.values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
                 yield (
                     f"{partition.log.name}: broker {broker.number} has the last stable offset "
@@ -231,17 +228,6 @@ class Committed:
             found = batches_of(partition, prefix.end)
             if found is not None:
                 prefix.extend(found, partition.high_watermark, broker.number)
-
-    def _undecided(self, partition: Partition, prefix: Prefix) -> dict[int, int]:
-        """Those transactions below the high watermark that must hold the last stable offset back. A replica that is
-        opened does not know which of its markers are not replicated yet."""
-        opened_with = self._opened_with.get(partition, 0)
-        undecided = prefix.undecided
-        if undecided and opened_with > prefix.end:
-            known = batches_of(partition, prefix.end) or ()
-            decided = {each.producer_id for each in known if each.is_control and each.base_offset < opened_with}
-            undecided = {each: first for each, first in undecided.items() if each not in decided}
-        return undecided
 
     def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
         prefix, log = self._prefixes.get(_key(partition)), partition.log

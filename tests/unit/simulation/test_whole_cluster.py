@@ -9,7 +9,7 @@ import pytest
 from oncelog_simulation.drawing import shortened
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.run import Outcome, run
-from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.scenario import WholeCluster, draw_light_plan, draw_whole_plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, with_needed
 
 ALL_BROKERS = ("broker-1", "broker-2", "broker-3")
@@ -61,3 +61,12 @@ def test_some_seeds_are_long_and_none_is_in_the_short_run() -> None:
     plans = [draw_whole_plan(seed) for seed in range(1, 101)]
     assert 2 <= sum(plan.seconds > 60 for plan in plans) <= 25
     assert max(shortened(plan).seconds for plan in plans) <= 8.0
+
+
+def test_light_plans_keep_the_faults_of_the_seed_and_spread_them_over_up_to_an_hour() -> None:
+    for seed in range(1, 51):
+        whole, light = draw_whole_plan(seed), draw_light_plan(seed)
+        assert [strike.fault for strike in light.strikes] == [strike.fault for strike in whole.strikes]
+        assert all(0 <= strike.at <= light.seconds for strike in light.strikes)
+        assert 600 <= light.seconds <= 3600
+        assert light.pace > whole.pace

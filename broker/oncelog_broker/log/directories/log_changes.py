@@ -59,6 +59,7 @@ class ReturningLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaner_checkpoint: int | None
+    high_watermark: int
     is_name_lost: bool = False
     """Whether the directory's name could not be synced: then nothing in it was, and the log is created again."""
 
@@ -204,6 +205,7 @@ class LogOpening:
                 recovery_point=recovery_point,
                 log_start_offset=returning.log_start_offset,
                 cleaner_checkpoint=returning.cleaner_checkpoint,
+                high_watermark=returning.high_watermark,
             )
         except KafkaError as error:
             return error.as_value()

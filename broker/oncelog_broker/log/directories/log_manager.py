@@ -331,6 +331,7 @@ class LogManager:
                 home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
                 home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
+                high_watermark,
             )
             self._returning[key] = known._replace(wanted=wanted)  # the settings of now, the offsets of then
             return True
@@ -340,7 +341,13 @@ class LogManager:
         self._high_watermarks[key] = high_watermark
         is_name_lost = log.flusher.new_directory is not None and log.flusher.new_directory.is_lost
         self._returning[key] = ReturningLog(
-            wanted, home, log.recovery_point, log.log_start_offset, log.state.cleaner_checkpoint, is_name_lost
+            wanted,
+            home,
+            log.recovery_point,
+            log.log_start_offset,
+            log.state.cleaner_checkpoint,
+            high_watermark,
+            is_name_lost,
         )
         del self._logs[key]
         log.abandon()
@@ -613,6 +620,7 @@ class LogManager:
                     log_start_offset=start_offsets.get(key, 0),
                     clean_shutdown=home.clean_shutdown,
                     cleaner_checkpoint=cleaner_offsets.get(key),
+                    high_watermark=high_watermarks.get(key, 0),
                 )
                 if not was_identified and log.log_end_offset > 0:
                     self._set_aside_unsynced(home, key, log)

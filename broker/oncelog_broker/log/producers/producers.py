@@ -29,6 +29,7 @@ from oncelog_broker.log.header_fields import (
     HeaderFields,
 )
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.entry import NO_OFFSET, describe
 from oncelog_broker.log.producers.recent_ends import RecentEnds
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
@@ -154,9 +155,12 @@ class LogProducers:
         """The log is empty, and its first record will have this offset."""
         self._saved_offset = offset
 
-    def load(self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int) -> None:
+    def load(
+        self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
+    ) -> None:
         """Restore the state at the log's end. Transactions that began below `decided_up_to` have ended. Snapshots above
-        `snapshots_up_to` are removed. Raises OSError."""
+        `snapshots_up_to` are removed. A marker at or above `high_watermark` may not be replicated, so its transaction
+        holds the last stable offset back until `ProducerState.on_high_watermark`. Raises OSError."""
         # Remove them before anything is appended. If they came back after a power cut, they would be mistaken for
         # snapshots of the new batches.
         names = self._snapshots.remove_above(snapshots_up_to)
@@ -169,6 +173,8 @@ class LogProducers:
         self._restore(segments, names, snapshots_up_to)
         if self.state.first_unstable_offset < decided_up_to:
             self.state.end_transactions_before(decided_up_to, _begun_from(segments, decided_up_to))
+        if high_watermark < self._saved_offset:
+            self.state.hold_back(self._ended_in(segments, names, high_watermark, self._saved_offset))
         kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
         self._snapshots.remove_all_but(names, kept)
         self._ends = RecentEnds(segments[-1].next_offset)
@@ -178,7 +184,9 @@ class LogProducers:
         self._cancel_above(log_end_offset)
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
+        unreplicated = [(first, marker) for first, marker in self.state.unreplicated if marker < log_end_offset]
         self._restore(segments, names, log_end_offset)
+        self.state.hold_back(unreplicated)
         self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
@@ -229,6 +237,22 @@ class LogProducers:
                     aborted[segment.base_offset] = found_aborted
         self.aborted.replace_from(start, aborted)
 
+    def _ended_in(
+        self, segments: Sequence[Segment], names: Sequence[str], start: int, end: int
+    ) -> list[tuple[int, int]]:
+        """(first offset, offset of the marker) of each transaction whose marker lies in [start, end), where a snapshot
+        at `end` describes the transaction as ended and no longer says where it began. Raises OSError."""
+        if not any(marker < end for _, marker in _ends(segments, start, {}, unknown_too=True)):
+            return []
+        replay_from, begun = segments[0].base_offset, dict[int, int]()
+        found = self._snapshots.load_newest(names, start)
+        if found is not None and found[0] >= replay_from:
+            replay_from, entries = found
+            states = [describe(entry) for entry in entries]
+            begun = {each.producer_id: each.transaction_first_offset for each in states}
+            begun = {producer_id: first for producer_id, first in begun.items() if first != NO_OFFSET}
+        return [(first, marker) for first, marker in _ends(segments, replay_from, begun) if start <= marker < end]
+
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
         """Follow the batches of `segment` from offset `start` on."""
         try:
@@ -247,15 +271,27 @@ class LogProducers:
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
     """Producer id -> where its open transaction begins: its first batch that is not below `offset`."""
     begun: dict[int, int] = {}
+    for _ in _ends(segments, offset, begun):
+        pass
+    return begun
+
+
+def _ends(
+    segments: Sequence[Segment], start: int, begun: dict[int, int], *, unknown_too: bool = False
+) -> Iterator[tuple[int, int]]:
+    """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun`:
+    producer id -> first offset of its open transaction, kept up to date. `unknown_too`: yield the markers of
+    transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
     for segment in segments:
-        if segment.next_offset > offset:
+        if segment.next_offset > start:
             with suppress(CorruptBatch):  # known from the replay
-                for _, header in _producer_batches_from(segment, offset):
+                for _, header in _producer_batches_from(segment, start):
                     if header[ATTRIBUTES] & CONTROL_BIT:
-                        begun.pop(header[PRODUCER_ID], None)
+                        first = begun.pop(header[PRODUCER_ID], NO_OFFSET)
+                        if unknown_too or first != NO_OFFSET:
+                            yield first, header[FIRST_OFFSET]
                     elif header[ATTRIBUTES] & TRANSACTIONAL_BIT:
                         begun.setdefault(header[PRODUCER_ID], header[FIRST_OFFSET])
-    return begun
 
 
 def _producer_batches_from(segment: Segment, start: int) -> Iterator[tuple[int, HeaderFields]]:

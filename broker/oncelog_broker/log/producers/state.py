@@ -418,6 +418,13 @@ class ProducerState:
         self.unreplicated = []
         self._find_first_unstable()
 
+    def hold_back(self, ended: Iterable[tuple[int, int]]) -> None:
+        """Keep `first_unstable_offset` at or below these transactions until `on_high_watermark` passes their markers.
+        `ended`: (first offset, offset of the marker) of transactions that are complete and perhaps not replicated."""
+        for pair in ended:
+            heappush(self.unreplicated, pair)
+        self._find_first_unstable()
+
     def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:
         """Transactions that began below `offset` have ended, although their markers can no longer be found. `begun`:
         producer id -> begin of a later transaction that the same producer has open."""

@@ -70,6 +70,8 @@ class LastKnown:
     clean_shutdown: bool
     compacted_up_to: int | None
     """The cleaner checkpoint; None if no compaction was ever begun."""
+    high_watermark: int
+    """The high watermark that the replica will start with: markers at or above this offset may not be replicated."""
 
     @property
     def was_compacted(self) -> bool:

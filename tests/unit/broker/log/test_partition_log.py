@@ -625,7 +625,9 @@ def test_closing_and_opening_again_keeps_everything(tmp_path, clock):
     with raises(ErrorCode.KAFKA_STORAGE_ERROR):
         fill(log, 1)
     disk = CountingDisk()
-    log = open_log(tmp_path / "orders-0", clock=clock, clean_shutdown=True, log_start_offset=3, disk=disk)
+    log = open_log(
+        tmp_path / "orders-0", clock=clock, clean_shutdown=True, log_start_offset=3, high_watermark=40, disk=disk
+    )
     assert disk.bytes_read < 1500, "a clean start reads the tail behind the last index entry, and the indexes"
     newest = run_steps(log.reader.max_timestamp_offset())
     after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, newest

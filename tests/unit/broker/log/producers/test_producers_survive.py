@@ -14,6 +14,7 @@ from tests.support.producers import ABORT, COMMIT, all_aborted, committed, mark,
 from tests.support.storage import NOW, SMALL, CountingDisk, append, fill, open_log
 
 from oncelog_broker.log.producers.producers import MAX_PENDING_SNAPSHOTS
+from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -386,3 +387,51 @@ def test_a_log_is_compacted_where_the_producers_are_saved(directory):
     log.flusher.flush()
     assert log.producers.saved_up_to == 1
     log.close()
+
+
+class TestMarkersThatAreNotReplicated:
+    """A restart keeps the last stable offset below each transaction whose marker is at or above the high watermark."""
+
+    @pytest.fixture(params=["begun before the snapshot", "begun after the snapshot"])
+    def stopped(self, request, directory):
+        """A log after a clean shutdown: a transaction from offset 2 on, its marker at offset 5."""
+        log = open_log(directory)
+        produce(log, 1, 0, 2)
+        if request.param == "begun after the snapshot":
+            log.trimmer.roll()
+        produce(log, 2, 0, 2, transactional=True)
+        if request.param == "begun before the snapshot":
+            log.trimmer.roll()
+        produce(log, 2, 2, 1, transactional=True)
+        mark(log, 2, COMMIT)
+        log.close()
+        return log
+
+    @pytest.mark.parametrize("high_watermark", [0, 3, 5])
+    def test_a_transaction_is_unstable_until_its_marker_is_replicated(self, stopped, high_watermark):
+        log = open_log(stopped.directory, clean_shutdown=True, recovery_point=6, high_watermark=high_watermark)
+        state = log.producer_state
+        assert state.first_unstable_offset == 2
+        state.on_high_watermark(5)
+        assert state.first_unstable_offset == 2
+        state.on_high_watermark(6)
+        assert state.first_unstable_offset == NOTHING_UNSTABLE
+        log.close()
+
+    def test_a_replicated_marker_holds_nothing_back(self, stopped):
+        log = open_log(stopped.directory, clean_shutdown=True, recovery_point=6, high_watermark=6)
+        assert log.producer_state.first_unstable_offset == NOTHING_UNSTABLE
+        log.close()
+
+    def test_truncation_keeps_remaining_markers_unstable(self, directory):
+        log = open_log(directory)
+        produce(log, 2, 0, 2, transactional=True)
+        mark(log, 2, COMMIT)
+        log.trimmer.roll()
+        produce(log, 1, 0, 3)
+        log.flusher.flush()
+        log.trimmer.truncate_to(4)
+        assert log.producer_state.first_unstable_offset == 0
+        log.producer_state.on_high_watermark(3)
+        assert log.producer_state.first_unstable_offset == NOTHING_UNSTABLE
+        log.close()

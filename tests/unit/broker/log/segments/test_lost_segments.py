@@ -191,7 +191,7 @@ def test_a_start_reads_one_entry_of_each_index(directory):
     fill(log, 1000)
     log.close()
     disk = CountingDisk()
-    log = open_log(directory, recovery_point=1000, clean_shutdown=True, disk=disk)
+    log = open_log(directory, recovery_point=1000, clean_shutdown=True, high_watermark=1000, disk=disk)
     closed = len(log.segment_base_offsets) - 1
     assert (closed > 70, disk.bytes_read < 8 * closed + 8000) == (True, True)
     log.close()

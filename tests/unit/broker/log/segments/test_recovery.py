@@ -297,7 +297,7 @@ class TestHowMuchIsRead:
     def test_recovery_reads_only_segments_from_the_recovery_point_on(self, directory):
         crashed(directory, 300, flushed=290)
         disk = CountingDisk()
-        log = open_log(directory, recovery_point=290, disk=disk)
+        log = open_log(directory, recovery_point=290, high_watermark=300, disk=disk)
         assert log.log_end_offset == 300
         assert disk.bytes_read < 5000
         log.close()
