@@ -1,8 +1,8 @@
-"""Changes ACLs in the store: by any broker, as in Kafka with ZooKeeper.
+"""Changes ACLs in the store. Any broker may do so, as in Kafka with ZooKeeper.
 
 All ACLs of a resource pattern are stored in one node, which is deleted with the last ACL. A change is written only if
-the entries are still those that it was computed from (`read_nodes.py`), so that of two concurrent changes neither is
-lost.
+the entries have not changed since they were read (`read_nodes.py`), so two concurrent changes cannot overwrite each
+other.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
-"""Old entries -> new entries. Pure, since it may be called more than once."""
+"""A function of the old entries that returns the new entries. The function must be pure, because a change that is
+retried calls the function again."""
 MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
-"""The size of some thousand entries. When one entry of a pattern changes, every broker reads all entries of that
-pattern."""
+"""Maximum bytes of a node of ACLs; some thousand entries fit. When one entry of a pattern changes, every broker reads
+all entries of that pattern."""
 
 
 class AclController:

@@ -1,20 +1,22 @@
 """Grants or refuses an ISR that a leader proposes: the rules of KIP-497, KIP-841 and KIP-903. Pure.
 
-Beyond Kafka there are four more proposals:
+Four kinds of proposals do not exist in Kafka:
 
-- A leader that cannot append (its disk is full) proposes the ISR without itself. The controller grants it if another
-  replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost
-  records.
-- A leader with an offline log gives the partition up: it proposes the ISR as it is with `is_log_offline`. Nobody leads
-  then, until a replica of that ISR reports an open log (`election.py`). The ISR says whom to wait for, and an unclean
-  election is possible.
-- A replica outside the ISR proposes the ISR as it is. It asks for a new leader epoch of the same leader, before its log
-  restarts with fewer records than before. From then on the fetch offsets that it reported earlier do not count.
-- A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
-  than the logs. The leader stays the same; the replicas compare their logs as after an election.
+- A leader that cannot append, because its disk is full, proposes the ISR without itself. The controller grants the
+  proposal if another replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than
+  a new one that lost records.
+- A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
+  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the
+  controller waits for a replica of the ISR; an unclean election is possible.
+- A replica outside the ISR proposes the unchanged ISR. This proposal requests a new leader epoch with the same leader,
+  before the log of the replica restarts with fewer records than before. In the new epoch the leader ignores the fetch
+  offsets that the replica reported earlier.
+- A replica whose log has a newer leader epoch than the partition's state requests an epoch above the epoch of its log.
+  This happens when the store is older than the logs (S77). The leader stays the same; the replicas compare their logs
+  as after an election.
 
-The last three are not granted while an election must come first (`ClusterView.may_vouch`): the written state would
-count brokers as leader or in sync that were away and may have lost records.
+The last three kinds are not granted while an election must come first (`ClusterView.may_vouch`). Otherwise the written
+state would name brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""The sender does not know the epoch in which the replica has fetched: it is not compared."""
+"""Broker epoch of a replica whose broker epoch the sender does not know; the controller then does not compare it."""
 
 
 class Member(NamedTuple):
-    """A replica of the proposed ISR, and the broker epoch in which it fetched from the leader."""
+    """A replica of the proposed ISR, and the broker epoch in which the replica fetched from the leader."""
 
     broker: int
     epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 class Proposal(NamedTuple):
-    """The proposal of the leader `sender` for one partition, with the epochs that it knows."""
+    """The proposal of the broker `sender` for one partition, with the epochs that this broker knows."""
 
     sender: int
     leader_epoch: int
@@ -52,9 +54,10 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Whether the sender gives the partition up because its log is offline."""
+    """Whether the sender gives up the leadership because its log of the partition is offline."""
     log_epoch: int = -1
-    """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
+    """The last leader epoch in the sender's log, if the sender proposes no ISR and requests a higher leader epoch;
+    otherwise -1."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -78,7 +81,7 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal; the present state if the proposal equals it.
+    """The change that grants the proposal; the present state if the proposal equals the present state.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
     NOT_CONTROLLER if the sender knows a newer state than this controller.
@@ -96,7 +99,7 @@ def decide(
     if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
         return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
-        return known  # proposed again, after a lost answer
+        return known  # proposed again, after a lost response
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)
@@ -118,7 +121,7 @@ def decide(
 
 
 def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Remove the leader of a partition, since its log is offline; the ISR stays."""
+    """Remove the leader of a partition because the leader's log is offline; the ISR stays."""
     known = view.states[key]
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
@@ -132,9 +135,9 @@ def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controll
 def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """Grant a leader epoch far above both the state and the log, to a replica whose log had a newer epoch than the
-    state. Returns the present state if it has such an epoch already. An epoch raised by elections to just above that
-    log is not enough: the log of another replica may have that epoch."""
+    """Grant a leader epoch far above the epochs of the state and of the log, to a replica whose log has a newer epoch
+    than the state. Returns the present state if its epoch is already above the epoch of the log. An epoch raised by
+    elections to just above that log is not enough: the log of another replica may have that epoch."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
@@ -179,8 +182,9 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
-    """Each replica of the proposed ISR must be live, in the registration in which the leader has seen it fetch. A
-    broker that is about to stop must not join: acks=all would wait for a replica that is leaving (KIP-841)."""
+    """Each replica of the proposed ISR must be live, and its broker must not have registered again since the leader saw
+    the replica fetch. A broker that is about to stop must not join: acks=all would wait for a replica that is leaving
+    (KIP-841)."""
     for member in isr:
         broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):

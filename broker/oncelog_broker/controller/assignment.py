@@ -1,8 +1,9 @@
-"""Assigns the replicas of new partitions to brokers by Kafka's round robin, and checks assignments made by hand. Pure.
+"""Assigns the replicas of new partitions to brokers by Kafka's round robin, and checks assignments that a client lists.
+Pure.
 
-The caller chooses the broker with which the round robin starts; Kafka draws it at random, so that many small topics do
-not all begin on the same broker. If every broker has a rack, the replicas of a partition lie in as many racks as
-possible (KIP-36): brokers are ordered so that racks alternate, and a broker is skipped while another rack has no
+The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that many small
+topics do not all begin on the same broker. If every broker has a rack, the replicas of a partition lie in as many racks
+as possible (KIP-36): brokers are ordered so that racks alternate, and a broker is skipped while another rack has no
 replica yet. If any broker has no rack, racks are ignored.
 """
 
@@ -14,8 +15,8 @@ from itertools import zip_longest
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_PARTITIONS_PER_TOPIC = 10_000
-"""How many partitions of one topic a request may create. A larger request would exhaust the broker. Kafka has the same
-limit per request (KRaft); ours is the planned size of a whole broker."""
+"""Maximum number of partitions of one topic that a request may create. A larger request would exhaust the broker. Kafka
+(KRaft) has the same limit per request; this number is the planned size of an entire broker."""
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition id -> broker ids, the preferred leader first."""
@@ -32,9 +33,10 @@ def assign_replicas(
 ) -> Assignment:
     """Spread `num_partitions` new partitions, numbered from `first_partition`, evenly over `brokers`.
 
-    Leaders go round from `start`. Each further replica is placed `shift` brokers further on, and one more with every
-    round, so that the followers of one broker's partitions are spread, too. With `start == shift` the result is the
-    same as Kafka's when it adds partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    The partitions get their leaders in the order of `brokers`, beginning at position `start`. The followers of a
+    partition are placed `shift` brokers after its leader; `shift` grows by one with every round, so that the followers
+    of one broker's partitions are spread, too. With `start == shift` the result is the same as Kafka's when it adds
+    partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(num_partitions)
     if replication_factor <= 0:
@@ -49,7 +51,8 @@ def assign_replicas(
     number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
     placed: dict[tuple[int, int], tuple[int, ...]] = {}
-    """(leader, shift) -> replicas. Many partitions share few combinations, so each is computed once."""
+    """The replicas of each combination (position of the leader, shift). Many partitions share few combinations, so each
+    is computed once."""
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size
@@ -62,7 +65,8 @@ def assign_replicas(
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """The brokers, one of each rack in turn, in the order of the racks' names."""
+    """The brokers with alternating racks: one broker of each rack, in the order of the racks' names, then the next
+    broker of each rack."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -73,8 +77,8 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
-    """The leader and the first `count - 1` candidates, skipping candidates in used racks while there is an unused
-    one."""
+    """The leader and the first `count - 1` candidates. Candidates in used racks are skipped while any rack is
+    unused."""
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}
     for broker in candidates:
@@ -103,7 +107,7 @@ def check_assignment(
     first_partition: int = 0,
     replication_factor: int | None = None,
 ) -> Assignment:
-    """The assignment as an `Assignment`, if it is legal for new partitions from `first_partition` on.
+    """The given assignment as an `Assignment`, if the assignment is legal for new partitions from `first_partition` on.
 
     Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
     broker, or not `replication_factor` replicas everywhere (None: as many as the first partition has).
@@ -131,7 +135,8 @@ def check_assignment(
 
 
 def _follower(leader: int, shift: int, nth: int, size: int) -> int:
-    """Position of the nth follower: at least 1 and at most size - 1 after the leader, different for each n."""
+    """Position of the nth follower in the list of brokers: 1 to size - 1 places after the leader, different for each
+    n."""
     return (leader + 1 + (shift + nth) % (size - 1)) % size
 
 

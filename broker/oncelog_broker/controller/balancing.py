@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 async def balance_leaders(term: Callable[[], PartitionController], percentage: int) -> None:
-    """Rebalance once, if this broker is the controller. A failed election is tried again the next time. `percentage`:
+    """Rebalance once, if this broker is the controller. The next rebalance retries a failed election. `percentage`:
     leader.imbalance.per.broker.percentage."""
     try:
         with translated("the leaders of partitions"):

@@ -1,14 +1,15 @@
-"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open; and before
-replicas in sync are taken away by a reassignment, whether one of those that stay has its log open.
+"""Asks brokers about their logs. Before an election, the controller asks for the log ends of the candidates and whether
+these logs are open. Before a reassignment removes replicas in sync, the controller asks whether a remaining replica has
+an open log.
 
-`election.py` says which answers are missing. This module asks brokers for them in the background, while the controller
-does other work. Each wait has an end:
+`election.py` says which answers are missing. This module asks brokers for the missing answers in the background, while
+the controller does other work. Each wait is limited:
 
 - A registered broker that does not answer within ANSWER_SECONDS counts as the least complete. A broker that hangs loses
-  its session before that.
-- Replicas that returned, may have lost records, and are now absent again may have more records than the present
-  replicas; so may replicas with offline logs. The controller waits ABSENT_SECONDS for such replicas. Then the most
-  complete present log leads, and the controller logs an error.
+  its session earlier than ANSWER_SECONDS.
+- A replica that returned, may have lost records, and is absent again may have more records than the present replicas. A
+  replica with an offline log may have more records, too. The controller waits ABSENT_SECONDS for such replicas. Then
+  the most complete present log leads, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -34,32 +35,33 @@ from oncelog_broker.runtime.slices import Pause
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a registered broker may take to report its log ends; it may still be starting."""
+"""Seconds that a registered broker may take to report its log ends; the broker may still be starting."""
 RETRY_SECONDS: Final = 0.2
-"""Seconds until a broker that could not be asked, or did not answer everything, is asked again."""
+"""Seconds until a broker that was unreachable, or did not answer every question, is asked again."""
 ABSENT_SECONDS: Final = 60.0
-"""How long an election without a sure replica waits for offline logs, and for replicas that are away again."""
+"""Seconds that an election waits for offline logs and for absent replicas, if every replica of the ISR may have lost
+records."""
 OFFLINE_SECONDS: Final = 10.0
 """Seconds until a broker with an offline log is asked again, while the partition has no leader."""
 LOOK_SECONDS: Final = 1.0
-"""How often the time limits above are checked."""
+"""Seconds between two checks of the time limits above."""
 
 
 class AskedBrokers(Protocol):
     """The brokers of the cluster, this one included."""
 
     async def until_ready(self) -> None:
-        """Return when this broker can ask other brokers, and answer its own questions."""
+        """Return when this broker can ask other brokers, and answer questions about its own logs."""
 
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
-        """Ask a broker for the ends of its logs: each is OFFLINE, UNKNOWN, or an end. Partitions that the broker does
-        not know yet are missing. Raises PeerUnavailable."""
+        """Ask a broker for the ends of its logs. Each answer is OFFLINE, UNKNOWN, or a log end. Partitions that the
+        broker does not know yet are missing. Raises PeerUnavailable."""
 
 
 class Term(Protocol):
-    """The part of a term as controller that this module uses (`settling.Reconciler`)."""
+    """The part of a term as controller that this module uses; `reconciler.Reconciler` implements it."""
 
     view: ClusterView
     undecided: set[PartitionKey]
@@ -71,7 +73,7 @@ class Term(Protocol):
 
 
 class CandidateQuestions:
-    """The questions to brokers during one term as controller. Close it at the end of the term."""
+    """The questions that one term as controller asks brokers. Call `close` at the end of the term."""
 
     def __init__(self, brokers: AskedBrokers, host: Host) -> None:
         self._brokers = brokers
@@ -99,7 +101,7 @@ class CandidateQuestions:
                 task.cancel()
 
     async def ask(self, asked: Collection[Question]) -> list[Answers]:
-        """Ask all these questions, all brokers at the same time, and return the answers."""
+        """Ask all these questions, of all brokers in parallel, and return the answers."""
         by_broker = defaultdict(list)
         for question in asked:
             by_broker[question.broker].append(question)

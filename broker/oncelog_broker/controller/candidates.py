@@ -1,8 +1,8 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
-A replica that returned may have lost the end of its log, and only its broker knows the remaining log end. So before the
-controller elects one of several replicas that were away, it asks their brokers (`candidate_questions.py`). An answer is
-valid for one registration of the broker, and until the partition has a leader.
+A replica that returned may have lost the end of its log, and only its broker knows the remaining log end. So the
+controller asks the brokers of returned replicas for their log ends before it elects one of these replicas
+(`candidate_questions.py`). An answer is valid while the broker keeps its registration and the partition has no leader.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class LogEnd(NamedTuple):
-    """The end of a log. Of two logs of a partition, the one with the larger LogEnd has all committed records of the
-    other, and two logs with equal ends have the same records (KIP-101, KIP-279)."""
+    """The end of a log, for comparing the logs of replicas. Of two logs of a partition, the one with the larger LogEnd
+    has all committed records of the other, and two logs with equal ends have the same records (KIP-101, KIP-279)."""
 
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
@@ -24,14 +24,15 @@ class LogEnd(NamedTuple):
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The broker's release does not support the question, or it did not answer in time: its log counts as the least
-complete."""
+"""The log end of a replica whose broker does not support the question or did not answer in time. This log counts as the
+least complete."""
 OFFLINE: Final = LogEnd(-3, -1)
-"""The log cannot be opened, or has failed: the replica cannot lead."""
+"""The log end of a replica whose log cannot be opened or has failed: the replica cannot lead."""
 
 
 class Question(NamedTuple):
-    """The question for the end of a replica's log. `version`: the version of the partition's state at that time."""
+    """The question for the end of a replica's log. `version`: the version of the partition's state when the question
+    was asked."""
 
     broker: int
     broker_epoch: int
@@ -40,7 +41,7 @@ class Question(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers of one registration of a broker."""
+    """The answers that a broker gave in one registration."""
 
     broker: int
     broker_epoch: int
@@ -48,16 +49,16 @@ class Answers(NamedTuple):
 
 
 class CandidateLogs:
-    """The answers of all brokers, a part of the `ClusterView`. Changed in place."""
+    """The log ends that all brokers have reported; a part of the `ClusterView`. Changed in place."""
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """`is_asked_for`: whether the controller asks brokers. If not, no election waits for answers."""
+        """`is_asked_for`: whether the controller asks brokers. If False, no election waits for answers."""
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}
         self._waited_enough: set[PartitionKey] = set()
 
     def end_of(self, key: PartitionKey, broker: int) -> LogEnd | None:
-        """Return the log end that a broker has reported; None if it has not been asked or has not answered."""
+        """Return the log end that a broker has reported; None if the broker has not been asked or has not answered."""
         told = self._told.get(broker, {}).get(key)
         return told if told is not None or self.is_asked_for else UNKNOWN
 
@@ -85,5 +86,5 @@ class CandidateLogs:
             told.pop(key, None)
 
     def forget_answer(self, key: PartitionKey, broker: int) -> None:
-        """Forget one answer, so that the broker is asked again."""
+        """Forget one reported log end, so that the broker is asked again."""
         self._told.get(broker, {}).pop(key, None)

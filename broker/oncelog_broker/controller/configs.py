@@ -1,4 +1,4 @@
-"""Changes settings of topics, brokers and users, and quotas: by any broker, as in Kafka with ZooKeeper.
+"""Changes settings of topics, brokers and users, and quotas. Any broker may do so, as in Kafka with ZooKeeper.
 
 A change is written only if the settings are still those that it was computed from (`read_nodes.py`). A write of topic
 settings also checks two other nodes:
@@ -55,15 +55,16 @@ class ConfigController:
     async def alter_topic_config(
         self, name: str, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change a topic's overrides; returns the new ones. Raises UNKNOWN_TOPIC_OR_PARTITION, and what `change`
-        raises."""
+        """Change the overrides of a topic's settings; returns the new overrides. Raises UNKNOWN_TOPIC_OR_PARTITION, and
+        the errors of `change`."""
         with translated(name):
             return await self._alter(paths.topic_config(name), change, validate_only, topic=name)
 
     async def alter_broker_config(
         self, broker: int | None, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change the overrides of a broker, or with None those for every broker; returns the new ones."""
+        """Change the overrides of one broker, or with None the overrides for every broker; returns the new
+        overrides."""
         path = paths.broker_config(broker)
         with translated(path):
             return await self._alter(path, change, validate_only)
@@ -71,29 +72,29 @@ class ConfigController:
     async def alter_group_config(
         self, group_id: str, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change the overrides of a group, whether or not it exists; returns the new ones."""
+        """Change the overrides of a group, whether or not the group exists; returns the new overrides."""
         path = paths.group_config(group_id)
         with translated(path):
             return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
 
     async def alter_user_config(self, user: str, change: ConfigChange) -> Mapping[str, str]:
-        """Change the settings of a user, SCRAM credentials among them; returns the new ones."""
+        """Change the settings of a user, including SCRAM credentials; returns the new settings."""
         path = paths.user_config(user)
         with translated(path):
             return await self._alter(path, change, validate_only=False)
 
     async def nodes_of_addresses(self, pause: Pause) -> OtherNodes:
-        """The address nodes that `alter_quotas` is given."""
+        """The nodes of addresses in the store, for `alter_quotas`."""
         with translated(paths.IP_CONFIGS):
             return await other_nodes(self._store, pause)
 
     async def alter_quotas(
         self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
     ) -> None:
-        """Change the settings of an entity, its quotas among them. The node is deleted with its last setting, except a
-        user's: while an empty node exists, the next start does not create a user with that name. If an address has
-        nodes of other spellings, they are changed alike: otherwise a removed quota would still apply under another
-        spelling."""
+        """Change the settings of an entity, including its quotas. The node is deleted with its last setting, except the
+        node of a user: an empty node keeps the next start from creating a user with that name. If an address has nodes
+        under several spellings, all these nodes are changed alike. Otherwise a removed quota would still apply under
+        another spelling."""
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
             with translated(path):
@@ -129,7 +130,8 @@ class ConfigController:
         raise too_contended(path, MAX_ATTEMPTS)
 
     async def _of_topic(self, name: str) -> ReadNode:
-        """Read a topic's settings, to be written only while this topic exists. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Read the node of a topic's settings, with checks that let a write succeed only while this topic exists.
+        Raises UNKNOWN_TOPIC_OR_PARTITION."""
         path = paths.topic_config(name)
         try:
             made, topic, found = await self._store.get_many([paths.TOPICS, paths.topic(name), path])
@@ -146,7 +148,7 @@ class ConfigController:
 
 
 def _parsed(node: ReadNode) -> dict[str, str]:
-    """Parse the settings. Raises KafkaError: settings that cannot be read are not overwritten."""
+    """Parse the settings. Raises KafkaError if the settings cannot be parsed, so that they are not overwritten."""
     try:
         return {} if node.found is None else parse_config(node.found[0], node.path)
     except MalformedPayload as error:
@@ -156,7 +158,8 @@ def _parsed(node: ReadNode) -> dict[str, str]:
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:
-    """Write. After a lost reply, `took_place` reads whether the write was done; raises ConnectionLost if it was not."""
+    """Write. After a lost reply, `took_place` reads whether the write was done; ConnectionLost is raised if the write
+    was not done."""
     try:
         await store.multi(operations)
     except ConnectionLost:

@@ -1,4 +1,5 @@
-"""Elections that are requested (ElectLeaders, KIP-460), or that the controller starts to rebalance leaders. Pure.
+"""Performs elections that a client requests (ElectLeaders, KIP-460) or that the controller starts to rebalance leaders.
+Pure.
 
 Source: Kafka's KafkaController.processReplicaLeaderElection and checkAndTriggerAutoLeaderRebalance.
 """
@@ -21,10 +22,11 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 def requested_election(
     view: ClusterView, key: PartitionKey, kind: ElectionType, controller_epoch: int
 ) -> PartitionChange:
-    """The change that performs an election of this kind.
+    """The change that performs an election of this kind (preferred or unclean) for one partition.
 
-    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads, or any does),
-    PREFERRED_LEADER_NOT_AVAILABLE (away, about to stop, or not in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads already, or with an
+    unclean election any replica), PREFERRED_LEADER_NOT_AVAILABLE (the preferred replica is away, about to stop, or not
+    in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     replicas, known = view.replicas(key), view.states.get(key)
     if not replicas or known is None or key.topic in view.doomed:
@@ -33,7 +35,8 @@ def requested_election(
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
         elected = preferred_state(election_of(view, key, controller_epoch))
-        # A partition without a leader may have been given up: its log must be known to be open.
+        # The leader may have given the partition up because its log is offline, so the new leader's log must be known
+        # to be open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
             message = f"Broker {replicas[0]} is not in sync, or is not registered, or is stopping."
@@ -48,20 +51,21 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """One broker's share: how many partitions it is the preferred leader of, and which of these another broker
-    leads."""
+    """The leadership balance of one broker: the number of partitions whose preferred leader is this broker, and the
+    partitions among them that another broker leads."""
 
     preferred: int
     elsewhere: list[PartitionKey]
 
     def exceeds(self, percentage: int) -> bool:
-        """Whether more than `percentage` of its preferred partitions have another leader
+        """Whether another broker leads more than `percentage` of the partitions whose preferred leader is this broker
         (leader.imbalance.per.broker.percentage)."""
         return len(self.elsewhere) * 100 > self.preferred * percentage
 
 
 def imbalances(view: ClusterView) -> Iterator[tuple[int, Imbalance] | None]:
-    """Yields (broker, imbalance) for every live preferred leader; None now and then, while it still counts."""
+    """Yields (broker, imbalance) for every live preferred leader, and None as a pause while the partitions are still
+    being counted."""
     preferred: dict[int, int] = dict.fromkeys(view.live, 0)
     elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.live}
     for key, known in view.states.items():

@@ -1,29 +1,33 @@
-"""Decides who leads a partition and who is in sync. Pure. Source: Kafka's PartitionStateMachine and
-ReplicaStateMachine.
+"""Decides which replica leads a partition and which replicas are in sync. Pure. Source: Kafka's PartitionStateMachine
+and ReplicaStateMachine.
 
-Terms: a replica is *steady* if its broker has been registered without a break since the state was written. It has
-*returned* if its broker registered again later, without loss. It is *unsure* if its broker may have lost the end of its
-logs since then (its machine went down). Each write of a state checks the incarnations of its whole ISR, so a broker
-with a registration older than the write is steady. An unsure broker stays unsure for all states older than that
-registration, however often it returns.
+Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
+has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the
+end of its logs since the state was written, because its machine went down. Each write of a state checks the
+incarnations of its whole ISR, so a broker with a registration older than the write is steady. An unsure broker stays
+unsure for all states older than that registration, however often it returns.
 
 Rules:
 
 - Every election gives a new leader epoch, also if the leader stays the same: only a new epoch shows followers and
-  consumers that the end of a log may have changed (KIP-101, KIP-320). Leaving the ISR gives no new epoch.
-- Every present replica that is steady or has returned stays in the ISR after an election: it has everything that was
-  acknowledged, and the new leader's high watermark waits for its first fetch. If the elected log then fails, another
-  replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
-- A leader whose log fails gives the partition up (`alter_partition.py`): nobody leads, and the ISR stays as it is. Only
-  a replica that has reported since that its log is open is elected then. A broker that has died, and whose session is
-  not over yet, does not answer: so the ISR never becomes such a broker alone.
-- If all of the ISR are unsure (their machines lost power, or their disks), the replica with the most records leads: the
-  largest last leader epoch, then the largest end offset, of all present replicas. They are asked first. All other
-  replicas, those that are away and those with offline logs, inside or outside the ISR, may have more, and are waited
-  for until `waits_for_absent` is False. A replica of the ISR that has not returned at all may have everything, so it is
-  waited for without a limit. Meanwhile the state is not written: a write would vouch for the replicas that it names.
-- A broker that is about to stop counts as away, with two exceptions: it keeps leading partitions that no other replica
-  in sync can lead, and while it is registered no replica outside the ISR is elected, since it returns with everything.
+  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR gives no new
+  epoch.
+- Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
+  acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the elected log then
+  fails, another replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
+- A leader whose log fails gives the partition up (`alter_partition.py`): nobody leads, and the ISR stays as it is.
+  After that, only a replica that has reported an open log can be elected. A dead broker whose session has not expired
+  yet does not report an open log, so such a broker never becomes the only member of the ISR.
+- If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
+  most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. The
+  brokers of the present replicas are asked for their log ends first. Absent replicas and replicas with offline logs,
+  inside or outside the ISR, may have more records. The election waits for such replicas until `waits_for_absent` is
+  False. A replica of the ISR that has not returned at all may have all records, so the election waits for this replica
+  without a limit. Meanwhile the state is not written, because from a write on the replicas named in the state count as
+  complete.
+- A broker that is about to stop counts as away, with two exceptions. The broker keeps leading partitions that no other
+  replica in sync can lead. While the broker is registered, no replica outside the ISR is elected, since the broker will
+  return with all records.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ RECOVERING: Final = 1
 (KIP-704)."""
 
 LogEndOf = Callable[[int], LogEnd | None]
-"""The log end that a broker has reported for its replica; None if it has not answered yet."""
+"""Broker id -> the log end that this broker has reported for its replica; None if the broker has not answered yet."""
 
 
 class Decision(NamedTuple):
@@ -57,7 +61,7 @@ class Decision(NamedTuple):
 
 def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
     """The first state of a new partition: its first live replica leads, and all live replicas are in sync, since the
-    log is empty. None while no replica is live."""
+    log is empty. Returns None while no replica is live."""
     in_sync = tuple(broker for broker in replicas if broker in live)
     if not in_sync:
         return None
@@ -65,18 +69,20 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
 
 
 class Undecided(NamedTuple):
-    """Nobody leads the partition, and its state stays unchanged until more is known."""
+    """No decision yet: the partition has no leader, and its state stays unchanged until more is known about the
+    replicas."""
 
     ask: tuple[int, ...] = ()
     """Present brokers that must report their log ends first."""
     absent: tuple[int, ...] = ()
-    """Replicas that are away, about to stop, or offline: they may have more records than the present ones."""
+    """Replicas that are away, about to stop, or offline; any of these may have more records than the present
+    replicas."""
     offline: tuple[int, ...] = ()
-    """Present brokers with offline logs; they are asked again periodically."""
+    """Present brokers with offline logs; these brokers are asked again periodically."""
 
 
 Outcome = Decision | Undecided | None
-"""The decision for a partition; None: its state stays unchanged."""
+"""The decision for a partition; None if the partition's state stays unchanged."""
 
 
 def _not_asked(_: int) -> LogEnd | None:
@@ -102,7 +108,7 @@ class Election(NamedTuple):
         return self.known.state
 
     def is_steady(self, broker: int) -> bool:
-        """Whether it is a replica that has been registered without a break since the state was written."""
+        """Whether the broker has a replica and has been registered without a break since the state was written."""
         known = self.brokers.get(broker)
         return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)
 
@@ -112,22 +118,23 @@ class Election(NamedTuple):
         return known is not None and known.is_live and not known.is_stopping and broker in self.replicas
 
     def is_unsure(self, broker: int) -> bool:
-        """Whether it may have lost records since the state was written."""
+        """Whether the broker may have lost records since the state was written."""
         known = self.brokers.get(broker)
         return known is not None and known.is_unsure_of(self.known.written)
 
     def is_stopping(self, broker: int) -> bool:
-        """Whether it is about to stop."""
+        """Whether the broker is about to stop (controlled shutdown)."""
         known = self.brokers.get(broker)
         return known is not None and known.is_stopping
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The unsure replicas of the ISR, absent ones included."""
+        """The unsure replicas of the ISR, including absent replicas."""
         return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
-        """The log ends of those replicas that are present and not known to be offline. None: not asked yet."""
+        """The log ends of those replicas among `brokers` that are present and not known to be offline. The log end is
+        None for a broker that has not answered yet."""
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
@@ -138,10 +145,10 @@ class Election(NamedTuple):
 
 
 def outcome(election: Election) -> Outcome:
-    """The decision for a partition, given the live brokers.
+    """Decide whether the partition's state changes, and how.
 
-    The first case that applies decides: the leader stays; a steady replica of the ISR leads; a returned one; an unsure
-    one; a replica outside the ISR. Otherwise the partition has no leader.
+    The first case that applies decides: the leader stays; a steady replica of the ISR leads; a returned replica leads;
+    an unsure replica leads; a replica outside the ISR leads. Otherwise the partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -149,9 +156,9 @@ def outcome(election: Election) -> Outcome:
     if state.leader in (staying or steady):
         return _leader_stays(election, staying or steady)
     if len(staying) < len(steady):
-        election = election._replace(unclean=False)  # the replica that is stopping returns with everything
+        election = election._replace(unclean=False)  # the stopping replica will return with all records
     if len(election.replicas) == 1:
-        election = election._replace(log_end_of=_not_asked)  # the only replica leads, whatever its log holds
+        election = election._replace(log_end_of=_not_asked)  # the only replica leads, however complete its log is
     ends = _sure_replicas(election, has_staying=bool(staying))
     sure = {broker: end for broker, end in ends.items() if end is not None}
     if any(broker in sure for broker in staying):
@@ -165,13 +172,14 @@ def outcome(election: Election) -> Outcome:
 
 
 def next_state(election: Election) -> Decision | None:
-    """The new state of the partition; None if it stays, or if more must be known first. See `outcome`."""
+    """The new state of the partition; None if the state stays, or if more must be known first. See `outcome`."""
     decided = outcome(election)
     return decided if isinstance(decided, Decision) else None
 
 
 def preferred_state(election: Election) -> PartitionState | None:
-    """The state in which the first of the replicas leads; None if it leads already, or cannot lead without loss."""
+    """The state in which the preferred leader, the first of the replicas, leads; None if this replica leads already, or
+    cannot lead without loss."""
     state, preferred = election.state, election.replicas[0]
     staying = tuple(b for b in state.isr if election.is_steady(b) and not election.is_stopping(b))
     if state.leader == preferred or preferred not in staying:
@@ -183,17 +191,17 @@ def preferred_state(election: Election) -> PartitionState | None:
 
 
 def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | None:
-    """The leader is steady: replicas that were away leave the ISR, without a new leader epoch."""
+    """Keep a steady leader; replicas that were away leave the ISR, without a new leader epoch."""
     if in_sync == election.state.isr:
         return None
     return Decision(replace(election.state, isr=in_sync, controller_epoch=election.controller_epoch))
 
 
 def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd | None]:
-    """The log ends of the ISR replicas that are there, have lost nothing, and are not known to be offline; None if they
-    must be asked first.
+    """The log ends of the ISR replicas that are present, have lost nothing, and are not known to be offline. A log end
+    is None if its broker must be asked first.
 
-    A steady replica is elected without questions, unless its partition was given up just before.
+    A steady replica is elected without questions, unless the previous leader has given the partition up.
     """
     state = election.state
     present = [broker for broker in state.isr if election.is_there(broker) and not election.is_unsure(broker)]
@@ -205,21 +213,21 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
 def _clean(
     election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
 ) -> Decision:
-    """A steady replica leads, as soon as one has answered: its broker was there all the time, so it has lost nothing.
-    Returned replicas, and those that have not answered yet, stay in sync with it."""
+    """Elect a steady replica as soon as one has answered: its broker was never away, so the replica has lost nothing.
+    Returned replicas, and replicas that have not answered yet, stay in the ISR."""
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
 
 def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> Decision:
-    """No steady replica is left: a returned one leads."""
+    """Elect a returned replica, because no steady replica is left."""
     return _most_complete(election, sure, sure)
 
 
 def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: Collection[int]) -> Decision:
-    """The candidate with the most complete log leads, all `sure` replicas stay in sync.
+    """Elect the candidate with the most complete log; all `sure` replicas stay in sync.
 
-    Each candidate has all acknowledged records, so the ends matter only if all are known: the shortest log may have
-    lost records unnoticed.
+    Each candidate should have all acknowledged records. The log ends are still compared, if all of them are known,
+    since the shortest log may have lost records unnoticed.
     """
     ends = set(candidates.values())
     best = candidates if UNKNOWN in ends else [broker for broker, end in candidates.items() if end == max(ends)]
@@ -227,11 +235,12 @@ def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: C
 
 
 def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
-    """Every replica of the ISR may have lost records: the present replica with the most records leads, inside or
-    outside the ISR.
+    """Elect the present replica with the most records, inside or outside the ISR, because every replica of the ISR may
+    have lost records.
 
-    None if a replica of the ISR that may have everything is away or offline: it is waited for without a limit. All
-    others that cannot lead now are waited for while `waits_for_absent`: the ISR may have come back with empty disks.
+    Returns None if a replica of the ISR that may have all records is away or offline: the election waits for this
+    replica without a limit. While `waits_for_absent` is True, the election also waits for every other replica that
+    cannot lead now, because the replicas of the ISR may have come back with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -240,7 +249,7 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
         return contenders
-    # If one of the ISR cannot report its log end, replicas outside the ISR do not count: see `_contenders`.
+    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count: see `_contenders`.
     counting = unsure if UNKNOWN in in_sync.values() else election.replicas
     absent = tuple(broker for broker in counting if broker not in contenders)
     if absent and election.waits_for_absent:
@@ -249,8 +258,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
 
 
 def _unclean(election: Election) -> Decision | Undecided | None:
-    """The present replica with the most records leads, even if an absent one of the ISR has more. None if none is
-    present."""
+    """Elect the present replica with the most records, even if an absent replica of the ISR has more records. Returns
+    None if no replica is present."""
     in_sync = election.log_ends(election.unsure)
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
@@ -259,7 +268,8 @@ def _unclean(election: Election) -> Decision | Undecided | None:
 
 
 def _without_a_leader(election: Election) -> Outcome:
-    """No replica can lead. The state says so unless a replica of the ISR is unsure: the write would vouch for it."""
+    """Decide for a partition that no replica can lead. The state is written with no leader, unless a replica of the ISR
+    is unsure: after a write this replica would count as complete."""
     state = election.state
     if election.unsure or state.leader == NO_LEADER:
         return Undecided(offline=election.offline) if election.offline else None
@@ -271,10 +281,10 @@ def _without_a_leader(election: Election) -> Outcome:
 
 
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
-    """The replicas that may lead after a loss, with their log ends; Undecided if they must be asked first.
+    """The replicas that may lead after a loss, with their log ends; Undecided if their brokers must be asked first.
 
-    `in_sync`: the unsure replicas of the ISR that are present. If one of them cannot report its log end, replicas
-    outside the ISR do not count: it may have more records than any of them.
+    `in_sync`: the unsure replicas of the ISR that are present. If one of the replicas in `in_sync` cannot report its
+    log end, replicas outside the ISR do not count, since that replica may have more records.
     """
     contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
     unasked = tuple(broker for broker, end in contenders.items() if end is None)
@@ -282,11 +292,11 @@ def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dic
 
 
 def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], in_sync: Collection[int]) -> Decision:
-    """The contender with the most records leads, preferably one of the ISR. Replicas of the ISR with equally many
+    """Elect the contender with the most records, preferably a member of the ISR. Replicas of the ISR with equally many
     records stay in sync: their logs are the same.
 
-    If none has reported its log end, one of them leads alone: the others may have fewer or more records, and must not
-    be elected later as if they had the same records.
+    If no contender has reported its log end, the elected contender becomes the only member of the ISR: the other
+    contenders may have fewer or more records, and must not be elected later as if their logs were the same.
     """
     state = election.state
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}
@@ -299,7 +309,8 @@ def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], 
 
 
 def _elected(election: Election, candidates: Collection[int], isr: tuple[int, ...]) -> Decision:
-    """The first candidate in the order of the assignment leads; with an empty `isr` it is alone in sync."""
+    """Elect the first candidate in the order of the assignment; with an empty `isr` the new leader is the only member
+    of the ISR."""
     leader = next(broker for broker in election.replicas if broker in candidates)
     elected = replace(
         election.state,

@@ -4,10 +4,11 @@
     this broker          a term (`partitions.py`); the elector passes it the events of the watches
     another broker       wait until its registration ends
 
-Only the store decides who is controller: this session owns the registration, or it does not. A term that does not know
-yet that it is over can do no harm, since each of its writes carries the fence of its epoch. A term also ends when the
-epoch is raised while the registration remains ours: an earlier claim whose reply was lost may raise the epoch after
-this broker has read it. The next term then begins with the raised epoch; the old one can write nothing more.
+Only the store decides which broker is controller: the broker whose session owns the registration node. A broker that
+does not know yet that its term is over can do no harm, since each write of the term is fenced by the term's epoch. A
+term also ends when the epoch is raised while the registration remains ours: an earlier claim whose reply was lost may
+raise the epoch after this broker has read it. The next term then begins with the raised epoch; the previous term can
+write nothing more.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
-"""The wait after the store has failed or refused a write."""
+"""Seconds to wait before a retry after the store has failed or refused a write."""
 
 
 class Elector:
-    """Claims, holds and resigns the controller role for this broker. Call `close` before closing its tasks."""
+    """Claims, holds and resigns the controller role for this broker. Call `close` before the tasks of `host` are
+    closed."""
 
     def __init__(
         self,
@@ -52,8 +54,8 @@ class Elector:
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
-        """`unclean_by_static`: unclean.leader.election.enable in the broker's start-up settings. `asked_brokers`: how
-        an election asks brokers for the ends of their logs; None: elections do not ask."""
+        """`unclean_by_static`: unclean.leader.election.enable in the broker's start-up settings. `asked_brokers`: asks
+        brokers for the ends of their logs; with None, elections ask no broker."""
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
@@ -81,9 +83,11 @@ class Elector:
         return self._term
 
     async def start(self) -> None:
-        """Claim the role if there is no controller, and bring all partitions online; from then on follow the watches.
+        """Claim the controller role if there is no controller, and elect leaders for all partitions. After that, react
+        to the store's watches.
 
-        If the store's answer is lost, this happens later: the elected broker learns from the store that it was elected.
+        If the store's reply to the claim is lost, the term begins later, when this broker reads from the store that it
+        was elected.
         """
         self._watches = [
             self._store.watch(paths.CONTROLLER, lambda _: self._wake_up.set()),
@@ -101,7 +105,8 @@ class Elector:
         self._tasks.supervise("elector", self._run)
 
     async def give_up(self) -> None:
-        """Stop following, and release the controller role now: the session may last for a while yet."""
+        """Stop reacting to watches, and release the controller role now, because the session may last for some time
+        yet."""
         async with self._at_work:
             self.close()
             try:
@@ -113,7 +118,7 @@ class Elector:
                 logger.info(what, extra={"reason": error})
 
     def close(self) -> None:
-        """Stop following. The registration ends with the session."""
+        """Stop following. The store deletes the registration when the session ends."""
         self._is_closed = True
         for unsubscribe in self._watches:
             unsubscribe()
@@ -171,7 +176,7 @@ class Elector:
             except (StoreUnavailable, Unsettled) as error:
                 logger.warning("a change by the controller failed and will be tried again", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
-                if self._store.session is not SessionState.LOST:  # otherwise the end of the store's outage wakes us
+                if self._store.session is not SessionState.LOST:  # a reconnected store wakes this task
                     self._wake_up.set()
             except Exception:
                 logger.exception("the controller failed; everything is read again from the store")
@@ -181,7 +186,8 @@ class Elector:
                 self._wake_up.set()
 
     async def _follow(self) -> None:
-        """Bring this broker in line with the present owner of the role. Raises Deposed, StoreUnavailable, Unsettled."""
+        """Read which broker has the controller role, and begin, continue or end this broker's term accordingly. Raises
+        Deposed, StoreUnavailable, Unsettled."""
         async with self._at_work:
             if not self._is_closed:
                 await self._follow_alone()
@@ -228,7 +234,7 @@ class Elector:
         await self._work(term)
 
     async def _work(self, term: PartitionController) -> None:
-        """Handle the events of the watches since the last call."""
+        """Handle the watch events that arrived since the previous call."""
         must_begin, term.must_begin = term.must_begin, False
         brokers_are_stale, self._brokers_are_stale = self._brokers_are_stale, False
         configs, self._stale_configs = self._stale_configs, set()
@@ -245,9 +251,9 @@ class Elector:
             self._tasks.supervise("beginning of a term", partial(self._begin_work, term))
 
     async def _begin_work(self, term: PartitionController) -> None:
-        """Finish deletions of topics, once everything has been read and all partitions have leaders: at the beginning
-        of a term, and after an outage of the store. After a store failure the work is repeated; after a lost session
-        the next controller does it."""
+        """Finish interrupted deletions of topics, after everything has been read and partitions have leaders. This work
+        is due at the beginning of a term and after an outage of the store. After a store failure this work is repeated;
+        after a lost session the next controller does this work."""
         try:
             await self.topics.finish_deletions(term)
         except (KafkaError, StoreUnavailable, Deposed) as error:

@@ -9,36 +9,36 @@ NEVER: Final = -1
 
 
 class KnownBroker(NamedTuple):
-    """A broker that is registered, or was once."""
+    """A broker that is registered now, or was registered earlier."""
 
     id: int
     epoch: int = NOT_REGISTERED
-    """The zxid of its registration; NOT_REGISTERED while it is away."""
+    """The zxid of the broker's registration; NOT_REGISTERED while the broker is away."""
     rack: str | None = None
     incarnation: int | None = None
-    """The version of the node that counts the broker's registrations; None if it has no such node. Invariant: the
-    incarnation is read before the registration, so it is never newer than `epoch`."""
+    """The version of the node that counts the broker's registrations; None if the broker has no such node. Invariant:
+    the incarnation is read before the registration, so the incarnation is never newer than `epoch`."""
     unsure_since: int = NEVER
-    """The epoch of its last registration after which it may lack the end of its logs (its machine had gone down), also
-    while it is absent; NEVER if there was no such registration. A newer partition state was decided with that
-    knowledge."""
+    """The epoch of the broker's last registration with a possible loss of the end of its logs, because its machine had
+    gone down. This field stays while the broker is absent; NEVER if there was no such registration. A partition state
+    that is newer than this epoch was decided with knowledge of the loss."""
     is_stopping: bool = False
-    """The broker has asked for its controlled shutdown in this registration. It stays in an ISR only as the last
-    member, leads no partition that another replica can lead, and gets no new replica."""
+    """Whether the broker has requested its controlled shutdown in this registration. A stopping broker stays in an ISR
+    only as the last member, leads no partition that another replica can lead, and gets no new replica."""
 
     @property
     def is_live(self) -> bool:
-        """Whether it is registered."""
+        """Whether the broker is registered."""
         return self.epoch != NOT_REGISTERED
 
     def is_steady_since(self, written: int) -> bool:
-        """Whether it has been registered without a break since a state was written. `written`: zxid of that write,
-        which checked the incarnations of the state's whole ISR."""
+        """Whether the broker has been registered without a break since a partition state was written. `written`: zxid
+        of that write, which checked the incarnations of the state's whole ISR."""
         return NOT_REGISTERED != self.epoch <= written
 
     def is_unsure_of(self, written: int) -> bool:
-        """Whether the broker may have lost records since the state of zxid `written`, however often it has returned
-        since."""
+        """Whether the broker may have lost records since a partition state was written with zxid `written`, however
+        often the broker has returned since."""
         return self.unsure_since > written
 
 

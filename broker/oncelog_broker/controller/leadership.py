@@ -1,4 +1,4 @@
-"""Claims the controller role, and gives the fence that every later write of the controller carries."""
+"""Claims the controller role, and provides the fence: a version check in every later write of the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Controllership:
-    """This session's claim: it is the controller of this epoch until another broker claims the next epoch."""
+    """The claim of this broker's session: the broker is the controller of this epoch until another broker claims the
+    next epoch."""
 
     epoch: int
     epoch_version: int
@@ -45,10 +46,11 @@ class Controllership:
 
 
 async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int) -> Controllership | None:
-    """Become controller unless there is one: a single write both registers this broker and raises the epoch.
+    """Become controller unless the cluster has a controller: a single write both registers this broker and raises the
+    epoch.
 
-    None if another broker is controller, or has just become it. StoreUnavailable: the outcome is unknown, ask again
-    later.
+    Returns None if another broker is controller, or has just become the controller. Raises StoreUnavailable if the
+    outcome of the write is unknown; the caller retries later.
     """
     existing = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     registration = encode_controller(ControllerRegistration(broker_id, now_ms))
@@ -71,10 +73,12 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
 
 
 async def own_controllership(store: MetadataStore) -> Controllership | None:
-    """This session's claim according to the store, whatever replies were lost; None if it is not the controller.
+    """The claim of this broker's session according to the store, even if replies were lost; None if this broker is not
+    the controller.
 
-    The epoch is read first: while our registration exists no other broker raises the epoch, so the value read is ours,
-    or an older one with which every write fails. Raises StoreUnavailable.
+    The epoch is read before the registration. While this broker's registration exists, no other broker raises the
+    epoch, so the value read is this broker's epoch, or an older epoch with which every write fails. Raises
+    StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     owner = await store.exists(paths.CONTROLLER)
@@ -84,8 +88,8 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
-    """The epoch in the node. If it cannot be parsed, the version gives an upper bound, since each claim raises both by
-    one; writes are fenced by the version alone."""
+    """The controller epoch that the node contains. If the node cannot be parsed, the node's version gives an upper
+    bound of the epoch, since each claim raises both by one. Writes are fenced by the version alone."""
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)
     except MalformedPayload as error:

@@ -1,18 +1,19 @@
 """Decides which partition states must change: (view, partitions to look at) -> changes. Pure.
 
-Only the view counts. A change that is written and taken over into the view is not wanted again; one with an unknown
-outcome is decided again from what was read. So it does not matter whether an event was seen, or how often: an event
-only names the partitions to look at.
+The decisions depend on the view alone. After a change was written and the view updated, the change is not decided
+again. After a write with an unknown outcome, the view is read again, and the change is decided again. So a missed or
+repeated event does no harm: an event only names the partitions to look at.
 
-    event                                        partitions to look at
-    became controller, the view was read again   all
-    brokers came, went, or came again            those with a replica there
-    a broker asks for its controlled shutdown    those with a replica there
-    topics created, grown, deleted               those of the topics
-    a write was refused                          those of the write
-    brokers have reported log ends               those of the reports (`candidate_questions.py`)
-    a reassignment was requested, an ISR grew    those that are being reassigned
-    the deletion of a topic was interrupted      (`topics.py` continues it)
+    event                                          partitions to look at
+    this broker became controller                  all partitions
+    the view was read again                        all partitions
+    brokers registered, left, registered again     partitions with a replica on these brokers
+    a broker requests its controlled shutdown      partitions with a replica on this broker
+    topics were created, grown, deleted            partitions of these topics
+    a write was refused                            partitions in this write
+    brokers have reported log ends                 partitions in the reports (`candidate_questions.py`)
+    a reassignment was requested, an ISR grew      partitions that are being reassigned
+    the deletion of a topic was interrupted        none; `topics.py` continues the deletion
 
 AlterPartition is decided in `alter_partition.py`, ElectLeaders in `elect_leaders.py`, and the first step of a
 reassignment in `reassignment.py`.
@@ -39,7 +40,8 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class PartitionChange(NamedTuple):
-    """A state to be written. `version`: the known version of its node, None if there is no node yet."""
+    """A partition state to be written. `version`: the known version of the state's node; None if there is no node
+    yet."""
 
     key: PartitionKey
     state: PartitionState
@@ -55,12 +57,12 @@ class PartitionChange(NamedTuple):
 
 
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """Elections first, since their clients wait."""
+    """The changes with elections first, since clients wait for elections."""
     return sorted(changes, key=lambda change: not change.is_election)
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:
-    """The change to be written for one partition; None if its state stays."""
+    """The change to be written for one partition; None if the partition's state stays."""
     replicas = view.replicas(key)
     if not replicas or key.topic in view.doomed:
         return None
@@ -76,7 +78,7 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
 
 
 def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool) -> Outcome:
-    """`election.outcome` of a partition that has a state."""
+    """The result of `election.outcome` for a partition that has a state."""
     return outcome(election_of(view, key, controller_epoch, unclean=unclean))
 
 
@@ -95,15 +97,15 @@ def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, 
 
 
 def is_led(view: ClusterView, key: PartitionKey) -> bool:
-    """Whether the leader in a partition's state has been registered without a break since its election. If not, it does
-    not lead, although the state names it."""
+    """Whether the leader in a partition's state has been registered without a break since its election. If False, the
+    broker that the state names as leader does not lead."""
     known = view.states[key]
     return view.broker(known.state.leader).is_steady_since(known.written)
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """The questions to answer before any replica can lead this partition; None if no answer would help, or none is
-    needed. `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
+    """The questions to answer before any replica can lead this partition; None if no answer would help, or no answer is
+    needed. `unclean`: whether a replica outside the ISR may lead; with None, the topic's setting decides."""
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
     if unclean is None:
@@ -113,8 +115,8 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
-    """What must be known about this partition before its next change: as `undecided`; or, if only the last step of a
-    reassignment is left, which replicas of the target must report that their logs are open."""
+    """The questions to answer before the next change of this partition: those of `undecided`. If only the last step of
+    a reassignment is left: which replicas of the target must report that their logs are open."""
     found = undecided(view, key)
     return _unconfirmed(view, key) if found is None else found
 
@@ -135,13 +137,14 @@ def _unconfirmed(view: ClusterView, key: PartitionKey) -> Undecided | None:
 
 
 def _may_complete(view: ClusterView, key: PartitionKey) -> bool:
-    """Whether no election must come before the end of a reassignment: until then nobody is known to be in sync."""
+    """Whether a reassignment may end now; False while an election must come first, because before that election no
+    replica is known to be in sync."""
     is_there = key.topic not in view.doomed and bool(view.replicas(key))
     return is_there and view.may_vouch(key)
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
-    """The questions for brokers that an election needs answered."""
+    """The questions for the brokers in `found.ask`, with their present registrations."""
     version = view.states[key].version
     return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 
@@ -149,7 +152,8 @@ def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Qu
 def _completion(
     view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
 ) -> PartitionChange | None:
-    """The end of a reassignment, if its target is in sync and, where brokers are asked, one of it is there."""
+    """The change that ends a reassignment, if the target is in sync and, when brokers are asked, a replica of the
+    target has confirmed that its log is open."""
     assignment, candidates = view.assignment(key), view.candidates
     if assignment is None or not assignment.is_reassigned or not _may_complete(view, key):
         return None
@@ -159,6 +163,6 @@ def _completion(
 
 
 def reassignment_change(key: PartitionKey, reassigned: Reassigned, known: KnownState) -> PartitionChange:
-    """The change of one step of a reassignment. No client waits for it."""
+    """The change of one step of a reassignment. No client waits for this change, unless the leader changes."""
     is_election = reassigned.state.leader != known.state.leader
     return PartitionChange(key, reassigned.state, known.version, is_election, assignment=reassigned.assignment)

@@ -1,8 +1,8 @@
 """Handles requests to the controller about partitions: ISR changes, elections, reassignments, controlled shutdowns.
 
-One object is one term as controller. A request is decided by the view and written; it is decided again if the write was
-refused or its outcome is unknown. Then the consequences of the write are reconciled (`reconciler.py`), and the request
-is answered.
+Each `PartitionController` object serves one term as controller. A request is decided by the view, and the change is
+written. The request is decided again if the write was refused or the outcome of the write is unknown. Then the
+consequences of the write are reconciled (`reconciler.py`), and the request is answered.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and the brokers that are to hold it; None: cancel its reassignment."""
+"""A partition, and the brokers that are to have its replicas; None cancels the partition's reassignment."""
 
 Altered = KnownState | KafkaError
-"""The result of a proposal: the state afterwards, or why the proposal was refused."""
+"""The result of a proposal: the partition's state afterwards, or the error with which the proposal was refused."""
 
 
 class PartitionController(Reconciler):
-    """One term as controller. Methods raise as `Reconciler` does: Deposed, StoreUnavailable, Unsettled."""
+    """Handles the requests about partitions during one term as controller. Methods raise as `Reconciler` does: Deposed,
+    StoreUnavailable, Unsettled."""
 
     async def alter(
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
     ) -> list[Altered]:
-        """The result of each proposal of a broker, when all are written. A proposal names its partition by topic id and
-        index.
+        """Handle the proposals of a broker; returns the result of each proposal, after all granted changes are written.
+        A proposal names its partition by topic id and index.
 
-        Raises KafkaError STALE_BROKER_EPOCH if the broker has registered again since.
+        Raises KafkaError STALE_BROKER_EPOCH if the broker has registered again since it sent the request.
         """
         async with self._turn:
             return await self._guarded(self._alter(broker, broker_epoch, proposals))
@@ -51,18 +52,19 @@ class PartitionController(Reconciler):
     async def reassign(
         self, wanted: Sequence[Wanted], *, may_change_replication_factor: bool = True
     ) -> list[KafkaError | None]:
-        """Begin, replace or cancel the reassignment of partitions. For each: None if it is under way or done, or why it
-        is refused."""
+        """Begin, replace or cancel the reassignment of partitions. Returns for each partition None if the reassignment
+        is under way or done, otherwise the error with which the request was refused."""
         if self.questions is not None:
             await self._ask_before_replicas_are_taken_away(wanted)
         async with self._turn:
             return await self._guarded(self._reassign(wanted, may_change_replication_factor))
 
     async def shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
-        """A broker is about to stop: let other brokers lead its partitions. Returns the partitions that it still leads,
-        although others have a replica.
+        """Elect other leaders for the partitions of a broker that is about to stop. Returns the partitions that the
+        broker still leads, although other brokers have a replica.
 
-        Raises KafkaError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH (it has registered again since).
+        Raises KafkaError BROKER_NOT_AVAILABLE, or STALE_BROKER_EPOCH if the broker has registered again since it sent
+        the request.
         """
         async with self._turn:
             return await self._guarded(self._shut_down(broker, broker_epoch))
@@ -70,22 +72,22 @@ class PartitionController(Reconciler):
     async def elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        """Elect leaders of these partitions; None: of every partition that needs a leader. The result of each; None:
-        elected."""
+        """Elect leaders of the partitions in `keys`, or with None of every partition that needs a leader. Returns for
+        each partition None if a leader was elected, otherwise the error."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
         async with self._turn:
             return await self._guarded(self._elect(kind, keys))
 
     async def balance(self, percentage: int) -> int:
-        """Elect preferred replicas as leaders, for every broker that leads too few of its partitions: others lead more
-        than `percentage` of them. Returns the number of elections."""
+        """Elect the preferred replicas as leaders, for every broker with too few leaderships: other brokers lead more
+        than `percentage` of the partitions whose preferred leader this broker is. Returns the number of elections."""
         async with self._turn:
             return await self._guarded(self._balance(percentage))
 
     async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
-        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock is
-        released meanwhile."""
+        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock is free
+        while the brokers are asked."""
         assert self.questions is not None
         async with self._turn:
             await self._guarded(self._look_for_brokers())
@@ -98,7 +100,8 @@ class PartitionController(Reconciler):
             self._noted(answers)
 
     async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
-        """Ask the replicas that would stay in sync whether their logs are open. The lock is free meanwhile."""
+        """Ask the replicas that would stay in sync whether their logs are open. The lock is free while the brokers are
+        asked."""
         assert self.questions is not None
         asked: list[Question] = []
         async with self._turn:
@@ -111,7 +114,7 @@ class PartitionController(Reconciler):
         for answers in await self.questions.ask(asked):
             self._noted(answers)
 
-    # --- with the turn taken
+    # --- the methods below are called with the lock `_turn` acquired
 
     async def _alter(
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
@@ -142,8 +145,8 @@ class PartitionController(Reconciler):
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Reading the brokers may have shown that some have returned: reconcile the present ISRs with that first. An
-            # ISR may also have gained the replica that a reassignment waits for.
+            # A refused write causes the brokers to be read again; if some brokers have returned, the present ISRs are
+            # reconciled with that first. A reassignment may have waited for a replica that has just joined the ISR.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
@@ -204,7 +207,7 @@ class PartitionController(Reconciler):
         return None if reassigned is None else reassignment_change(key, reassigned, self.view.states[key])
 
     async def _shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
-        # A broker that has just registered may not have been seen yet.
+        # The view may lack a broker that has just registered.
         changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
         if self._must_read_all:
             await self._settle(())
@@ -215,7 +218,7 @@ class PartitionController(Reconciler):
     async def _elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        await self._look_for_brokers()  # the sender may have seen a leader die that this broker does not know of
+        await self._look_for_brokers()  # the sender may have seen a leader die unnoticed by this broker
         outcomes: dict[PartitionKey, KafkaError | None] = {}
         pending = set(self.view.states if keys is None else keys)
         tried: set[PartitionKey] = set()
@@ -261,7 +264,7 @@ class PartitionController(Reconciler):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # a write of this broker took effect after a read had shown it as not done
+                self.distrust()  # an earlier write took effect after a read had shown it as not done
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

@@ -1,8 +1,8 @@
-"""A node that was read, and may be written only while it is still the same node.
+"""Reads a node and writes it only if the same node has not changed since it was read.
 
 The version of the node is not enough, since versions restart at 0 when a node is deleted and created again. So every
-creation of such a node also sets its parent in the same write, and the parent's version counts the creations. A change
-checks the count from before the node was read.
+creation of such a node also sets its parent in the same write, and the parent's version counts the creations. A write
+checks that this count is still the count that was read before the node.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog_broker.metadata.stores.store import Check, Create, Delete, Metadata
 
 
 class ReadNode(NamedTuple):
-    """The node as it was read, if it existed, and the checks that a write of it needs."""
+    """The contents of a node when it was read, if the node existed, and the checks that a write of the node needs."""
 
     path: str
     found: tuple[bytes, Stat] | None
@@ -22,7 +22,7 @@ class ReadNode(NamedTuple):
     as_changed: Sequence[Operation]
 
     def written(self, data: bytes | None) -> list[Operation]:
-        """The write after which the node holds `data`, or with None is deleted."""
+        """The operations that write `data` to the node, or delete the node if `data` is None."""
         if self.found is None:
             assert data is not None, "the node does not exist, and the change would not create it"
             return [*self.as_made, Create(self.path, data)]
@@ -31,7 +31,7 @@ class ReadNode(NamedTuple):
 
 
 async def read_node(store: MetadataStore, path: str) -> ReadNode:
-    """Read a node that all brokers change by this rule only."""
+    """Read a node that brokers change only by the rule of this module."""
     above = parent_of(path)
     counting, found = await store.get_many([above, path])
     content, made = (b"", 0) if counting is None else (counting[0], counting[1].version)

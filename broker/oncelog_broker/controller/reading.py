@@ -1,5 +1,5 @@
-"""Reads the controller's view from the store, whole or in part. Nodes that cannot be parsed are logged and skipped: one
-broken node must not keep the other partitions from their leaders."""
+"""Reads the controller's view from the store, completely or in part. Nodes that cannot be parsed are logged and
+skipped: one broken node must not keep the other partitions from their leaders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 STATES_AT_A_TIME: Final = 200
-"""How many states are read and parsed between two pauses."""
+"""Number of partition states that are read and parsed between two pauses."""
 
 
 async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause) -> ClusterView:
@@ -45,9 +45,9 @@ async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause
 
 
 async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_static: bool) -> bool:
-    """Whether topics without a setting of their own allow an unclean election: the dynamic setting of this broker, else
-    the one for all brokers, else `unclean_by_static`. Read from the store, since a broker elects before it has an
-    image. Raises StoreUnavailable."""
+    """Whether topics without their own setting allow an unclean election: the dynamic setting of this broker, otherwise
+    the dynamic setting for all brokers, otherwise `unclean_by_static`. The settings are read from the store, because a
+    broker holds elections before it has a cluster image. Raises StoreUnavailable."""
     nodes = [paths.broker_config(broker), paths.broker_config(None)]
     for path, found in zip(nodes, await store.get_many(nodes), strict=True):
         overrides = {} if found is None else _parsed(store, parse_config, found[0], path) or {}
@@ -60,9 +60,9 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     """Update the view with the present brokers; returns the ids of brokers that registered, left, or registered again.
     Raises StoreUnavailable.
 
-    Incarnations are read before registrations, so that a check of an incarnation never vouches for an older
-    registration. The incarnations of absent brokers are read, too: a broker may have come and gone between two
-    readings, and reported a loss.
+    Incarnations are read before registrations, so that the incarnation in the view is never newer than the
+    registration. The incarnations of absent brokers are read, too, because a broker may have registered, reported a
+    loss, and left between two readings.
     """
     names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
     known = sorted(int(name) for name in names if name.isdecimal())
@@ -83,7 +83,8 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
 
 
 async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:
-    """Take over these topics as they are now, with the states of their partitions. Raises StoreUnavailable."""
+    """Update the view with these topics and the states of their partitions, as they are in the store now. Raises
+    StoreUnavailable."""
     ordered = sorted(names)
     wanted = [paths.topic(name) for name in ordered]
     keys: list[PartitionKey] = []
@@ -102,7 +103,7 @@ async def read_topics(store: MetadataStore, view: ClusterView, names: Collection
 
 
 async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[str]) -> set[str]:
-    """Take over whether these topics allow unclean elections; returns the topics where that has changed."""
+    """Update in the view whether these topics allow unclean elections; returns the topics whose setting has changed."""
     wanted = {name: paths.topic_config(name) for name in names}
     changed = set()
     for (name, path), found in zip(wanted.items(), await store.get_many(list(wanted.values())), strict=True):
@@ -117,7 +118,8 @@ async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[
 
 
 async def _read_marks(store: MetadataStore, view: ClusterView) -> None:
-    """Read which topics are marked as deleted. A mark of an older topic of the same name does not count."""
+    """Read which topics are marked for deletion. A mark that belongs to an older topic with the same name is
+    ignored."""
     marked = await _children(store, paths.DELETE_TOPICS)
     found = await store.get_many([paths.deletion(name) for name in marked])
     for name, mark in zip(marked, found, strict=True):
@@ -135,7 +137,7 @@ async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[P
 def _take_over(
     store: MetadataStore, view: ClusterView, key: PartitionKey, path: str, found: tuple[bytes, Stat] | None
 ) -> bool:
-    """Take over one state. False if it cannot be read."""
+    """Update the view with one partition state. Returns False if the state cannot be parsed."""
     if found is None:
         view.put_state(key, None)
         return True

@@ -4,17 +4,20 @@
     catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
     completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
 
-All of this is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it
-is written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on
-the older assignment is refused by its version.
+The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
+reassignment. A step is decided again until the step is written (`partition_decisions.py`). Each step also changes the
+partition's state in the same write, so that a proposal based on the older assignment is refused by the version of the
+state.
 
-A removed replica causes a new leader epoch, in which it no longer fetches. An added replica causes none: no log changes
-for it, and clients notice nothing. A step that would remove the last replica in sync is refused.
+Removing a replica causes a new leader epoch, in which the removed replica no longer fetches. Adding a replica causes no
+new leader epoch, since no log changes, and clients notice nothing. A step that would remove the last replica in sync is
+refused.
 
-A removed replica deletes its log. If it was in sync, a replica of the target must be there to have the records: so the
-last step waits until one of them has reported, since the state was written, that its log is open (`confirms`). All of
-the target may have lost power, while their sessions are not over. (Kafka does not ask.) Source:
-KafkaController.onPartitionReassignment, and KRaft's PartitionReassignmentRevert and PartitionChangeBuilder.
+A removed replica deletes its log. If the removed replica was in sync, a replica of the target must be present with the
+records. So the last step waits until a replica of the target has reported, since the state was written, that its log is
+open (`confirms`). Without this report, all brokers of the target might have lost power although their sessions have not
+expired yet. (Kafka does not ask for such a report.) Source: KafkaController.onPartitionReassignment, and KRaft's
+PartitionReassignmentRevert and PartitionChangeBuilder.
 """
 
 from __future__ import annotations
@@ -33,15 +36,15 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Reassigned(NamedTuple):
-    """The assignment and state after a step; both are written together."""
+    """The assignment and the state of a partition after a step; both are written together."""
 
     assignment: ReplicaAssignment
     state: PartitionState
 
 
 def reassigned_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The assignment while the partition moves to `target`. A replica that an earlier reassignment was adding, and this
-    one does not want, is removed at once."""
+    """The assignment while the partition moves to `target`. A replica that an earlier reassignment was adding, and that
+    is not in `target`, is removed immediately."""
     original = assignment.original
     replicas = tuple(dict.fromkeys((*target, *original)))
     return ReplicaAssignment(
@@ -59,9 +62,9 @@ def begin(
     *,
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
-    """The first step towards `target`, which replaces a reassignment under way. `target` None: back to the original
-    replicas. Returns None if nothing is to change. If it takes replicas in sync away, those that stay must have been
-    asked (`staying_in_sync`).
+    """The first step of a reassignment to `target`, which replaces a reassignment under way. With `target` None the
+    partition returns to its original replicas. Returns None if nothing is to change. If the step removes replicas in
+    sync, the remaining replicas in sync must have been asked before (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
@@ -101,8 +104,8 @@ def begin(
 
 
 def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] | None) -> tuple[int, ...]:
-    """The live replicas in sync that would stay if `begin` took other ones in sync away at once; empty if it takes none
-    away. It does so with replicas that an earlier reassignment was adding."""
+    """The live replicas in sync that would stay if `begin` immediately removed other replicas in sync; empty if `begin`
+    would remove no replica in sync. `begin` removes replicas that an earlier reassignment was adding."""
     assignment, known = view.assignment(key), view.states.get(key)
     if assignment is None or known is None:
         return ()
@@ -113,12 +116,12 @@ def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] 
 
 
 def is_caught_up(assignment: ReplicaAssignment, known: KnownState) -> bool:
-    """Whether all replicas of the target are in sync."""
+    """Whether a reassignment is under way and all replicas of its target are in sync."""
     return assignment.is_reassigned and set(assignment.target) <= set(known.state.isr)
 
 
 def removes_in_sync(assignment: ReplicaAssignment, known: KnownState) -> bool:
-    """Whether the last step takes replicas in sync away."""
+    """Whether the last step of a reassignment removes replicas in sync."""
     return not set(known.state.isr) <= set(assignment.target)
 
 
@@ -130,8 +133,9 @@ def confirms(end: LogEnd | None) -> bool:
 def completed(
     assignment: ReplicaAssignment, known: KnownState, controller_epoch: int, log_end_of: LogEndOf | None = None
 ) -> Reassigned | None:
-    """The last step; None while a replica of the target is not in sync, or if replicas in sync are taken away and none
-    of the target `confirms`. `log_end_of`: what they have reported; None: nobody is asked."""
+    """The last step of a reassignment; None while a replica of the target is not in sync. Also None if the step would
+    remove replicas in sync and no replica of the target `confirms`. `log_end_of`: the log ends that the brokers have
+    reported; None if the controller asks no brokers."""
     if not is_caught_up(assignment, known):
         return None
     there: Collection[int] = assignment.target
@@ -151,9 +155,9 @@ def _among(
     controller_epoch: int,
     there: Collection[int] | None = None,
 ) -> PartitionState | None:
-    """The state after the replicas change from `before` to `replicas`; None if none of them is in sync. If the
-    partition has a leader, every replica in sync is live: a dead one would have left the ISR first. `there`: those of
-    which one leads if the leader goes; None: all."""
+    """The state after the replicas change from `before` to `replicas`; None if none of `replicas` is in sync. If the
+    partition has a leader, every replica in sync is live, because a dead replica would have left the ISR first.
+    `there`: the brokers that may become leader if the present leader is removed; None: all of `replicas`."""
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
     if not isr:

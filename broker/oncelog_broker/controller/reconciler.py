@@ -1,8 +1,8 @@
-"""Reconciles the states of partitions with what `partition_decisions.py` wants: an event comes in, changes are decided
-and written, one event at a time, until nothing more is wanted.
+"""Reconciles the states of partitions with the decisions of `partition_decisions.py`: for each event, one event at a
+time, changes are decided and written until no change is wanted.
 
-After an unknown outcome (the store is out of reach) the view is not trusted: it is read again as a whole before the
-next decision.
+If the outcome of a write is unknown, because the store was unreachable, the view is no longer trusted. The entire view
+is then read again before the next decision.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 20
-"""How often in a row writes for the same partitions may be refused. Each refusal means that something else has
-changed."""
+"""Maximum number of consecutive refused writes for the same partitions. Each refusal means that another node has
+changed since it was read."""
 
 
 class Unsettled(Exception):
-    """The same partitions were refused MAX_ATTEMPTS times in a row."""
+    """Writes for the same partitions were refused MAX_ATTEMPTS times in a row."""
 
 
 async def _never() -> bool:
@@ -45,7 +45,8 @@ async def _never() -> bool:
 
 
 class Reconciler:
-    """The events of one term as controller. Requests of others are handled by `partitions.PartitionController`."""
+    """Handles the events of one term as controller. The subclass `partitions.PartitionController` handles the requests
+    of other brokers and of clients."""
 
     def __init__(
         self,
@@ -55,13 +56,13 @@ class Reconciler:
         pause: Pause = no_pause,
         questions: CandidateQuestions | None = None,
     ) -> None:
-        """`questions`: asks brokers for the log ends that elections need; None: elections do without."""
+        """`questions`: asks brokers for the log ends that elections need; with None, elections use no log ends."""
         self.controllership = controllership
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers, or for time to pass; and partitions
-        that are being moved, where a replica of the target must answer first."""
+        """Partitions without a leader whose election waits for answers of brokers or for a time limit. Partitions whose
+        reassignment waits for an answer of a replica of the target are included."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -73,8 +74,8 @@ class Reconciler:
         self._has_missed = False
         """Whether an event may have been missed since the present reading of the whole view began."""
         self.must_begin = True
-        """Whether the work that begins a term is still to be done, or to be repeated. Differs from `must_read_all`: any
-        request may be the one that reads everything."""
+        """Whether the work at the beginning of a term must be done or repeated. This flag differs from `must_read_all`,
+        which any request may reset by reading everything."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called when the view must be read again, or when this term is over."""
 
@@ -84,11 +85,12 @@ class Reconciler:
         return self._must_read_all
 
     def distrust(self) -> None:
-        """An event may have been missed: everything is read again before the next decision."""
+        """Note that an event may have been missed: everything is read again before the next decision."""
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
-    # --- events; each returns when the resulting changes are written. Raises Deposed, StoreUnavailable, Unsettled.
+    # --- handlers of events; each returns after the resulting changes are written, and raises Deposed,
+    # StoreUnavailable, Unsettled
 
     async def read_all(self) -> None:
         """Read everything: at the beginning of a term, and after an outage of the store."""
@@ -104,37 +106,38 @@ class Reconciler:
         return self.view
 
     async def brokers_changed(self) -> None:
-        """Brokers registered, left, or registered again."""
+        """Handle that brokers registered, left, or registered again."""
         async with self._turn:
             await self._guarded(self._brokers_changed())
 
     async def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created or deleted, or have new partitions."""
+        """Handle that these topics were created or deleted, or have new partitions."""
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Create a topic by `write`, and raise its errors. The lock is held, so no decision waits to be written: it
-        might be about an earlier topic with that name, and znode versions restart at 0 when a topic is re-created."""
+        """Create a topic by `write`, and raise its errors. The lock is held, so no decision about an earlier topic with
+        the same name can still be waiting to be written. Such a decision could be written into the new topic, because
+        znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
 
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
-        """A topic was marked as to be deleted. The deletion is noted in the view, too: a reading under way may have
-        read the marks before."""
+        """Handle that a topic was marked for deletion. The deletion is also noted in the view, because a reading under
+        way may have read the marks before this mark was set."""
         async with self._turn:
             known = self.view.topics.get(name)
             if known is not None and known.topic_id == topic_id:
                 self.view.doomed.add(name)
 
     async def configs_changed(self, names: Collection[str]) -> None:
-        """Settings of topics were changed."""
+        """Handle that settings of these topics were changed."""
         async with self._turn:
             await self._guarded(self._configs_changed(names))
 
     async def default_changed(self) -> None:
-        """Settings of brokers have changed, perhaps the default for topics without a setting of their own."""
+        """Handle that settings of brokers have changed, perhaps the default for topics without their own setting."""
         async with self._turn:
             await self._guarded(self._default_changed())
 
@@ -148,10 +151,11 @@ class Reconciler:
         async with self._turn:
             await self._guarded(self._settle(self._noted(answers)))
 
-    # --- with the turn taken
+    # --- the methods below are called with the lock `_turn` acquired
 
     def _noted(self, answers: Answers) -> list[PartitionKey]:
-        """Note the answers that are still valid: same registration, and no leader since. Returns their partitions."""
+        """Note the answers that are still valid: the broker has the same registration, and the partition's state has
+        not changed since the question. Returns the partitions of the valid answers."""
         registered = self.view.live.get(answers.broker)
         if registered is None or registered.epoch != answers.broker_epoch:
             return []
@@ -171,7 +175,7 @@ class Reconciler:
         except Deposed:
             self.on_trouble()
             raise
-        except Exception:  # partitions that were read and not reconciled would never be examined again
+        except Exception:  # partitions that were read but not reconciled would never be examined again
             self.distrust()
             raise
 
@@ -182,8 +186,8 @@ class Reconciler:
         return await self._settle(self.view.keys_on(changed))
 
     async def _look_for_brokers(self) -> None:
-        """Read every broker that the sender of a request may have seen come or go, perhaps at another server of the
-        store."""
+        """Update the registrations in the view, so that they are at least as new as those that the sender of a request
+        may have read at another server of the store."""
         await self._store.sync()
         await self._brokers_changed()
 
@@ -236,7 +240,7 @@ class Reconciler:
         return found
 
     async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
-        """`partition_decisions.wanted_change` of each partition, with pauses."""
+        """The results of `partition_decisions.wanted_change` for these partitions, computed with pauses."""
         changes = []
         for key in keys:
             await self.pause()
@@ -251,8 +255,8 @@ class Reconciler:
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
-        """Write a piece. Returns the partitions to look at again; empty if all was written. `brokers`: see
-        StateWriter.write."""
+        """Write a piece: changes that fit into one write. Returns the partitions to decide again; empty if every change
+        was written. `brokers`: see StateWriter.write."""
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
         try:
@@ -273,8 +277,8 @@ class Reconciler:
     async def _write_less(
         self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
-        """Like `_write`, for a piece that is too large for one write: splits it in halves. A single change that is too
-        large is given up and logged, since it would never fit."""
+        """Like `_write`, for a piece that is too large for one write: splits the piece into halves. A single change
+        that is too large is logged and not written, since it would never fit."""
         if len(piece) > 1:
             middle = len(piece) // 2
             again = await self._write(piece[:middle], brokers)

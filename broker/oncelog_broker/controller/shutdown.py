@@ -1,7 +1,8 @@
-"""Controlled shutdown: which brokers may ask for it, and which partitions the stopping broker still leads. Pure.
+"""Controlled shutdown: decides which brokers may request a controlled shutdown, and which partitions the stopping
+broker still leads. Pure.
 
-From the request until the broker's registration ends, the broker is removed from ISRs and leads nothing that another
-replica can lead: see `election.py`. Source: Kafka's KafkaController.doControlledShutdown.
+From the request until the broker's registration ends, the broker is removed from ISRs and leads no partition that
+another replica can lead: see `election.py`. Source: Kafka's KafkaController.doControlledShutdown.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
-    """Note that the broker is about to stop, unless it is the only live broker: no other could take over.
+    """Note that the broker is about to stop, unless it is the only live broker, because then no other broker could lead
+    its partitions.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """

@@ -14,8 +14,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
-    """Translates errors of the store inside its block into KafkaErrors: NOT_CONTROLLER, POLICY_VIOLATION if the write
-    is too large, and REQUEST_TIMED_OUT if it is unknown whether `subject` was changed."""
+    """Context manager that translates errors of the store inside its block into KafkaErrors: NOT_CONTROLLER,
+    POLICY_VIOLATION if the write is too large, and REQUEST_TIMED_OUT if it is unknown whether `subject` was changed."""
     try:
         yield
     except (StoreUnavailable, Unsettled) as error:

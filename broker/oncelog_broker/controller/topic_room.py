@@ -1,8 +1,9 @@
-"""Checks that a topic's node fits into one write of the store (S78). The node has all assignments of the topic.
+"""Checks that a topic's node fits into one write of the store (S78). The node contains all assignments of the topic.
 
-A partition on three brokers takes some 25 bytes in the node, three times as much while all its replicas are being
-replaced. So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. A larger change is
-refused before it is written, with a message that says how to go on.
+A partition on three brokers takes some 25 bytes in the node, and three times as many bytes while all its replicas are
+being replaced. So a topic may have some 30,000 partitions, and a third of these partitions can be reassigned
+simultaneously. A change that would make the node too large is refused before the write, with a message that says what
+to do instead.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_BYTES: Final = 800_000
-"""Limit of a topic's node, so that the states of some partitions fit into the same write."""
+"""Maximum bytes of a topic's node; the states of some partitions still fit into the same write."""
 FIXED_BYTES: Final = 150
-"""Upper bound of the bytes of the node without its partitions."""
+"""Upper bound of the bytes of a topic's node without its partitions."""
 
 assert MAX_TOPIC_BYTES < MAX_REQUEST_BYTES
 
@@ -36,16 +37,17 @@ def check_topic_fits(name: str, data: bytes) -> None:
 
 
 class TopicRoom:
-    """The remaining room in topics' nodes, for reassignments that are requested together."""
+    """The remaining bytes in the nodes of topics, for reassignments that are requested together."""
 
     def __init__(self, view: ClusterView, pause: Pause) -> None:
         self._view = view
         self._pause = pause
         self._taken: dict[str, int] = {}
-        """Bytes of each topic's node, with the reassignments that were granted here."""
+        """Bytes of each topic's node, including the reassignments that `take` has granted."""
 
     async def take(self, key: PartitionKey, wanted: ReplicaAssignment) -> None:
-        """Reserve room for a new assignment of a partition. Raises KafkaError POLICY_VIOLATION if there is none."""
+        """Reserve bytes for a new assignment of a partition. Raises KafkaError POLICY_VIOLATION if the topic's node
+        would become too large."""
         topic = self._view.topics[key.topic]
         if key.topic not in self._taken:
             self._taken[key.topic] = await self._bytes_of(topic.partitions)
@@ -71,7 +73,7 @@ class TopicRoom:
 
 
 def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
-    """The bytes of an assignment, `"7":[1,2,3],`, in all lists of the node that contain it."""
+    """The bytes that an assignment such as `"7":[1,2,3],` takes in all lists of the node that contain the partition."""
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
     digits = len(str(partition)) + 5  # in addition to the broker ids, each with a comma

@@ -1,12 +1,14 @@
-"""Creates, deletes and changes topics in the store, for the admin requests. Only in a term as controller.
+"""Creates, deletes and changes topics in the store, for the admin requests. Only the controller of the cluster does
+this work.
 
 A request is checked against the store, not against an image that may lag. A topic of usual size is created, and
-deleted, in one atomic `multi` behind the controller's fence, so it is never half made. A topic that is too large for
-one write:
+deleted, by one atomic `multi` behind the controller's fence, so a topic is never half created or half deleted. A topic
+that is too large for one write:
 
 - is created with its first partitions; the present controller then writes the states of the others;
-- is marked as to be deleted. Once the mark is set, none of the topic's partitions is led; its nodes are deleted in
-  several writes, the mark with the last of them. Until then the present controller continues the deletion.
+- is marked for deletion before it is deleted. After the mark is set, none of the topic's partitions has a leader. The
+  nodes of the topic are deleted by several writes; the last of these writes also deletes the mark. While the mark
+  exists, whichever broker is controller continues the deletion.
 
 All errors are `KafkaError`s. NOT_CONTROLLER: another broker is controller. REQUEST_TIMED_OUT: the store did not answer,
 and it is unknown whether the change was made.
@@ -72,21 +74,22 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is tried again after another broker changed the same nodes between the read and the write."""
+"""Maximum number of attempts at a change, if other brokers change the same nodes between the read and the write."""
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
-"""How many partitions one request may create, as in Kafka (KRaft's ReplicationControlManager): the planned size of a
-broker."""
+"""Maximum number of partitions that one request may create, as in Kafka (KRaft's ReplicationControlManager); also the
+planned size of a broker."""
 MAX_OPERATIONS_PER_MULTI: Final = 500
-"""How many nodes one write may create or delete; a partition is two nodes."""
+"""Maximum number of nodes that one write may create or delete; a partition has two nodes."""
 SPARE_BYTES: Final = 20_000
-"""Bytes left free in a write that creates a topic, for the overhead of operations and other bytes that are not
+"""Bytes left free in a write that creates a topic, for the overhead of operations and for other bytes that are not
 counted."""
 PARTITIONS_WITH_THE_TOPIC: Final = 200
-"""How many partitions get their states in the write that creates them."""
+"""Maximum number of partitions whose states are written in the same write that creates the partitions."""
 
 
 class TopicController:
-    """The controller's work on topics. `term` returns the present term, or raises KafkaError NOT_CONTROLLER."""
+    """Creates, deletes and changes topics while this broker is controller. `term` returns the present term, or raises
+    KafkaError NOT_CONTROLLER."""
 
     def __init__(
         self, store: MetadataStore, term: Callable[[], PartitionController], entropy: Entropy = system_entropy
@@ -98,9 +101,9 @@ class TopicController:
 
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
-        """The present term. Inside the block no other task creates, changes or deletes a topic with that name, or with
-        a colliding one: znode versions restart at 0 when a topic is re-created, so a decision about one topic could be
-        written into the next."""
+        """Context manager that yields the present term as controller. Inside the block no other task creates, changes
+        or deletes a topic with that name, or with a colliding one: znode versions restart at 0 when a topic is
+        re-created, so a decision about one topic could be written into the next."""
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
                 yield self._term()
@@ -114,9 +117,10 @@ class TopicController:
         assignment: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicAssignment:
-        """Create a topic and elect its leaders; returns the topic that was, or with `validate_only` would be, created.
+        """Create a topic and elect its leaders. Returns the created topic; with `validate_only`, returns the topic that
+        would be created.
 
-        An `assignment` made by hand replaces the two numbers. Raises INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
+        An explicit `assignment` replaces the two numbers. Raises INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
         TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
         async with self._changing(name) as term:
@@ -175,12 +179,12 @@ class TopicController:
             raise too_contended(name, MAX_ATTEMPTS)
 
     async def finish_deletions(self, term: PartitionController) -> None:
-        """Continue the deletions that another controller has begun. Raises KafkaError."""
+        """Continue the deletions that were begun but not finished, perhaps by another controller. Raises KafkaError."""
         with translated(paths.DELETE_TOPICS):
             for name in await self._marks():
                 try:
                     await self._finish_deletion(name, term)
-                except (KafkaError, NoNode) as error:  # an earlier attempt of the same client has already deleted it
+                except (KafkaError, NoNode) as error:  # an earlier attempt has already deleted the topic
                     if isinstance(error, KafkaError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise
 
@@ -188,7 +192,7 @@ class TopicController:
         if name in term.view.doomed:
             logger.info("going on with the deletion of a topic", extra={"topic": name})
             await self.delete_topic(name, term.view.topics[name].topic_id)
-        else:  # the mark came late: that topic has been deleted, and another one may have its name
+        else:  # the mark was written late: its topic is deleted, a new topic may have the name
             path = paths.deletion(name)
             await self._commit(term, [Delete(path)], partial(self._lacks, path))
 
@@ -199,11 +203,12 @@ class TopicController:
         assignment: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicAssignment:
-        """Grow a topic to `count` partitions in all; returns the topic as it is then, or would be.
+        """Grow a topic to `count` partitions in total. Returns the topic after the change; with `validate_only`, the
+        topic as it would be.
 
         `assignment` lists the replicas of the new partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
-        (not more than it has), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
-        INVALID_TOPIC_EXCEPTION for an internal topic.
+        (`count` is not larger than the present number), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+        REASSIGNMENT_IN_PROGRESS; INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         async with self._changing(name) as term:
             check_may_grow(name)
@@ -241,8 +246,8 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
-        """The operations that create a topic. The empty write to `/brokers/topics` raises its version: a concurrent
-        change of settings sees by that version that the topic may have been re-created."""
+        """The operations that create a topic. The empty write to `/brokers/topics` raises the version of this node. By
+        that version, a concurrent change of settings notices that the topic may have been re-created."""
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         check_topic_fits(name, data)
         config = await self._first_config(name, overrides)
@@ -256,7 +261,7 @@ class TopicController:
         ]
 
     async def _mark(self, name: str, topic: TopicAssignment, term: PartitionController) -> None:
-        """Mark the topic as to be deleted: from now on no controller lets any of its partitions be led."""
+        """Mark the topic for deletion: from now on no controller elects a leader for any of its partitions."""
         try:
             await self._store.create(paths.DELETE_TOPICS, make_parents=True)
         except NodeExists:
@@ -273,7 +278,7 @@ class TopicController:
                 piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
                 await self._commit(term, piece, partial(self._lacks, piece[-1].path))
         except StoreUnavailable:
-            term.distrust()  # the deletion is found by its mark and continued, once the store is back
+            term.distrust()  # once the store is reachable again, the deletion is found by its mark and continued
             raise
 
     async def _marks(self) -> list[str]:
@@ -285,7 +290,8 @@ class TopicController:
     async def _commit(
         self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write behind the fence. After a lost reply, `took_place` reads whether the write was done."""
+        """Write these operations behind the controller's fence. After a lost reply, `took_place` reads whether the
+        write was done."""
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
@@ -358,7 +364,7 @@ class TopicController:
 
 
 def too_many(partitions: int) -> KafkaError | None:
-    """POLICY_VIOLATION if a request would create too many `partitions` in all, else None."""
+    """KafkaError POLICY_VIOLATION if one request would create too many `partitions` in total; otherwise None."""
     if partitions <= MAX_PARTITIONS_PER_BATCH:
         return None
     message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."
@@ -366,7 +372,8 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Assign replicas. Before it refuses for lack of brokers, it looks for brokers that have just registered."""
+    """Assign replicas. Retries the assignment after reading the registrations again, if the first attempt failed for
+    lack of brokers: some may have just registered."""
     try:
         return place(term.view)
     except KafkaError:
@@ -383,7 +390,7 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
     """The operations that create the nodes of the first of these partitions, as many as fit into a write that already
-    has `taken` bytes. The term as controller writes the others."""
+    has `taken` bytes. The reconciler creates the remaining nodes afterwards."""
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):
@@ -411,8 +418,8 @@ def _racks(view: ClusterView) -> dict[int, str]:
 def _new_partitions(
     name: str, topic: TopicAssignment, view: ClusterView, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> Assignment:
-    """The replicas of the partitions that make it `count`: as many each as partition 0 has, by round robin starting
-    after it."""
+    """The replicas of the new partitions that grow the topic to `count` partitions. Each new partition has as many
+    replicas as partition 0; the round robin of leaders continues from the leader of partition 0."""
     if any(p.adding_replicas or p.removing_replicas for p in topic.partitions.values()):
         message = f"A partition reassignment is in progress for the topic '{name}'."
         raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)

@@ -1,7 +1,8 @@
 """The controller's view of its cluster: the brokers, the topics, and the state of every partition. Pure.
 
-The controller is the only writer of partition states, so its view is current as long as it knows the outcome of each of
-its writes; after an unknown outcome it reads again. Only the holder of the controller's lock changes the view.
+The controller is the only writer of partition states, so its view is current as long as the outcome of each write is
+known. After a write with an unknown outcome, the controller reads the view again. Only a task that has acquired the
+controller's lock changes the view.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from oncelog_broker.runtime.steps import Steps, run_steps
 
 
 class KnownState(NamedTuple):
-    """A partition's state, the version of its node, and the zxid of its last write."""
+    """The state of a partition, the version of the state's node, and the zxid of the last write of this node."""
 
     state: PartitionState
     version: int
@@ -32,29 +33,29 @@ class KnownState(NamedTuple):
 
 
 class ClusterView:
-    """See the docstring of the module."""
+    """The brokers, topics and partition states that the controller knows; see the docstring of the module."""
 
     def __init__(self, *, unclean_by_default: bool = False) -> None:
         self.brokers: Mapping[int, KnownBroker] = {}
-        """Every broker that is registered, or was once, by id. The mapping is replaced, never changed in place: a
-        decision and the write that follows from it use the same mapping."""
+        """Every broker that is registered, or was registered earlier, by id. The mapping is replaced, never changed in
+        place, so that a decision and the write of this decision use the same mapping."""
         self.live: Mapping[int, KnownBroker] = {}
         """The registered brokers among `brokers`."""
         self.staying: Mapping[int, KnownBroker] = {}
-        """The live brokers that are not about to stop: they may be given new replicas and leaderships."""
+        """The live brokers that are not about to stop; only these brokers get new replicas and leaderships."""
         self.topics: dict[str, TopicAssignment] = {}
         self.topic_versions: dict[str, int] = {}
-        """Versions of the topics' nodes: a write of an assignment checks them."""
+        """The version of each topic's node; a write of an assignment checks this version."""
         self.states: dict[PartitionKey, KnownState] = {}
         self.unreadable: set[PartitionKey] = set()
-        """Partitions whose state cannot be read: the controller does not change them."""
+        """Partitions whose state cannot be parsed; the controller does not change these partitions."""
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
-        """Topic -> whether it allows an unclean election; only topics with a setting of their own."""
+        """Topic name -> whether the topic allows an unclean election; contains only topics with their own setting."""
         self.candidates = CandidateLogs()
         """The log ends that brokers have reported for replicas that may be elected."""
         self.doomed: set[str] = set()
-        """Topics whose deletion has begun: none of their partitions has a leader any more."""
+        """Names of the topics whose deletion has begun; the partitions of these topics no longer have leaders."""
         self._names: dict[bytes, str] = {}
         self._hosted: dict[int, set[PartitionKey]] = {}
 
@@ -78,8 +79,8 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """The replicas of a partition; empty if it does not exist, or if its state cannot be read: nothing must be done
-        then."""
+        """The replicas of a partition. Empty if the partition does not exist, or if its state cannot be parsed, so that
+        the partition is not changed."""
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
 
@@ -94,12 +95,13 @@ class ClusterView:
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
-        """Take over a topic as it is in that version of its node. States of partitions that it no longer has, or of an
-        older topic of the same name, are forgotten."""
+        """Update the view with a topic, as the topic is in version `version` of its node. The states of partitions that
+        the topic no longer has, or that belong to an older topic with the same name, are forgotten."""
         run_steps(self.topic_put(name, topic, version))
 
     def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
-        """`put_topic` in steps: a topic may have thousands of partitions."""
+        """Like `put_topic`, as a generator that pauses between partitions, because a topic may have thousands of
+        partitions."""
         before = self.topics.get(name)
         if before is not None and (
             before.topic_id != topic.topic_id or not before.partitions.keys() <= topic.partitions.keys()
@@ -124,8 +126,8 @@ class ClusterView:
             self._hosted.setdefault(broker, set()).add(key)
 
     def put_assignments(self, name: str, changed: Mapping[int, ReplicaAssignment], version: int) -> None:
-        """Take over new assignments of partitions, in that version of the topic's node. Raises KeyError if the topic or
-        partition does not exist."""
+        """Update the view with new assignments of partitions, as they are in this version of the topic's node. Raises
+        KeyError if the topic or partition does not exist."""
         topic = self.topics[name]
         for partition, assignment in changed.items():
             self._host(PartitionKey(name, partition), topic.partitions[partition], assignment)
@@ -133,11 +135,11 @@ class ClusterView:
         self.topic_versions[name] = version
 
     def remove_topic(self, name: str) -> None:
-        """Forget a topic. Harmless for an unknown one."""
+        """Remove a topic from the view. An unknown topic is ignored."""
         run_steps(self.topic_removed(name))
 
     def topic_removed(self, name: str) -> Steps[None]:
-        """`remove_topic` in steps."""
+        """Like `remove_topic`, as a generator that pauses between partitions."""
         topic = self.topics.pop(name, None)
         self.topic_versions.pop(name, None)
         self.doomed.discard(name)
@@ -155,7 +157,7 @@ class ClusterView:
                 yield None
 
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
-        """Take over the state of a partition; None: it has none."""
+        """Update the view with the state of a partition; None means that the partition has no state."""
         before = self.states.get(key)
         self.unreadable.discard(key)
         if known is None:
@@ -168,25 +170,26 @@ class ClusterView:
     def may_vouch(self, key: PartitionKey) -> bool:
         """Whether the state of a partition may be written without an election.
 
-        A written state vouches for its leader and ISR: from then on they count as registered without a break. So an
-        election must come first if the leader was absent since the state was written, or if a member of the ISR may
-        have lost records."""
+        After a write, the leader and the ISR in the written state count as registered without a break since the write.
+        So an election must come first if the leader was absent since the state was written, or if a member of the ISR
+        may have lost records.
+        """
         state, written = self.states[key].state, self.states[key].written
         was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)
         return not was_away and not self.has_unsure(key)
 
     def has_unsure(self, key: PartitionKey) -> bool:
-        """Whether one of the ISR may have lost records since the state was written."""
+        """Whether a member of the ISR may have lost records since the state was written."""
         known = self.states[key]
         return any(self.broker(broker).is_unsure_of(known.written) for broker in known.state.isr)
 
     def put_unreadable(self, key: PartitionKey) -> None:
-        """Note that the partition has a state that cannot be read."""
+        """Note that the partition has a state that cannot be parsed."""
         self.states.pop(key, None)
         self.unreadable.add(key)
 
     def put_brokers(self, brokers: Iterable[KnownBroker]) -> set[int]:
-        """Take over every known broker as it is now. Returns the ids of the brokers that registered, left, or
+        """Replace the brokers of the view by these brokers. Returns the ids of the brokers that registered, left, or
         registered again."""
         before = self.brokers
         self._set_brokers({broker.id: _kept_stopping(broker, before) for broker in brokers})
@@ -197,12 +200,12 @@ class ClusterView:
         return changed
 
     def note_stopping(self, broker: int) -> None:
-        """A live broker has asked for its controlled shutdown. The mark ends with the broker's registration: its next
-        registration is not stopping."""
+        """Mark a live broker that has requested its controlled shutdown. The mark ends with the broker's registration,
+        so the broker is not stopping in its next registration."""
         self._set_brokers({**self.brokers, broker: self.brokers[broker]._replace(is_stopping=True)})
 
     def keep_stopping(self, before: Mapping[int, KnownBroker]) -> None:
-        """Brokers that were about to stop `before`, and have not registered again, still are."""
+        """Keep the mark of brokers that were about to stop in the mapping `before` and have not registered again."""
         self._set_brokers({id_: _kept_stopping(broker, before) for id_, broker in self.brokers.items()})
 
     def _set_brokers(self, brokers: Mapping[int, KnownBroker]) -> None:
@@ -212,15 +215,15 @@ class ClusterView:
 
 
 def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> KnownBroker:
-    """The broker, about to stop if it was that in this same registration."""
+    """The broker with the mark of `before` that it is about to stop, if the broker still has the same registration."""
     known = before.get(broker.id)
     was_stopping = known is not None and known.is_stopping and known.epoch == broker.epoch
     return broker._replace(is_stopping=True) if was_stopping else broker
 
 
 def _differ(before: KnownBroker | None, now: KnownBroker) -> bool:
-    """Whether the broker registered, left, or registered again. A broker that registered and left again unnoticed may
-    have become unsure."""
+    """Whether the broker registered, left, or registered again. An absent broker also counts as changed if it
+    registered and left unnoticed, since it may have reported a loss."""
     was = before or unknown_broker(now.id)
     has_become_unsure = now.unsure_since not in (NEVER, was.unsure_since)
     return (was.epoch, was.rack) != (now.epoch, now.rack) or has_become_unsure

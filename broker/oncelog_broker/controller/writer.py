@@ -2,8 +2,9 @@
 incarnations of the brokers that it puts into an ISR.
 
 A piece is refused if the writer's knowledge is outdated: another broker is controller, a broker has registered again,
-or a topic is gone. After an unknown outcome the caller reads again and decides from what it read. If the first write
-takes effect late, it either fails by its versions, or has written what the second would write.
+or a topic is gone. After a write with an unknown outcome, the caller reads the view again and decides again. If the
+first write takes effect late, the first write either fails by its versions, or has written the same state that the
+second write would write.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS_PER_MULTI: Final = 250
-"""How many partitions one write may have: encoding them takes the event loop some milliseconds."""
+"""Maximum number of partitions in one write; encoding these partitions blocks the event loop for some milliseconds."""
 MAX_MULTI_BYTES: Final = 700_000
-"""How many bytes one write may have: ZooKeeper closes the connection of a client that sends more than 1 MiB
+"""Maximum bytes of one write; ZooKeeper closes the connection of a client that sends more than 1 MiB
 (jute.maxbuffer)."""
 OPERATION_BYTES: Final = 80
 """Upper bound of the bytes of an operation without its path and data."""
 NAMES_IN_A_LINE: Final = 10
-"""How many partitions a log line names."""
+"""Maximum number of partitions that a log line names."""
 _LONGEST_STATE: Final = 300
 """Upper bound of the bytes of an operation with a state whose ISR has some ten brokers."""
 
@@ -58,8 +59,8 @@ class Deposed(Exception):
 
 
 class Refused(Exception):
-    """Nothing of the piece was written. `brokers`: because a broker has registered again; otherwise another node has
-    changed."""
+    """The store refused a piece, and no change of the piece was written. `brokers`: True if the reason is that a broker
+    has registered again; otherwise another node has changed."""
 
     def __init__(self, error: MetadataError) -> None:
         super().__init__(str(error))
@@ -68,7 +69,7 @@ class Refused(Exception):
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
     """Split changes into pieces that fit into one write each. A piece with assignments has changes of one topic only,
-    since all assignments of a topic are written together, and may be very many."""
+    since all assignments of a topic are written together, and a topic may have very many partitions."""
     piece: list[PartitionChange] = []
     size = 0
     for change in changes:
@@ -91,18 +92,19 @@ def _reassigned_topic(change: PartitionChange) -> str | None:
 
 
 def size_of(operations: Sequence[Operation]) -> int:
-    """About how many bytes the operations take in a write."""
+    """Estimated bytes of the operations in a write."""
     return sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
 
 
 def incarnation_checks(known: Mapping[int, KnownBroker], brokers: set[int]) -> list[Operation]:
-    """Checks that none of the brokers has registered again since a decision that saw them as in `known`."""
+    """Operations that fail the write if any of the brokers has registered again since the decision, which saw the
+    brokers as in `known`."""
     counted = [known[broker] for broker in sorted(brokers) if broker in known]
     return [Check(paths.incarnation(b.id), b.incarnation) for b in counted if b.incarnation is not None]
 
 
 class StateWriter:
-    """Writes for one term as controller."""
+    """Writes changes of partitions during one term as controller."""
 
     def __init__(self, store: MetadataStore, controllership: Controllership, pause: Pause = no_pause) -> None:
         self._store = store
@@ -112,11 +114,11 @@ class StateWriter:
     async def write(
         self, view: ClusterView, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]
     ) -> None:
-        """Write a piece of `in_pieces`, and take it over into the view. Raises Deposed, Refused, RequestTooLarge,
-        StoreUnavailable.
+        """Write a piece of `in_pieces`, and update the view with the written changes. Raises Deposed, Refused,
+        RequestTooLarge, StoreUnavailable.
 
-        `brokers`: the brokers as the decisions saw them. The view may have newer incarnations by now, of brokers that
-        were absent meanwhile and may have lost records on which the decisions rely.
+        `brokers`: the mapping of known brokers that the decisions used. The view may have newer incarnations by now:
+        those of brokers that were absent meanwhile and may have lost records on which the decisions rely.
         """
         operations: list[Operation] = [
             self._controllership.fence,
@@ -178,14 +180,15 @@ def _operation(change: PartitionChange) -> Operation:
 
 
 class IsrMoves:
-    """Replicas that left and joined ISRs in one write: one log line for each broker, however many partitions it has."""
+    """Logs the replicas that left and joined ISRs in one write, with one log line for each broker, however many
+    partitions the broker has."""
 
     def __init__(self) -> None:
         self._left: dict[int, list[str]] = {}
         self._joined: dict[int, list[str]] = {}
 
     def note(self, key: PartitionKey, before: KnownState | None, after: PartitionState) -> None:
-        """Note a state that was written."""
+        """Add a partition state that was written."""
         if before is None:
             return
         then, now = set(before.state.isr), set(after.isr)
@@ -194,7 +197,8 @@ class IsrMoves:
                 to.setdefault(broker, []).append(f"{key.topic}-{key.partition}")
 
     def tell(self) -> None:
-        """Log the change: a warning for replicas that left an ISR, an info line for replicas that are back."""
+        """Write the log lines: a warning for replicas that left an ISR, an info line for replicas that joined an ISR
+        again."""
         for moves, level, what in (
             (self._left, logging.WARNING, "a replica is no longer in sync"),
             (self._joined, logging.INFO, "a replica is in sync again"),
@@ -205,7 +209,7 @@ class IsrMoves:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first names, for a log line."""
+    """The first names of `names` as one string, for a log line."""
     shown = " ".join(sorted(names[:NAMES_IN_A_LINE]))
     return f"{shown} ..." if len(names) > NAMES_IN_A_LINE else shown
 

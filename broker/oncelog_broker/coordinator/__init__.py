@@ -1,7 +1,9 @@
 """Coordinators: state machines whose state is stored in a partition of an internal topic.
 
-`runtime` binds state machines to led partitions (load, append, replay, reply after commit): a `shard` is one of them,
-`loading` replays its log, `appending` writes to it, `effects` are the actions that a state machine requests, `timers`
-its timers, `internal_topics` the topics themselves. `client` is the client id and host of a requester, `patterns`
-matches names against RE2 patterns of clients. `group/` is the machine of groups, `transaction/` the machine of
-transactions, `share/` the machine of share partitions."""
+`runtime` binds state machines to the partitions that this broker leads: load, append, replay, reply after commit. A
+`shard` is one state machine with its partition. `loading` replays the log of a partition, `appending` writes to the
+log. `effects` has the actions that a state machine requests, `timers` the timers of a state machine, `internal_topics`
+the settings of the internal topics. `client` has the client id and host of a requester, `patterns` matches names
+against RE2 patterns of clients. `group/` is the state machine of groups, `transaction/` of transactions, `share/` of
+share partitions.
+"""

@@ -25,18 +25,18 @@ APPEND_ERRORS: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Error of the log -> the error that a client of the coordinator gets."""
+"""Error code of an append to the log -> the error code that a client of the coordinator gets."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Errors that each API reports with an error code of its own: `Effects.too_large`."""
+"""Error codes that each API of a coordinator replaces by its own error code: `Effects.too_large`."""
 RECORD_OVERHEAD: Final = 32
-"""The most bytes of a record of ours that are neither key nor value."""
+"""Maximum bytes of a coordinator's record without its key and value."""
 
 
 def append_records(
     partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
 ) -> int:
-    """Append one batch with the records of a step; returns its base offset. Raises KafkaError, with the error code of
-    the coordinator's API: then nothing has changed."""
+    """Append one batch with the records of a step; returns its base offset. Raises KafkaError with the error code of
+    the coordinator's API; after an error nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     builder = RecordBatchBuilder(MAX_BATCH_SIZE)
     for key, value in encoded:
@@ -58,7 +58,8 @@ def append_records(
 
 
 def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """The number of records of each batch, so that no batch is larger than `max_bytes`, unless one record alone is."""
+    """The number of records in each batch, such that no batch is larger than `max_bytes`, except a batch of one larger
+    record."""
     sizes: list[int] = []
     left = 0
     for key, value in records:

@@ -1,4 +1,4 @@
-"""The sender of a request, as the commands that describe groups and transactions show it."""
+"""The client id and host of a requester, for requests that describe groups and transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Client(NamedTuple):
-    """`host` as Kafka writes it: "/127.0.0.1"."""
+    """The client that sent a request. `host` has Kafka's notation: "/127.0.0.1"."""
 
     client_id: str
     host: str

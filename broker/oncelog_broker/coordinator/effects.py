@@ -1,17 +1,19 @@
-"""The actions that a step of a coordinator's state machine requests, as values. The runtime carries it out, in this
-order:
+"""The actions that a step of a coordinator's state machine requests, as values. The runtime carries out the actions in
+this order:
 
 1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the machine
-   stays as it was, and the one request that asked gets the error; other requests that waited for this step get it
-   through `if_not_logged`. Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
+   keeps its state, and the request that caused the step gets the error. Other requests that wait for this step get the
+   error through `if_not_logged`. With `may_be_divided`, the records are appended and replayed in as many batches as
+   necessary.
 2. Each record is replayed into the machine: only a replay changes durable state.
-3. `changes` to soft state that belong to the records are made.
+3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` begin.
-5. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to the
-   rim: decided transactions, whose markers are to be written, or share partitions, whose state is to be initialized.
+5. When the records are committed (on all in-sync replicas), `replies` are sent. Then `ends` are passed to the runtime's
+   `on_end`: decided transactions, whose markers are to be written, or share partitions, whose state is to be
+   initialized.
 
-A step that logs records changes no soft state itself: it puts the change into `changes`. Otherwise a failed append
-would leave a machine that has removed a waiter from a waiting list, and effects that never answer it (S85).
+A step that logs records does not change soft state itself: the step puts the change into `changes`. Otherwise, after a
+failed append, a waiter could be missing from its waiting list although no effect ever replies to it (S85).
 """
 
 from __future__ import annotations
@@ -25,24 +27,25 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 Waiter = Any
 """A request that waits for a reply: an opaque token, which the machine stores and passes back."""
 TimerKey = Hashable
-"""Names a timer of a machine; it is the argument of `on_timer`."""
+"""The name of a timer of a machine; also the argument of `Machine.on_timer`."""
 
 
 class Interruption(Exception):
-    """A step that has changed nothing and has to be asked again by its rim: no failure, so it passes the runtime."""
+    """Raised by a step that has changed nothing and that its caller must retry. The runtime does not treat this
+    exception as a failure of the step."""
 
 
 class Encoded(NamedTuple):
-    """A record as it lies in the log; a value of None is a tombstone."""
+    """The bytes of a record in the log; a value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class Job(NamedTuple):
-    """Work about `key` that takes too long for one step: `steps()` reads the machine in its first step, and the result
-    of the steps is passed to `Machine.on_job`. At most one job of a name runs for a key; a second one is not begun, so
-    a step may request it again until the result has arrived."""
+    """Work for `key` that takes too long for one step. `steps()` reads the state of the machine in its first step, and
+    the result of the steps is passed to `Machine.on_job`. At most one job with a given name runs for a key. A step may
+    request a running job again without effect."""
 
     key: str
     name: str
@@ -50,7 +53,7 @@ class Job(NamedTuple):
 
 
 class Effects:
-    """The effects of one step. Invariant: a waiter is replied to once in its life."""
+    """The effects of one step. Invariant: each waiter gets exactly one reply."""
 
     __slots__ = (
         "afterwards",
@@ -69,33 +72,37 @@ class Effects:
     def __init__(self) -> None:
         self.records: list[Any] = []
         self.producer: tuple[int, int] | None = None
-        """The producer id and epoch in whose transaction the records are; None: no transaction."""
+        """The producer id and epoch of the transaction that contains the records; None: no transaction."""
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
-        """What the rim does when the records are committed: see `CoordinatorRuntime`."""
+        """Values for the runtime's `on_end`, which is called for each value when the records are committed: see
+        `CoordinatorRuntime`."""
         self.changes: list[Callable[[], object]] = []
-        """Changes to soft state that are made once the records are replayed. Its functions must not raise."""
+        """Functions that change soft state, called after the records were replayed. These functions must not raise."""
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
         self.may_be_divided = False
-        """The records are independent: after a crash, or a failure, some of them may be logged and others not."""
+        """Whether the records are independent, so that after a crash or a failure some of them may be logged and others
+        not."""
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
-        """The error code of this API for records that are too large for the log."""
+        """The error code that the requested API uses for records that are too large for the log."""
         self.afterwards: Callable[[], Effects] | None = None
-        """The step that follows at once after all these effects. It may refuse with a KafkaError."""
+        """The step that runs immediately after these effects were carried out. This step may refuse by raising a
+        KafkaError."""
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
-        """Run instead if the records cannot be appended; gets the error, and logs no records."""
+        """The step that runs instead if the records cannot be appended. Its argument is the error; this step must not
+        log records."""
 
     def append(self, record: Any) -> None:
-        """A record of the machine's own kind, to be logged and then replayed."""
+        """Add a record, of the machine's own type, to be logged and then replayed."""
         self.records.append(record)
 
     def reply(self, waiter: Waiter, response: Any | KafkaError) -> None:
-        """Answer `waiter`; a KafkaError becomes the response of its API that carries it."""
+        """Reply to `waiter`; a KafkaError is translated into an error response of the requested API."""
         self.replies.append((waiter, response))
 
     def start_timer(self, key: TimerKey, seconds: float) -> None:
-        """Call `on_timer(key)` in so many seconds; replaces an earlier timer of the same key."""
+        """Call `on_timer(key)` after `seconds`; replaces an earlier timer with the same key."""
         self.timers.append((key, seconds))
 
     def cancel_timer(self, key: TimerKey) -> None:

@@ -1,4 +1,5 @@
-"""The topics that coordinators keep their state in, made at the first use of a coordinator, with Kafka's settings."""
+"""The internal topics in which coordinators store their state. A topic is created at the first use of its coordinator,
+with Kafka's settings."""
 
 from __future__ import annotations
 
@@ -25,16 +26,18 @@ class InternalTopic(NamedTuple):
 
 
 MIN_INSYNC_REPLICAS: Final = 2
-"""min.insync.replicas of the coordinators' topics, if they have as many replicas: an acknowledged change must survive
-the loss of the coordinator's broker."""
+"""min.insync.replicas of the coordinators' topics, if they have at least two replicas: an acknowledged change must
+survive the loss of the coordinator's broker."""
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
-    """The specification of an internal topic; None for a topic that is not internal or has no coordinator here.
+    """The specification of an internal topic; None for a topic that is not internal or whose coordinator this broker
+    does not have.
 
-    If fewer brokers are alive than `*.replication.factor` asks for, each of them gets a replica, if the topic may
-    degrade (S31): in a cluster that will never have more brokers. Otherwise KafkaError COORDINATOR_NOT_AVAILABLE until
-    enough brokers live: the first broker to start would create the topic with one replica for ever.
+    If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
+    (S31). `may_degrade` is for a cluster that will never have more brokers. Otherwise raises KafkaError
+    COORDINATOR_NOT_AVAILABLE until enough brokers are alive, because the first broker to start would create the topic
+    with one replica permanently.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -68,7 +71,8 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
             config[share_keys.SHARE_STATE_TOPIC_NUM_PARTITIONS],
             replicas,
             {
-                # A record is a change to those before it, so it is not compacted: the coordinator deletes old records.
+                # A record is a change relative to older records, so the topic is not compacted: the coordinator deletes
+                # old records.
                 "cleanup.policy": "delete",
                 "retention.ms": "-1",
                 "retention.bytes": "-1",
@@ -82,17 +86,17 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
 
 def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
-    """The settings of its own that an internal topic needs if it was taken over with one replica; {} for other topics.
-    Without them its records would be deleted by age."""
+    """The overrides that an internal topic with one replica needs when the topic was found in logs instead of created;
+    {} for other topics. Without these overrides the records of the topic would be deleted by age."""
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides
 
 
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
-    """Log once that an internal topic is not compacted: the state of its coordinators is deleted by age.
+    """Log once that an internal topic is not only compacted, so that the state of its coordinators is deleted by age.
 
-    `old`: the image before, None at the start. A topic that was just created is not checked: its settings may come
-    later.
+    `old`: the previous image; None at the start of the broker. A topic that was just created is not checked, since its
+    settings may arrive later.
     """
     if old is not None and new.topic_configs is old.topic_configs:
         return

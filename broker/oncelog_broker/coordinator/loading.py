@@ -1,10 +1,10 @@
-"""Replaying a log into its state machine, in steps that let other work in between.
+"""Replays the log of a partition into its state machine, in steps between which other work runs.
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group commits the same partitions
-again and again, a transaction logs one key three times. So a record is not decoded where the chunk has a later one of
-its key, unless the machine logs changes (`Machine.records_replace_older`). Two kinds of records are always replayed, in
-their place: records of transactions, which count only once their marker comes, and tombstones, which also delete
-pending offsets of transactions.
+again and again, a transaction logs one key three times. So a record is not decoded if the same chunk has a later record
+with the same key, unless the machine's records are changes (`Machine.records_replace_older`). Two kinds of records are
+always replayed, in the order of the log: records of transactions, which take effect only when their marker is read, and
+tombstones, which also delete pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from oncelog_protocol.records.columns import read_columns
 from oncelog_protocol.records.control import ControlType, read_marker
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""Read from the log at once while loading."""
+"""Bytes of a chunk: the amount that one read of the log returns during loading."""
 RECORDS_PER_STEP: Final = 32
-"""Records that are read or replayed before other work gets its turn."""
+"""Number of records that are read or replayed in one step, before other work runs."""
 
 
 class _Logged(NamedTuple):
-    """A record as the log holds it."""
+    """A record read from the log, not decoded yet."""
 
     key: bytes
     value: bytes | None
@@ -35,23 +35,23 @@ class _Logged(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """The marker of a transaction."""
+    """The end marker of a transaction, read from the log."""
 
     producer_id: int
     committed: bool
 
 
 class _Chunk:
-    """The records and markers of a chunk of the log, in order. None replaces a superseded record."""
+    """The records and markers of a chunk of the log, in order. An entry of None replaces a superseded record."""
 
     __slots__ = ("_latest", "_passes_over", "entries")
 
     def __init__(self, *, passes_over: bool) -> None:
         self._passes_over = passes_over
-        """Whether a record is superseded by a later one of its key (`Machine.records_replace_older`)."""
+        """Whether a record is superseded by a later record with the same key (`Machine.records_replace_older`)."""
         self.entries: list[_Logged | _Ended | None] = []
         self._latest: dict[bytes, int] = {}
-        """Key -> the place in `entries` of its latest record that is in no transaction."""
+        """Key -> the index in `entries` of the latest record with that key outside transactions."""
 
     def take(self, batch: RecordBatch) -> Steps[None]:
         """Add the records of `batch`. Raises CorruptBatch."""
@@ -72,7 +72,7 @@ class _Chunk:
             raise columns.error
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
-        """Add records that are in no transaction. Returns whether there may be more."""
+        """Add records outside transactions. Returns whether `rows` may have more records."""
         entries, latest, number = self.entries, self._latest, 0
         for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
             if key is None:
@@ -86,9 +86,10 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """All of the log from `offset` on; up to where. Also reads records that are not on all in-sync replicas yet: while
-    this broker leads they will be, and replies wait for that. Ends early where `is_current` says that this broker leads
-    the partition no more. Raises the errors of reading and decoding: KafkaError, CorruptBatch, ValueError."""
+    """Replay the log from `offset` to its end; returns the next offset. Records that are not on all in-sync replicas
+    yet are replayed, too: replies wait until these records are committed. Stops early if `is_current` returns False,
+    because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or ValueError if the log cannot
+    be read or decoded."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)

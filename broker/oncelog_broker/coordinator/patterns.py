@@ -1,10 +1,10 @@
 """Matches names against patterns of clients: transactional ids (KIP-1152) and topics (KIP-848), with RE2 as Kafka does.
 
 RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
-thousands of steps, each of which is tried for every character of an id of up to 32 KB: that takes about a second. So
-names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that they do
-not use up the threads of other work. Patterns are compiled in that thread, too: the first one loads RE2, which takes
-some milliseconds, and memory that most brokers never need.
+thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So
+names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that matching
+does not use up the threads of other work. Patterns are compiled in that thread, too. Compiling the first pattern loads
+RE2, which takes some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ logger = logging.getLogger(__name__)
 
 MAX_PATTERN_CHARS: Final = 256
 MAX_TOPIC_PATTERN_CHARS: Final = 4096
-"""Limit on the pattern of a subscription: clients join several patterns into one."""
+"""Maximum characters of the pattern of a subscription; the limit is higher because clients join several patterns into
+one."""
 MAX_PROGRAM_SIZE: Final = 2_000
-"""Limit on the steps of a compiled pattern: `x{1000}` has a thousand."""
+"""Maximum steps of a compiled pattern; the pattern `x{1000}` has a thousand steps."""
 MAX_PATTERN_BYTES: Final = 256 * 1024
-"""Limit on the memory of RE2 for a pattern and its caches."""
+"""Maximum memory of RE2 for a pattern and its caches."""
 MAX_TOPIC_PROGRAM_SIZE: Final = 10_000
 STEPS_PER_JOB: Final = 400_000
-"""The most steps of a pattern, per character, in one job on names of topics, before other work gets the thread: with
-names of at most 249 characters, some tenths of a second."""
+"""Limits one job that matches names of topics, after which other work may use the thread: steps of the pattern times
+number of names. With names of at most 249 characters such a job takes some tenths of a second."""
 TURN_SECONDS: Final = 0.05
-"""Seconds for which ids of one request are matched before the next request has its turn."""
+"""Seconds for which the ids of one request are matched before the thread serves the next request."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
 
 
@@ -51,7 +52,7 @@ class Compiled(Protocol):
 
 
 class IdPattern:
-    """A compiled pattern that matches ids in the thread."""
+    """A compiled pattern that matches transactional ids in the thread for patterns."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
@@ -64,7 +65,7 @@ class IdPattern:
         return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
-        """Returns the `ids` that match as a whole."""
+        """Returns those of `ids` that the pattern matches completely."""
         found: list[str] = []
         done = 0
         while done < len(ids):
@@ -72,7 +73,7 @@ class IdPattern:
         return set(found)
 
     def _match_some(self, ids: Sequence[str], start: int, found: list[str], clock: Clock) -> int:
-        """Match ids from index `start` on for TURN_SECONDS. Returns the index of the next one."""
+        """Match ids from index `start` on for TURN_SECONDS. Returns the index of the next id to match."""
         end = clock.monotonic() + TURN_SECONDS
         for number in range(start, len(ids)):
             if self._compiled.fullmatch(ids[number]) is not None:
@@ -92,8 +93,8 @@ async def check_topic_pattern(text: str) -> str | None:
 
 
 def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
-    """The names that the pattern `text` of a subscription matches as a whole, as steps whose jobs use RE2. Empty, with
-    a line in the log, if RE2 rejects a pattern that another broker accepted."""
+    """The names that the pattern `text` of a subscription matches completely. The yielded jobs use RE2 in a thread. If
+    RE2 rejects the pattern, which another broker has accepted, a warning is logged and the result is empty."""
     try:
         compiled: Compiled = yield partial(_topic_pattern, text)
     except InvalidPattern as error:

@@ -1,20 +1,20 @@
-"""Log-backed state machines: one machine per partition of an internal topic that this broker leads.
+"""Runs log-backed state machines: one machine per partition of an internal topic that this broker leads.
 
-A request names a key; the key names a partition; the partition's machine makes `Effects` of the request. The records
-among the effects are appended as one batch to that partition, then replayed into the machine; the replies leave only
-when the batch is committed (S40). Records loaded from the log go through the same `replay`, so a machine has the same
-state after a restart as before.
+A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request.
+The records among the effects are appended as one batch to that partition, then replayed into the machine. The replies
+are sent only after the batch is committed (S40). Records loaded from the log go through the same `replay`, so a machine
+has the same state after a restart as before.
 
-While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
-COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work run in between.
+Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
+being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
-An unexpected exception of a step is logged once, with its key. The key falls back to its logged state, as in a restart
-(`Machine.on_failed`); its waiting requests are answered UNKNOWN_SERVER_ERROR, and other keys are not affected. If the
-step raised between the append and the end of the replay, log and machine differ: then the machine is dropped and loaded
-again.
+An unexpected exception of a step is logged once, with its key. The state of the key falls back to the logged state, as
+in a restart (`Machine.on_failed`). Requests that wait for this key get UNKNOWN_SERVER_ERROR; other keys are not
+affected. If the step raised between the append and the end of the replay, log and machine differ, so the machine is
+dropped and loaded again.
 
-Source: Kafka's CoordinatorRuntime. Unlike it we need no snapshots to roll back to: after a failed append nothing has
-been replayed, and after a loss of leadership the machine is dropped.
+Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
+append nothing has been replayed, and after a loss of leadership the machine is dropped.
 """
 
 from __future__ import annotations
@@ -47,25 +47,26 @@ from oncelog_protocol.records.compression import Compression
 logger = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 5.0
-"""Seconds for which replies wait for the in-sync replicas, however slow these are."""
+"""Maximum seconds for which replies wait for the in-sync replicas."""
 TIMER_RETRY_SECONDS: Final = 1.0
-"""Seconds until a timer whose records could not be appended is tried again."""
+"""Seconds until the step of a timer is retried, if the step's records could not be appended."""
 LOAD_RETRY_SECONDS: Final = 5.0
-"""When a log is read again that could not be read to its end."""
+"""Seconds until a log that could not be read to its end is read again."""
 REPLIES_PER_TURN: Final = 32
-"""The most replies of one step that are sent in one iteration of the loop."""
+"""Maximum number of replies of one step that are sent in one iteration of the event loop."""
 
 
 class StepFailed(KafkaError):
-    """UNKNOWN_SERVER_ERROR for a step that raised an unexpected exception. Its key is as it was logged last."""
+    """UNKNOWN_SERVER_ERROR for a step that raised an unexpected exception. The state of the step's key has fallen back
+    to the last logged state."""
 
 
 class _Diverged(Exception):
-    """The machine may differ from its log."""
+    """A step raised an exception after the append, so the machine may differ from its log."""
 
 
 class CoordinatorRuntime(Generic[M]):
-    """All machines of one internal topic on this broker."""
+    """Runs all state machines of one internal topic on this broker."""
 
     def __init__(
         self,
@@ -77,9 +78,10 @@ class CoordinatorRuntime(Generic[M]):
         on_end: Callable[[Shard[M], Any, int], None] = lambda shard, end, epoch: None,
         commit_seconds: float = COMMIT_SECONDS,
     ) -> None:
-        """`make_machine(index)` makes the empty machine of a partition; `on_end` gets the `Effects.ends` when their
-        records are committed, each with the leader epoch in which it was logged or loaded. Replies are
-        COORDINATOR_NOT_AVAILABLE if their records are not committed within `commit_seconds`."""
+        """`make_machine(index)` creates the empty machine of a partition. `on_end` is called for each of `Effects.ends`
+        after the step's records are committed, with the leader epoch in which the end was logged or loaded. If the
+        records of a step are not committed within `commit_seconds`, its replies are COORDINATOR_NOT_AVAILABLE
+        errors."""
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
@@ -96,11 +98,11 @@ class CoordinatorRuntime(Generic[M]):
         self._woken_at = float("inf")
         self._is_firing = False
 
-    # --- following the leadership
+    # --- loading and unloading of led partitions
 
     def on_image(self, image: ClusterImage) -> None:
-        """Load the partitions that this broker leads now, unload those that it no longer leads. To be called after
-        `Replicas.on_image`."""
+        """Load the partitions that this broker leads now, and unload the partitions that this broker no longer leads.
+        Call this method after `Replicas.on_image`."""
         topic = image.topic(self._topic)
         if topic is self._image_topic:
             return
@@ -109,7 +111,7 @@ class CoordinatorRuntime(Generic[M]):
         self._follow()
 
     def on_opened(self, topics: Collection[str]) -> None:
-        """`Replicas` leads more partitions of these topics than at the last image."""
+        """Load partitions of these topics whose logs `Replicas` has opened since the last image."""
         if self._topic in topics:
             self._follow()
 
@@ -134,18 +136,18 @@ class CoordinatorRuntime(Generic[M]):
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log of `shard`. If the log cannot be read, the error is logged, and it is loaded again later; if a
-        record makes the machine raise, the shard stays failed."""
+        """Replay the log of `shard`. If the log cannot be read, the error is logged, and the log is loaded again later.
+        If a record makes the machine raise an exception, the shard stays failed."""
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
         try:
-            # Records appended between the end of a replay and this iteration (a marker, say) are replayed, too.
+            # Records that were appended after the end of the previous replay, such as a marker, are replayed, too.
             while offset < log.log_end_offset and self.is_current(shard):
                 offset = await settled(self._slices.run(replay_log(shard, offset, partial(self.is_current, shard))))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
-            # A disk may answer again, and an offline log may be led by another broker by then.
+            # By the next attempt the disk may work again, or another broker may lead the partition.
             self._deadlines.after(LOAD_RETRY_SECONDS, partial(self._load_again, shard))
             return
         except Exception as error:
@@ -196,42 +198,43 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """The broker stops: answer waiting requests with an error that makes their clients look for the coordinator
-        again."""
+        """Unload everything when the broker stops: waiting requests get an error that makes their clients find the new
+        coordinator."""
         for shard in list(self._shards.values()):
             self._unload(shard)
 
     # --- requests
 
     def machines(self) -> Iterator[M]:
-        """The loaded machines, for requests that are about no key."""
+        """The loaded machines, for requests that do not name a key."""
         return (shard.machine for shard in self._shards.values() if shard.is_loaded)
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition that this broker leads is not loaded yet."""
+        """Whether any partition that this broker leads is still being loaded."""
         return any(not shard.is_loaded and shard.failure is None for shard in self._shards.values())
 
     def partition_of(self, key: str) -> int | None:
-        """The partition that keeps `key`; None while the topic does not exist."""
+        """The index of the partition that stores `key`; None while the topic does not exist."""
         return partition_for(key, self._partitions) if self._partitions else None
 
     def leader_of(self, key: str) -> int:
-        """The broker that leads the partition with `key`, according to the image; NO_LEADER if none is known."""
+        """The id of the broker that leads the partition of `key`, according to the image; NO_LEADER if no leader is
+        known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
     def leader_epoch_of(self, key: str) -> int:
-        """The leader epoch of the partition with `key`, according to the image; -1 if none is known."""
+        """The leader epoch of the partition of `key`, according to the image; -1 if the partition is not known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return -1
         return self._image_topic.partitions[index].leader_epoch
 
     def shard(self, key: str) -> Shard[M]:
-        """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """The loaded shard that stores `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         index = self.partition_of(key)
         shard = None if index is None else self._shards.get(index)
         if shard is None or not self._may_lead():
@@ -243,17 +246,18 @@ class CoordinatorRuntime(Generic[M]):
         return shard
 
     def _may_lead(self) -> bool:
-        """False while another broker may coordinate: then requests are refused and timers wait, and no change is
-        lost."""
+        """Whether no other broker can be the coordinator now. While this is False, requests are refused and timers
+        wait, so no change is lost."""
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
     def write(
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
     ) -> Answer[R]:
-        """Run `operation` on the machine of `key` and carry out its effects; returns the response, or a future of it.
+        """Run `operation` on the machine of `key` and carry out its effects. Returns the response, or a future of the
+        response.
 
-        The operation replies to the waiter that it is given, at once or in a later step; it raises KafkaError to
-        refuse. `failed` makes the response of an error.
+        The operation replies to the waiter in its second argument, in this step or in a later step. The operation
+        raises KafkaError to refuse. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:
@@ -267,7 +271,7 @@ class CoordinatorRuntime(Generic[M]):
         return outcome
 
     def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
-        """Like `write`, for a read: everything that the response shows is committed before the response leaves."""
+        """Like `write`, for a read: all state in the response is committed before the response is sent."""
         waiter: Waiter[R] = Waiter(failed)
         effects = Effects()
         try:
@@ -281,9 +285,10 @@ class CoordinatorRuntime(Generic[M]):
         return waiter.outcome()
 
     def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
-        """Run an operation about `key` and carry out its effects; returns the number of logged records.
+        """Run an operation for `key` and carry out its effects; returns the number of logged records.
 
-        Raises KafkaError if they could not be logged, or the operation refuses; StepFailed.
+        Raises KafkaError if the records could not be logged or the operation refuses; StepFailed after an unexpected
+        exception.
         """
         try:
             effects = operation(shard.machine)
@@ -297,7 +302,8 @@ class CoordinatorRuntime(Generic[M]):
         return len(effects.records)
 
     def end_transaction(self, index: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended to the partition `index`. While that is loaded, the marker is met on the way."""
+        """Replay a transaction marker that was appended to the partition `index`. While the partition is being loaded,
+        nothing is done, because loading reads the marker."""
         shard = self.loaded_shard(index)
         if shard is None:
             return
@@ -307,26 +313,29 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, None, self._unthought_of(shard, None, error), reload=True)
 
     def loaded_shard(self, index: int) -> Shard[M] | None:
-        """The shard of a partition that this broker leads and has loaded."""
+        """The shard of a partition that this broker leads and has loaded; None for any other partition."""
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
 
     def all_shards(self) -> list[Shard[M]]:
-        """A snapshot of all shards, including those that are loading, failed, or behind a shut gate."""
+        """A list of all present shards, including shards that are loading or failed. Also returned while another broker
+        may be the coordinator."""
         return list(self._shards.values())
 
     def may_step(self, shard: Shard[M]) -> bool:
-        """Whether a step of `shard` can run now: it is current and loaded, and no other broker may coordinate."""
+        """Whether a step of `shard` can run now: the shard is current and loaded, and no other broker can be the
+        coordinator."""
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
-        """A snapshot, for background work that lets other work run in between. None while others may coordinate."""
+        """A list of the present loaded shards, for background work that runs in several steps. The list is empty while
+        another broker may be the coordinator."""
         if not self._may_lead():
             return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` is still the one that this broker coordinates for its partition."""
+        """Whether `shard` is still this broker's shard for its partition, neither unloaded nor replaced."""
         return self._shards.get(shard.index) is shard
 
     # --- failures
@@ -338,7 +347,8 @@ class CoordinatorRuntime(Generic[M]):
         return StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
 
     def _fall_back(self, shard: Shard[M], key: str | None, failure: StepFailed, *, reload: bool) -> None:
-        """Restore the logged state after a step that raised: of `key`, or with `reload` of the whole machine."""
+        """Restore the logged state of `key`, or with `reload` of the entire machine, after a step that raised an
+        exception."""
         if not reload and key is not None:
             for waiter in shard.waiting(key):
                 waiter.answer(failure)
@@ -356,9 +366,9 @@ class CoordinatorRuntime(Generic[M]):
     # --- effects
 
     def _carry_out(self, shard: Shard[M], effects: Effects) -> None:
-        """See `Effects` for the order.
+        """Carry out the effects of a step, in the order that the module `effects` describes.
 
-        Raises KafkaError if the records could not be appended; nothing has happened then, but `if_not_logged`.
+        Raises KafkaError if the records could not be appended; then only `if_not_logged` has been run.
         """
         if effects.records:
             try:
@@ -380,7 +390,7 @@ class CoordinatorRuntime(Generic[M]):
             self._begin_job(shard, job)
         if effects.afterwards is not None:
             self._carry_out(shard, effects.afterwards())
-        # A step without records waits, too, if it may have seen records that are not committed yet.
+        # The replies of a step without records wait, too, if the step may have read records that are not committed yet.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
             self._send(effects.replies, ErrorCode.NONE)
@@ -390,14 +400,15 @@ class CoordinatorRuntime(Generic[M]):
             committed = partition.committed(partition.log.log_end_offset)
             then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(self._send, effects.replies))
         if effects.ends:
-            # These wait longer than replies do: the decision is logged, and only a broker that no longer leads leaves
-            # it to the next one.
+            # `ends` wait without a time limit, unlike replies: their decision is logged, so this broker must execute
+            # the decision unless it loses the leadership.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
     def _send(self, replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
-        """Send the replies: `code` tells whether their records are committed, or unknown. Each reply is encoded and
-        written in the next iteration of the loop, so many replies are sent in several iterations (S87)."""
+        """Send the replies, or an error instead if `code` is the error with which waiting for the commit ended. Each
+        reply is encoded and written in the next iteration of the event loop, so many replies are spread over several
+        iterations (S87)."""
         error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
         for waiter, response in replies[:REPLIES_PER_TURN]:
             waiter.answer(response if error is None else error)
@@ -411,14 +422,14 @@ class CoordinatorRuntime(Generic[M]):
             waiter.answer(response if error is None else error)
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
-        """An error means that this broker is no longer the coordinator: the next coordinator finds the decision in the
-        log."""
+        """Call `on_end` for each of `ends`, unless `code` is an error. An error means that this broker is no longer the
+        coordinator, and the next coordinator finds the decision in the log."""
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
-        """Append and replay the records. Raises KafkaError: nothing of a batch that fails has changed anything;
-        _Diverged."""
+        """Append and replay the records. Raises KafkaError if a batch cannot be appended, in which case this batch has
+        changed nothing; _Diverged if the replay fails."""
         encoded = list(map(shard.machine.encode, effects.records))
         producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
         start, sizes = 0, [len(encoded)]
@@ -441,14 +452,14 @@ class CoordinatorRuntime(Generic[M]):
     # --- jobs
 
     def _begin_job(self, shard: Shard[M], job: Job) -> None:
-        """Run a job in slices, unless one with that name is running for its key."""
+        """Run a job in slices, unless a job with the same name is running for the same key."""
         begun = (job.key, job.name)
         if begun not in shard.jobs:
             shard.jobs.add(begun)
             self._tasks.spawn("job of a coordinator", self._do_job(shard, job))
 
     async def _do_job(self, shard: Shard[M], job: Job) -> None:
-        """The result of a job that fails is asked for again by a later step."""
+        """Run a job and pass its result to the machine. If the job fails, a later step requests the job again."""
         try:
             result = await settled(self._slices.run(job.steps()))
             if self.may_step(shard):
@@ -471,14 +482,16 @@ class CoordinatorRuntime(Generic[M]):
             self._deadlines.after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
 
     def _wake(self, due: float) -> None:
-        """An earlier wake-up may have been asked for since: then this one is stale, and must not breed others."""
+        """Fire the due timers, unless an earlier wake-up was scheduled since: then this wake-up is outdated and must
+        not schedule another wake-up."""
         if due == self._woken_at:
             self.fire_timers()
 
     def fire_timers(self) -> None:
-        """Run the due timers, in slices: all sessions of a partition start together when it is loaded (S87)."""
+        """Run the due timers in slices, because all sessions of a partition start together when the partition is loaded
+        (S87)."""
         if self._is_firing:
-            return  # timers that have become due since are looked for afterwards
+            return  # `_fire_due` looks afterwards for timers that became due meanwhile
         if not self._may_lead():
             self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
             self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
@@ -501,7 +514,7 @@ class CoordinatorRuntime(Generic[M]):
                 self._wake_in_time(shard)
 
     def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
-        """Never raises: the timers of other keys must still run after this one."""
+        """Run the step of one timer. Never raises, because the timers of other keys must still run afterwards."""
         try:
             self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
         except StepFailed:

@@ -1,4 +1,4 @@
-"""One state machine, the partition with its log, and the requests that wait for its answers."""
+"""A shard: one state machine, the partition with its log, and the requests that wait for replies of the machine."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ from oncelog_protocol.errors import KafkaError
 
 
 class Machine(Protocol):
-    """The state of one partition of an internal topic. All methods are synchronous and quick; none does I/O."""
+    """The state machine of one partition of an internal topic. All methods are synchronous, quick, and without I/O."""
 
     @property
     def records_replace_older(self) -> bool:
-        """Whether a record replaces all older ones of its key, so that loading may pass those over."""
+        """Whether a record replaces all older records with the same key, so that loading may skip the older records."""
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes of a record that this machine made."""
+        """The bytes of a record of this machine."""
 
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
-        """A record of the log; None for one of a kind that this version does not know. Raises ValueError."""
+        """Decode a record of the log; returns None for a kind of record that this version does not know. Raises
+        ValueError."""
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Take in the record logged at `offset`. Only this method changes durable state. `producer_id` is -1 outside
-        transactions."""
+        """Apply the record logged at `offset` to the state. Only this method changes durable state. `producer_id` is -1
+        outside transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction that wrote records here has ended."""
+        """Apply the end of a transaction that wrote records to this partition."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """All of the log is replayed: timers begin to run. The effects come in several steps, so that other requests
-        are served in between: state that has changed or gone meanwhile is skipped."""
+        """The effects that start the timers, after the entire log was replayed. The effects are yielded in several
+        steps, and other requests are served between two steps. State that was changed or removed meanwhile is
+        skipped."""
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
 
     def on_job(self, key: str, result: Any) -> Effects:
-        """The result of a job about `key` (`Effects.jobs`)."""
+        """Handle the result of a job for `key` (`Effects.jobs`)."""
 
     def key_of(self, timer: TimerKey) -> str:
-        """The key of a timer: the group or transactional id that requests would name."""
+        """The key that a timer belongs to: the group id or transactional id."""
 
     def on_failed(self, key: str) -> Effects:
-        """A step about `key` raised: drop the changes that were not logged, as a restart would. The runtime answers the
-        waiting requests. Records are not allowed."""
+        """Drop the changes of `key` that were not logged, as a restart would, after a step for `key` raised an
+        exception. The runtime replies to the waiting requests. The effects must not contain records."""
 
     def on_unloaded(self, error: KafkaError) -> Effects:
-        """This broker is no longer the coordinator: answer waiting requests with `error`. Records are not allowed."""
+        """Reply to waiting requests with `error`, because this broker is no longer the coordinator. The effects must
+        not contain records."""
 
 
 M = TypeVar("M", bound=Machine)
@@ -68,7 +71,7 @@ class Waiter(Generic[R]):
         self._future: asyncio.Future[R] | None = None
 
     def answer(self, response: R | KafkaError) -> None:
-        """Has no effect if the client has disconnected."""
+        """Set the reply. Has no effect if the client has disconnected."""
         reply = self._failed(response) if isinstance(response, KafkaError) else response
         if self._future is None:
             self._reply.append(reply)
@@ -76,7 +79,7 @@ class Waiter(Generic[R]):
             self._future.set_result(reply)
 
     def outcome(self) -> Answer[R]:
-        """The reply, or a future of it if it comes later. To be asked once."""
+        """The reply, or a future of the reply if the reply is not set yet. Call this method only once."""
         if self._reply:
             return self._reply[0]
         self._future = asyncio.get_running_loop().create_future()
@@ -96,12 +99,12 @@ class Shard(Generic[M]):
         self.is_loaded = False
         self.failure: str | None = None
         self.jobs: set[tuple[str, str]] = set()
-        """Key and name of the jobs that are under way."""
+        """(key, name) of each running job."""
         self._waiting: dict[str, dict[Waiter[Any], None]] = {}
         """The waiting requests by key, in the order of arrival."""
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
-        """`waiter` is answered in a later step about `key`; `future` is its outcome."""
+        """Remember that `waiter` will get its reply in a later step for `key`; `future` is the outcome of `waiter`."""
         self._waiting.setdefault(key, {})[waiter] = None
         future.add_done_callback(lambda _: self._answered(key, waiter))
 
@@ -112,7 +115,7 @@ class Shard(Generic[M]):
             self._waiting.pop(key, None)
 
     def waiting(self, key: str) -> Collection[Waiter[Any]]:
-        """The requests that wait for an answer about `key`."""
+        """The requests that wait for a reply in a later step for `key`."""
         return tuple(self._waiting.get(key, ()))
 
     def all_waiting(self) -> Collection[Waiter[Any]]:

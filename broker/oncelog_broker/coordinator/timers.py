@@ -1,7 +1,8 @@
-"""The timers of state machines: which are due, and when the next one is. Pure: the time is an argument.
+"""A queue of timers for state machines, which returns the due timers and the time of the next timer. Pure: the time is
+an argument.
 
-A timer that is set again and again (a session, by each heartbeat) costs one dict entry each time: its place in the heap
-is corrected only when it comes to the top.
+Setting a timer again, as each heartbeat does with a session timer, costs only one update of a dict: the timer's place
+in the heap is corrected later, when the timer comes to the top.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class TimerQueue(Generic[K]):
-    """Timers by key; a key has one at most.
+    """Timers by key; a key has at most one timer.
 
-    Invariant: each key of `_deadlines` has exactly one entry in the heap that counts, the one named by `_placed`, and
-    its time is not later than the deadline. Outdated entries are removed when they come to the top, or when they are
-    more than half of the heap.
+    Invariant: each key of `_deadlines` has exactly one valid entry in the heap, namely the entry with the time in
+    `_placed`. The time of the valid entry is not later than the deadline. Outdated entries are removed when they come
+    to the top, or when more than half of the heap is outdated.
     """
 
     def __init__(self) -> None:
@@ -34,25 +35,25 @@ class TimerQueue(Generic[K]):
         return key in self._deadlines
 
     def set(self, key: K, deadline: float) -> None:
-        """Be due at `deadline`, instead of when it was before."""
+        """Set the timer of `key` to `deadline`, replacing an earlier deadline."""
         self._deadlines[key] = deadline
         placed = self._placed.get(key)
         if placed is None or deadline < placed:
             self._place(key, deadline)
 
     def cancel(self, key: K) -> None:
-        """Harmless for a key without a timer."""
+        """Remove the timer of `key`, if it has one."""
         if self._deadlines.pop(key, None) is not None:
             del self._placed[key]
             self._drop_dead_entries()
 
     def next_due(self) -> float | None:
-        """When to ask again: no timer is due before it (one may be due later)."""
+        """The earliest deadline of all timers; None if no timer is set."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Iterator[K]:
-        """Take out the timers that are due, in the order of their deadlines."""
+        """Remove and yield the timers that are due, in the order of their deadlines."""
         while True:
             self._settle()
             if not self._heap or self._heap[0][0] > now:
@@ -62,7 +63,7 @@ class TimerQueue(Generic[K]):
             yield key
 
     def _settle(self) -> None:
-        """Let the top of the heap be a timer at its true deadline."""
+        """Correct the heap until its top entry is valid and has the timer's actual deadline."""
         heap = self._heap
         while heap:
             time, _, key = heap[0]

@@ -1,8 +1,9 @@
-"""Target and current assignments: values without I/O, and their forms on the wire and in the log.
+"""Target and current assignments of members, and how they are encoded in responses and in the log. Pure.
 
 A target is the assignment that a member is to reach: topic id -> partitions. A current assignment also has an epoch for
-each partition (KIP-1251): topic id -> partition -> the epoch in which the member was given the partition. Both are
-immutable by convention."""
+each partition (KIP-1251): topic id -> partition -> the member epoch in which the partition was assigned to the member.
+Both kinds of assignments are immutable by convention.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +39,12 @@ class TopicPartitions(Protocol):
 
 
 def target_of(topics: Iterable[TopicPartitions]) -> Target:
-    """The target that a record says."""
+    """The target assignment that a record contains."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
 
 
 def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
-    """The record that says a target."""
+    """The record value for a target assignment."""
     return ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TargetTopic(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
@@ -52,7 +53,7 @@ def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
 
 
 def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
-    """The current assignment that a record contains. Partitions without an epoch of their own were given in
+    """The current assignment that a record contains. If the record has no epochs of partitions, all partitions get
     `member_epoch`."""
     return {
         topic.topic_id: dict(
@@ -66,7 +67,7 @@ def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
 
 
 def current_topics(current: Current) -> list[CurrentTopic]:
-    """The form of `current` in a record."""
+    """The current assignment in the form of a record."""
     return [
         CurrentTopic(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in current.items()
@@ -79,12 +80,12 @@ def as_target(current: Current) -> Target:
 
 
 def at_epoch(target: Owned, epoch: int) -> Current:
-    """These partitions, each with `epoch` as the epoch in which it was given."""
+    """A current assignment of these partitions, each assigned in `epoch`."""
     return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in target.items() if partitions}
 
 
 def answered(current: Current) -> Assignment:
-    """The form of `current` in the answer to a heartbeat."""
+    """The current assignment in the form of a heartbeat response."""
     return Assignment(
         topic_partitions=[
             Assignment.TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
@@ -94,12 +95,12 @@ def answered(current: Current) -> Assignment:
 
 
 def owned_of(topics: Sequence[TopicPartitions] | None) -> Owned | None:
-    """The partitions that a heartbeat claims for its member; None if it makes no claim."""
+    """The partitions that the member claims to own in a heartbeat; None if the heartbeat does not list partitions."""
     return None if topics is None else {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 
 def is_within(owned: Owned | None, current: Current) -> bool:
-    """Whether a member claims partitions, and all of them are in `current`."""
+    """Whether a member claims partitions, and all claimed partitions are in `current`."""
     if owned is None:
         return False
     return all(
@@ -108,5 +109,5 @@ def is_within(owned: Owned | None, current: Current) -> bool:
 
 
 def has_same_partitions(one: Current, other: Current) -> bool:
-    """Whether both have the same partitions, regardless of epochs."""
+    """Whether both assignments have the same partitions, regardless of epochs."""
     return one is other or (one.keys() == other.keys() and all(one[id].keys() == other[id].keys() for id in one))

@@ -1,8 +1,9 @@
 """One group of the classic protocol: its members, its generation, and its value in the log. Pure.
 
-Two kinds of state live here. Durable is the last logged GroupMetadataValue: members with their assignments, generation,
-protocol, leader. Only `replay` changes it. Soft is the rebalance in progress: which members have joined, which requests
-wait; a restart loses it, and the members start again from the last logged generation.
+A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
+generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
+which members have joined, which requests wait. A restart loses the soft state, and the members start again from the
+last logged generation.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataV
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Protocols = Sequence[tuple[str, bytes]]
-"""The protocols that a member can follow, each with its metadata, the most wanted first."""
+"""The protocols that a member supports, each with its metadata, in the member's order of preference."""
 
 
 class Member:
-    """A member of a group. `is_new`: it has not been part of a generation yet, so it does not know its own id."""
+    """A member of a group. `is_new`: the member has not been part of a generation yet, so the member does not know its
+    own id."""
 
     __slots__ = (
         "assignment",
@@ -73,11 +75,11 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The candidate that the member wants most; it follows at least one."""
+        """The candidate that the member prefers; the member supports at least one candidate."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def logged(self, protocol: str | None) -> GroupMetadataValue.MemberMetadata:
-        """The member as the log holds it."""
+        """The member in the form of the log."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -91,7 +93,7 @@ class Member:
 
     @classmethod
     def of(cls, logged: GroupMetadataValue.MemberMetadata, protocol: str | None) -> Member:
-        """The member as the log stores it: only the protocol in use is known."""
+        """Create a member from its form in the log, which contains only the protocol in use."""
         rebalance_timeout = logged.rebalance_timeout if logged.rebalance_timeout >= 0 else logged.session_timeout
         return cls(
             logged.member_id,
@@ -106,9 +108,10 @@ class Member:
 
 
 class ClassicGroup:
-    """Invariants: the leader is a member, unless the group is empty; each static member is listed in `static_members`;
-    each waiter in `joining` or `syncing` belongs to a member; `syncing` is empty outside CompletingRebalance;
-    `metadata_bytes` is the sum over its members, and part of `held`, until the group is `let_go`."""
+    """A group of the classic protocol. Invariants: the leader is a member, unless the group is empty. Each static
+    member is listed in `static_members`. Each waiter in `joining` or `syncing` belongs to a member. `syncing` is empty
+    outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is counted in `held` until
+    `let_go` is called."""
 
     __slots__ = (
         "generation",
@@ -138,7 +141,8 @@ class ClassicGroup:
         self.metadata_bytes = 0
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = None
-        """Wall time of the last logged change; None where nothing was logged, or by a Kafka before 2.1."""
+        """Wall time of the last logged change, in ms; None if nothing was logged, or if Kafka before 2.1 wrote the
+        record."""
         self.last_logged: GroupMetadataValue | None = None
         """The last logged value of this group; treat as read-only."""
         self.generation = 0
@@ -149,16 +153,17 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.supported: Counter[str] = Counter()
-        """Protocol -> how many members can follow it."""
-        # --- soft: the rebalance that is going on
+        """Protocol name -> number of members that support the protocol."""
+        # --- soft state: the rebalance in progress
         self.pending_members: set[str] = set()
-        """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
+        """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet."""
         self.joining: dict[str, Waiter] = {}
         self.syncing: dict[str, Waiter] = {}
         self.pending_sync: set[str] = set()
-        """Members of this generation that have not asked for their assignment yet."""
+        """Members of this generation that have not requested their assignment (SyncGroup) yet."""
         self.initial_delay_left_ms: int | None = None
-        """In the first rebalance of an empty group: how much longer it may be put off for more members."""
+        """In the first rebalance of an empty group: milliseconds for which the rebalance may still be delayed to wait
+        for more members. None in later rebalances."""
         self.has_new_members = False
 
     # --- state
@@ -183,13 +188,14 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to rejoin: as long as the most patient one allows."""
+        """Milliseconds that members may take to rejoin: the largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # --- members
 
     def add(self, member: Member) -> None:
-        """The first member becomes leader and brings the protocol type (set by the caller)."""
+        """Add a member. The first member becomes leader; the caller sets the group's protocol type to that of this
+        member."""
         assert member.member_id not in self.members, member.member_id
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -200,7 +206,7 @@ class ClassicGroup:
         self._hold(member.metadata_bytes)
 
     def let_go(self) -> None:
-        """This group is deleted with its members."""
+        """Subtract the metadata of all members from `held`, because the group is being deleted."""
         self._hold(-self.metadata_bytes)
 
     def _hold(self, more: int) -> None:
@@ -208,7 +214,7 @@ class ClassicGroup:
         self.held.bytes += more
 
     def remove(self, member_id: str) -> None:
-        """Remove a member; the caller must have answered its waiting requests."""
+        """Remove a member; the caller must have replied to the member's waiting requests."""
         member = self.members.pop(member_id)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
@@ -220,7 +226,8 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """A static member returned with a new id: the new id takes over place, assignment and leadership."""
+        """Replace the member id of a static member that returned with a new id. The new id gets the assignment and the
+        leadership."""
         was_leader = self.leader_id == old_id
         member.assignment = self.members[old_id].assignment
         self.remove(old_id)
@@ -242,13 +249,13 @@ class ClassicGroup:
                 del self.supported[name]
 
     def elect_joined_leader(self) -> bool:
-        """Let the leader be a member that has joined; False if none has."""
+        """Make a member that has joined the leader; returns False if no member has joined."""
         if self.leader_id not in self.joining:
             self.leader_id = next(iter(self.joining), self.leader_id)
         return bool(self.joining)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+        """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -263,7 +270,8 @@ class ClassicGroup:
     # --- protocols
 
     def check_protocols(self, protocol_type: str, protocols: Protocols) -> None:
-        """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless a member with these could be one of the group."""
+        """Raises KafkaError INCONSISTENT_GROUP_PROTOCOL unless a member with this protocol type and these protocols can
+        join the group."""
         if self.state is GroupState.EMPTY:
             fits = bool(protocol_type) and bool(protocols)
         else:
@@ -274,9 +282,11 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
-        """The protocol that all members can follow and most want; `replaced` and `by`: as if one were the other.
+        """The protocol that all members support and most members prefer. `replaced`, `by`: count the vote of `by`
+        instead of the member with the id `replaced`.
 
-        Of equals the first in the alphabet, so that every broker would choose the same.
+        Among protocols with equal votes the alphabetically first is chosen, so that every broker chooses the same
+        protocol.
         """
         voters = [
             by if by is not None and member_id == replaced else self.members[member_id] for member_id in self.members
@@ -288,7 +298,7 @@ class ClassicGroup:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def topics(self) -> frozenset[str] | None:
-        """The topics that the members of a consumer group read; None if they are not known."""
+        """The topics that the members of a consumer group read; None if these topics are not known."""
         if not self.is_consumer_group or self.protocol_name is None:
             return frozenset() if self.is_consumer_group and not self.members else None
         read: set[str] = set()
@@ -302,14 +312,15 @@ class ClassicGroup:
     # --- the log
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """The value to log when the leader hands out `assignments`; members without an assignment get an empty one."""
+        """The value to log when the leader sends `assignments`; members without an assignment get an empty
+        assignment."""
         value = self.logged(now_ms)
         for member in value.members:
             member.assignment = assignments.get(member.member_id, b"")
         return value
 
     def logged(self, now_ms: int) -> GroupMetadataValue:
-        """The group as it is, as the log would hold it."""
+        """The present state of the group, in the form of the log."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -333,7 +344,7 @@ class ClassicGroup:
     def replay(self, value: GroupMetadataValue) -> None:
         """Replace the durable state by the logged value. Known members keep the state that the log does not contain.
 
-        Requests that wait for this generation have been, or are about to be, answered by the step that logged it.
+        Requests that wait for this generation get their replies by the step that logged the value.
         """
         known, self.members = self.members, {}
         self.let_go()
@@ -345,7 +356,7 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                member = Member.of(logged, value.protocol)  # loading: an older record had another value of this group
+                member = Member.of(logged, value.protocol)  # loading: an older record of this group differs
             self.add(member)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None

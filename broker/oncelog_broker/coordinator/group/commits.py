@@ -18,14 +18,14 @@ Partition = (
     | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 )
 Exists = Callable[[str, int], bool]
-"""Whether the cluster has that partition of that topic."""
+"""Function of a topic name and a partition index that returns whether the partition exists in the cluster."""
 MAX_INT64: Final = 2**63 - 1
 BY_CONFIGURATION: Final = -1
-"""OffsetCommit's retention_time_ms where the broker decides (T15)."""
+"""Value of retention_time_ms in OffsetCommit with which the broker's own retention applies (T15)."""
 
 
 class Commit(NamedTuple):
-    """One commit request: its group, time, and limits. `expire_timestamp` is wall time in ms."""
+    """The group, time and limits of one commit request. `expire_timestamp` is wall time in ms."""
 
     group_id: str
     now_ms: int
@@ -34,7 +34,8 @@ class Commit(NamedTuple):
     expire_timestamp: int = NO_EXPIRY
 
     def add(self, effects: Effects, topic: str, partition: Partition) -> ErrorCode:
-        """Log the offset of one partition, or return an error: each partition is refused by itself."""
+        """Add the record with the offset of one partition to `effects`, or return an error. An error concerns only this
+        partition."""
         metadata = partition.committed_metadata or ""
         if not self.exists(topic, partition.partition_index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -52,14 +53,15 @@ class Commit(NamedTuple):
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:
-    """When an offset with this retention expires, in ms; NO_EXPIRY if the broker's own retention applies."""
+    """Wall time in ms at which an offset with this retention expires; NO_EXPIRY if the broker's own retention
+    applies."""
     return NO_EXPIRY if retention_ms == BY_CONFIGURATION else min(now_ms + retention_ms, MAX_INT64)
 
 
 def check_no_members(generation: int, *, has_offsets: bool) -> None:
-    """Check a commit to a group that has never had members: its sender must not claim to be a member.
+    """Check a commit to a group that has never had members: the sender must not claim to be a member.
 
-    Raises KafkaError UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION where not even offsets are kept, as Kafka does.
+    Raises KafkaError UNKNOWN_MEMBER_ID if the group has offsets, otherwise ILLEGAL_GENERATION, as Kafka does.
     """
     if generation >= 0:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if has_offsets else ErrorCode.ILLEGAL_GENERATION)

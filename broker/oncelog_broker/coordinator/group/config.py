@@ -1,4 +1,4 @@
-"""The settings of group coordination, as values that the pure parts can hold."""
+"""The settings of group coordination, as plain values for the modules without I/O."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ MINUTE_MS = 60_000
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """The settings that a single group of the consumer protocol may override; names without "consumer.", times in
-    ms."""
+    """The settings that a single group of the consumer protocol may override. The field names are the keys without
+    "consumer."; times are in ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These settings, overridden by the group's own. Overrides of keys that are not known here are passed over."""
+        """These settings with the overrides of one group. Overrides with other keys are ignored."""
         return self._replace(**_own(overrides, "consumer.", self._fields))
 
 
 class ShareGroupSettings(NamedTuple):
-    """What a share group may set for itself for its coordinator; without "share.", times in ms."""
+    """The settings of the coordinator that a single share group may override. The field names are the keys without
+    "share."; times are in ms."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """These settings, overridden by the group's own."""
+        """These settings with the overrides of one group."""
         return self._replace(**_own(overrides, "share.", self._fields))
 
 
 def _own(overrides: Mapping[str, str], prefix: str, fields: Sequence[str]) -> dict[str, int]:
-    """The values of those overrides that are these fields; others are passed over."""
+    """The parsed values of the overrides whose keys belong to `fields`; other overrides are ignored."""
     own = {}
     for name, text in overrides.items():
         field = name.removeprefix(prefix).replace(".", "_")
@@ -48,7 +49,8 @@ def _own(overrides: Mapping[str, str], prefix: str, fields: Sequence[str]) -> di
 
 
 class GroupConfig(NamedTuple):
-    """The keys with dots as underscores, without "group.", times in ms."""
+    """The settings of the group coordinator. The field names are the keys without "group.", with underscores instead of
+    dots; times are in ms."""
 
     initial_rebalance_delay_ms: int = 0
     min_session_timeout_ms: int = 6_000
@@ -70,12 +72,12 @@ class GroupConfig(NamedTuple):
 
     @property
     def may_upgrade(self) -> bool:
-        """Whether classic groups with members may take in members of the consumer protocol."""
+        """Whether members of the consumer protocol may join a classic group with members, which converts the group."""
         return self.consumer_migration_policy in ("bidirectional", "upgrade")
 
     @property
     def may_downgrade(self) -> bool:
-        """Whether a group becomes classic when it has only classic members left."""
+        """Whether a group of the consumer protocol becomes a classic group when only classic members are left."""
         return self.consumer_migration_policy in ("bidirectional", "downgrade")
 
     @property

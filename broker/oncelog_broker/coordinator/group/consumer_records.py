@@ -1,4 +1,4 @@
-"""The records of groups of the consumer protocol (KIP-848): values in memory, versioned bytes in the log. Pure."""
+"""The records of groups of the consumer protocol (KIP-848), and how they are encoded in the log. Pure."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from oncelog_protocol.coordinator_records.consumer_groups import (
 
 
 class GroupEpochRecord(NamedTuple):
-    """The epoch of a group; None is the tombstone of the group."""
+    """The record with the epoch of a group; a value of None is the tombstone of the group."""
 
     group_id: str
     value: ConsumerGroupMetadataValue | None
 
 
 class OldTopicsRecord(NamedTuple):
-    """The topics of a group as a broker before Kafka 4.1 kept them, or None."""
+    """The record with the subscribed topics of a group, written by Kafka before 4.1; a value of None is a tombstone."""
 
     group_id: str
     value: ConsumerGroupPartitionMetadataValue | None
 
 
 class MemberRecord(NamedTuple):
-    """The subscription of a member; None is the tombstone of the member."""
+    """The record with the subscription of a member; a value of None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -49,15 +49,15 @@ class MemberRecord(NamedTuple):
 
 
 class TargetEpochRecord(NamedTuple):
-    """The epoch of a group's target assignment, or None."""
+    """The record with the epoch of a group's target assignment; a value of None is a tombstone."""
 
     group_id: str
     value: ConsumerGroupTargetAssignmentMetadataValue | None
 
 
 class TargetRecord(NamedTuple):
-    """The target assignment of a member, or None. `encoded`: its bytes, where they were made ahead of the step that
-    logs it."""
+    """The record with the target assignment of a member; a value of None is a tombstone. `encoded`: the bytes of the
+    record, if they were encoded before the step that logs the record."""
 
     group_id: str
     member_id: str
@@ -66,7 +66,7 @@ class TargetRecord(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """The current assignment of a member with its epoch, or None."""
+    """The record with the current assignment and the epoch of a member; a value of None is a tombstone."""
 
     group_id: str
     member_id: str
@@ -74,7 +74,8 @@ class CurrentRecord(NamedTuple):
 
 
 class RegexRecord(NamedTuple):
-    """The topics of a regular expression; None: no member uses it any more."""
+    """The record with the topics that a regular expression matches; a value of None is a tombstone, because no member
+    uses the expression any more."""
 
     group_id: str
     regex: str
@@ -137,7 +138,7 @@ KINDS: Final = Kinds(
 
 
 def encode(record: ConsumerGroupRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     if isinstance(record, TargetRecord) and record.encoded is not None:
         return record.encoded
     return KINDS.encode(record)

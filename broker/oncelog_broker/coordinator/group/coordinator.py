@@ -1,4 +1,5 @@
-"""The group coordinator of this broker: the runtime over `__consumer_offsets`, with its clock, ids and background work.
+"""The group coordinator of this broker: runs the state machines of groups over `__consumer_offsets`, and the background
+work for groups.
 
 Request handlers call `write` and `read` of `runtime` with the id of the group.
 """
@@ -35,12 +36,13 @@ from oncelog_protocol.records.compression import Compression
 logger = logging.getLogger(__name__)
 
 FORGET_RETRY_SECONDS: Final = 0.1
-"""How soon offsets of deleted topics are looked for again where they could not be removed; twice as long each time."""
+"""Seconds until the first retry of removing the offsets of deleted topics; each further wait is twice as long."""
 FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 
 class _Before(NamedTuple):
-    """A log of groups at the time when topics were deleted: the offsets below its end belong to the deleted topics."""
+    """The position of a `__consumer_offsets` log when topics were deleted. Offsets that were committed below this
+    position belong to the deleted topics."""
 
     log: PartitionLog
     generation: int
@@ -48,7 +50,7 @@ class _Before(NamedTuple):
 
 
 class GroupCoordinator:
-    """The groups of one broker: those in the partitions of `__consumer_offsets` that it leads."""
+    """Coordinates the groups in the partitions of `__consumer_offsets` that this broker leads."""
 
     def __init__(
         self,
@@ -84,19 +86,20 @@ class GroupCoordinator:
         self.share = ShareGroupStates(self.runtime, share_states, host.tasks)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """To be called after `Replicas.on_image`."""
+        """Apply a new cluster image. Call this method after `Replicas.on_image`."""
         self._image, self._topics = new, self._topics.changed(new)
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            # The deletion is not reported again: an image that arrives after a doubtful session is applied before the
-            # gate opens.
+            # The deletion is reported only once, perhaps in an image that is applied before this broker may coordinate
+            # again. So all shards are noted here, whether or not they can run steps now.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
 
     async def _forget_topics(self, topics: frozenset[str], left: Sequence[_Before]) -> None:
-        """Log the tombstones in each log as soon as possible, while this broker leads it."""
+        """Log the tombstones of the offsets of deleted topics in each log as soon as possible, while this broker leads
+        the partition."""
         pause = FORGET_RETRY_SECONDS
         while True:
             left = [before for before in left if not await self._has_forgotten(topics, before)]
@@ -106,7 +109,8 @@ class GroupCoordinator:
             pause = min(2 * pause, FORGET_MAX_RETRY_SECONDS)
 
     async def _has_forgotten(self, topics: frozenset[str], before: _Before) -> bool:
-        """Forget the topics in one log. Returns whether the tombstones are logged, or no longer this broker's task."""
+        """Log the tombstones for offsets of deleted topics in one log. Returns True if the tombstones are logged, or if
+        this broker no longer has to log them."""
         pauses = self._slices.pauses()
         try:
             shard = self._shard_of(before)
@@ -125,7 +129,7 @@ class GroupCoordinator:
     async def _forget_of_group(
         self, shard: Shard[GroupMachine], group_id: str, topics: frozenset[str], before: int
     ) -> None:
-        """Raises KafkaError where the tombstones cannot be logged."""
+        """Log the tombstones for one group. Raises KafkaError if the tombstones cannot be logged."""
         forget = partial(_forget, group_id, topics, before)
         try:
             while self.runtime.may_step(shard):
@@ -136,19 +140,20 @@ class GroupCoordinator:
             pass  # a retry would fail again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
-        """The present shard of that log, which may have been loaded again since. None if this broker no longer
-        coordinates it, or if the end of the log was truncated, as happens only after another broker has led it."""
+        """The present shard of the log in `before`, which may have been loaded again since. None if this broker no
+        longer coordinates the shard. Also None if the end of the log was truncated, which happens only after another
+        broker has led the partition."""
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:
                 return shard
         return None
 
     def start(self) -> None:
-        """Begin the background work; it ends with the broker's tasks."""
+        """Start the background work, which ends with the broker's tasks."""
         self._tasks.every("expired offsets", self._check_seconds, self.expire_offsets)
 
     def close(self) -> None:
-        """Answer all waiting requests."""
+        """Reply to all waiting requests with an error."""
         self.runtime.close()
 
     async def expire_offsets(self) -> None:
@@ -180,6 +185,6 @@ def _forget_states(group_id: str, machine: GroupMachine) -> Effects:
 
 
 def new_id() -> str:
-    """A random uuid, written as Java does."""
+    """A random UUID in Java's notation."""
     text = random_uuid().hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,7 +1,8 @@
-"""Bounds the memory that all groups of a broker use for the metadata of their members. Pure.
+"""Counts the memory that all groups of a broker use for the metadata of their members, so that this memory can be
+limited. Pure.
 
-Each JoinGroup of a member may carry much metadata, which its group keeps as long as its session and rebalance timeouts
-allow, even without a connection. Kafka bounds the number of members alone.
+Each JoinGroup of a member may contain much metadata, which the group stores until the session or rebalance timeout of
+the member, even without a connection. Kafka limits only the number of members.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from collections.abc import Sequence
 from typing import Final
 
 PROTOCOL_OVERHEAD: Final = 200
-"""Bytes that Python needs for a protocol in addition to its name and metadata."""
+"""Bytes of memory that Python needs for a protocol in addition to its name and metadata."""
 TOPIC_OVERHEAD: Final = 64
-"""Bytes that Python needs for a topic name in a set, in addition to its characters: without it, short names would be
-free."""
+"""Bytes of memory that Python needs for a topic name in a set, in addition to the characters. Without this overhead
+many short names would be counted as almost nothing."""
 
 
 def bytes_of(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """Bytes of a member with these protocols and their metadata."""
+    """Bytes of memory of a member with these protocols and their metadata."""
     return sum(PROTOCOL_OVERHEAD + len(name.encode()) + len(metadata) for name, metadata in protocols)
 
 
 class HeldBytes:
-    """A sum that groups keep up to date."""
+    """The sum of the metadata bytes of all groups; each group updates this sum."""
 
     __slots__ = ("bytes",)
 

@@ -1,9 +1,10 @@
 """JoinGroup: members enter a group, and its generations are formed. Pure; only replayed records change durable state.
 
-A rebalance in the classic protocol: it is prepared (all members are asked to join again, each JoinGroup waits), and
-when all have joined, or the time is up, the next generation is complete: each gets its answer, the leader with all
-members. The leader then assigns, which is `membership.sync`.
-Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394, KIP-814.
+A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
+each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next generation is formed.
+Each member then gets its response; the leader's response lists all members. The leader then sends the assignments,
+which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394,
+KIP-814.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from oncelog_protocol.wire_readers import MAX_STRING_BYTES
 
 
 class Join(NamedTuple):
-    """One JoinGroup and what its version implies.
+    """One JoinGroup request and the rules that its version implies.
 
-    `requires_member_id`: v4+, a new dynamic member is first given an id to join with (KIP-394).
-    `can`can_skip_assignment`: v9+, the response tells a returning static leader that the assignment is still valid
-    (KIP-814). `no_protocol`: the value for a missing protocol name: None from v7 on.
+    `requires_member_id`: from v4 on, a new dynamic member first gets an id with which it must join (KIP-394).
+    `can_skip_assignment`: from v9 on, the response can tell a returning static leader that the assignment is still
+    valid (KIP-814). `no_protocol`: the value for a missing protocol name, which is None from v7 on.
     """
 
     request: JoinGroupRequest
@@ -52,7 +53,8 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> list[tuple[str, bytes]]:
-        """A protocol that is named twice counts once, at its first place: a member counts once for each protocol."""
+        """The protocols of the request with their metadata, in order of preference. Of a protocol that is named twice
+        only the first entry counts, so that the member is counted once for each protocol."""
         named: dict[str, bytes] = {}
         for protocol in self.request.protocols:
             named.setdefault(protocol.name, protocol.metadata)
@@ -60,7 +62,7 @@ class Join(NamedTuple):
 
 
 def join(step: Step, asked: Join) -> None:
-    """Serve a JoinGroup. Raises KafkaError to refuse it; nothing has changed then."""
+    """Handle a JoinGroup. Raises KafkaError if the request is refused; the group has not changed then."""
     group, request = step.group, asked.request
     _check_room(step, request.member_id)
     _check_bytes(step, asked)
@@ -76,7 +78,8 @@ def join(step: Step, asked: Join) -> None:
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """Check group.max.size: present members may always rejoin, and during a rebalance only joined members count."""
+    """Check group.max.size. Present members may rejoin regardless of the size, and during a rebalance only joined
+    members are counted."""
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:
         full = member_id not in group.joining and len(group.joining) >= step.config.max_size
@@ -87,8 +90,8 @@ def _check_room(step: Step, member_id: str) -> None:
 
 
 def _check_bytes(step: Step, asked: Join) -> None:
-    """Check the bounds on the metadata of members, which is stored while they are members. A member that sends no more
-    than before is accepted."""
+    """Check the limits on the stored metadata of members. A member that sends no more bytes than before is always
+    accepted."""
     group, config = step.group, step.config
     size = bytes_of(asked.protocols)
     if size > config.member_metadata_max_bytes:
@@ -114,7 +117,7 @@ def _newcomer(step: Step, asked: Join) -> None:
     prefix = asked.client.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{step.new_id()}"
     if len(member_id.encode()) > MAX_STRING_BYTES:
-        # Such a member could not be reported: neither the log nor the leader's response has room for its id.
+        # Neither the log nor the leader's response can represent a longer member id.
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client id or group instance id is too long for a member id")
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
@@ -156,7 +159,8 @@ def _add(step: Step, asked: Join, member_id: str) -> None:
 
 
 def _rejoin(step: Step, asked: Join, member: Member) -> None:
-    """A member joins again: it is asked to, or it reads something else now, or it missed our answer."""
+    """Handle the JoinGroup of a present member: the member was requested to rejoin, has changed its subscription, or
+    has not received the previous response."""
     group = step.group
     if _missed_our_answer(group, member, asked.protocols):
         step.effects.reply(asked.waiter, generation_response(step, member.member_id))
@@ -167,8 +171,9 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 
 
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
-    """Nothing changed, so the present generation is the answer. But the leader of a stable group joins again when the
-    input of its assignment has changed: that is a new rebalance."""
+    """Whether the member has not received the response to its previous JoinGroup: its protocols have not changed, so
+    the response is the present generation. False for the leader of a stable group, which rejoins to request a rebalance
+    because the input of its assignment has changed."""
     if list(member.protocols) != list(protocols):
         return False
     if group.state is GroupState.STABLE:
@@ -177,18 +182,18 @@ def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols
 
 
 def _update(step: Step, asked: Join, member: Member) -> None:
-    """Let `member` wait for the next generation, with the timeouts that it asks for now."""
+    """Let `member` wait for the next generation, and set the timeouts in the request."""
     group, newest = step.group, asked.member(member.member_id)
     member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
     earlier = group.joining.get(member.member_id)
-    if earlier is not None:  # the client gave up on that connection
+    if earlier is not None:  # the client has given up the earlier request
         step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
     group.joining[member.member_id] = asked.waiter
 
 
 def _static_returns(step: Step, asked: Join, old_id: str, member: Member) -> None:
-    """A static member returned with a new id: fence the member with the old id. A stable group does not rebalance for
-    it, as long as its protocol stays: only the new id is logged."""
+    """Handle a static member that returned with a new id, and fence the old id. A stable group does not rebalance if
+    the group's protocol stays the same; then only the new id is logged."""
     group = step.group
     member.assignment = group.members[old_id].assignment
     step.refuse(old_id, ErrorCode.FENCED_INSTANCE_ID)
@@ -212,9 +217,10 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
     ]
     value.leader = member.member_id if is_leader else group.leader_id
     step.effects.append(group_record(group.group_id, value))
-    # The record contains one protocol of a member: the others are soft state.
+    # The record contains only one protocol of a member; the member's other protocols are soft state.
     step.effects.changes.append(lambda: group.set_protocols(group.members[member.member_id], member.protocols))
-    # Before KIP-814 the response gives a returning leader the old leader's id, so that it does not assign again.
+    # Before KIP-814 the response to a returning leader names the old leader id, so that the returning leader does not
+    # assign again.
     leader = value.leader if asked.can_skip_assignment else group.leader_id
     skips = asked.can_skip_assignment and is_leader
     members = [
@@ -242,7 +248,8 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
 
 
 def rebalance(step: Step) -> None:
-    """Members have changed: begin to rebalance, or, where that has begun, see whether all have joined."""
+    """Start a rebalance because the members have changed. If a rebalance is in progress and all members have joined,
+    complete it."""
     group = step.group
     if group.state is not GroupState.PREPARING_REBALANCE:
         _prepare(step)
@@ -272,7 +279,8 @@ def _prepare(step: Step) -> None:
 
 
 def on_join_timer(step: Step) -> None:
-    """The time to join is up, or an initial delay: that one is prolonged while members keep coming."""
+    """Complete the rebalance when the time to join is over. An initial delay is extended instead while new members
+    join."""
     group = step.group
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -287,8 +295,9 @@ def on_join_timer(step: Step) -> None:
 
 
 def complete_join(step: Step) -> None:
-    """Form the next generation from the members that have joined. Other members are removed, except static ones, which
-    have until their session timeout; if no member joined at all, the group waits once more."""
+    """Form the next generation from the members that have joined. Other members are removed, except static members,
+    which may return until their session timeout. If only static members are left and none has joined, the group waits
+    for another rebalance timeout."""
     group = step.group
     gone = [m.member_id for m in group.members.values() if m.member_id not in group.joining and not m.is_static]
     if len(gone) == len(group.members):
@@ -316,7 +325,8 @@ def complete_join(step: Step) -> None:
 
 
 def generation_response(step: Step, member_id: str) -> JoinGroupResponse:
-    """The response with the present generation for this member: only the leader gets the members."""
+    """The JoinGroup response with the present generation for this member; only the response to the leader lists the
+    members."""
     group = step.group
     members = group.members.values() if group.leader_id == member_id else ()
     return JoinGroupResponse(

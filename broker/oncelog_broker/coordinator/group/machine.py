@@ -1,7 +1,7 @@
-"""All groups and committed offsets of one partition of `__consumer_offsets`: a state machine of the runtime. Pure.
+"""The state machine of one partition of `__consumer_offsets`: all groups and committed offsets of the partition. Pure.
 
-A group that only stores offsets (of a consumer that assigns partitions by itself) has no ClassicGroup: only its offsets
-are known. Requests raise KafkaError to refuse; their effects say the rest.
+A group of a consumer that assigns partitions manually has only offsets and no ClassicGroup. The methods for requests
+raise KafkaError to refuse; otherwise the response is among the returned effects.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Tombstones in one batch of the expiry: a few milliseconds of work."""
+"""Maximum number of offset tombstones that one step logs, which takes a few milliseconds."""
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 NO_TOPICS: Final = TopicView(ClusterImage(""))
@@ -68,8 +68,8 @@ CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
-    """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` counts the
-    bytes of the groups of all machines of the broker; `topics()` returns the present topics of the cluster, and
+    """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held` counts
+    the metadata bytes of all groups of the broker; `topics()` returns the present topics of the cluster, and
     `overrides_of(group)` the settings of a single group."""
 
     def __init__(
@@ -94,7 +94,7 @@ class GroupMachine:
         )
         """The share groups among `groups`."""
 
-    # --- the runtime's
+    # --- methods for the runtime
 
     records_replace_older: Final = True
     """See `Machine`."""
@@ -118,7 +118,8 @@ class GroupMachine:
             self._remove(record.key.group)
 
     def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
-        """A tombstone of a group that is no longer of the consumer protocol has no effect."""
+        """Replay a record of the consumer protocol. A tombstone of a group that is no longer of the consumer protocol
+        has no effect."""
         group = self.groups.get(record.group_id)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
@@ -131,7 +132,7 @@ class GroupMachine:
             group.replay(record)
 
     def _remove(self, group_id: str) -> None:
-        """The group was deleted, or converted to the other protocol."""
+        """Remove a group that was deleted or converted to another protocol."""
         gone = self.groups.pop(group_id, None)
         if gone is not None:
             gone.let_go()
@@ -169,7 +170,7 @@ class GroupMachine:
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
         elif timer.member_id:
-            return effects  # a member of the consumer protocol: the group has become classic since
+            return effects  # a timer of the consumer protocol; the group has become classic
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
         elif timer.kind == TimerKind.SYNC:
@@ -180,7 +181,7 @@ class GroupMachine:
         return effects
 
     def on_job(self, key: str, result: object) -> Effects:
-        """An assignment was computed, or topics were looked up."""
+        """Handle a computed assignment, or the topics that regular expressions match."""
         effects = Effects()
         group = self.groups.get(key)
         if isinstance(group, ShareGroup):
@@ -198,13 +199,13 @@ class GroupMachine:
         return timer.group_id
 
     def on_failed(self, key: str) -> Effects:
-        """Reset the group to its last logged state. A rebalance in progress is dropped: the waiting members have been
-        answered with an error, and join again."""
+        """Reset the group to its last logged state. A rebalance in progress is dropped; the waiting members have
+        received an error and join again."""
         effects = Effects()
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        if isinstance(failed, ConsumerGroup):  # the whole conversion was logged
+        if isinstance(failed, ConsumerGroup):  # a conversion is logged completely or not at all
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
             return effects
@@ -246,7 +247,7 @@ class GroupMachine:
         if isinstance(group, ConsumerGroup) and group.members:
             classic_members.join(self._consumer_step(group, effects), asked)
             return effects
-        if isinstance(group, ConsumerGroup):  # an empty one: a classic group takes its place, the offsets stay
+        if isinstance(group, ConsumerGroup):  # without members: a classic group replaces this group, the offsets stay
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
@@ -263,7 +264,7 @@ class GroupMachine:
         return effects
 
     def consumer_heartbeat(self, asked: Heartbeat) -> Effects:
-        """Serve a ConsumerGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and
+        """Handle a ConsumerGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and
         `leaving`."""
         effects = Effects()
         request = asked.request
@@ -284,8 +285,8 @@ class GroupMachine:
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
         """The group for a heartbeat; if the member `joins`, the group after the effects' records have been replayed.
 
-        A group id is used by one protocol at a time. A classic group without members is replaced, and its offsets stay;
-        one with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
+        A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
+        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -319,8 +320,8 @@ class GroupMachine:
         return effects
 
     def leave(self, group_id: str, members: Collection[LeaveGroupRequest.MemberIdentity], waiter: Waiter) -> Effects:
-        """Answers with one result per member; a request before v3 has one member, whose error is the top-level
-        error."""
+        """Handle a LeaveGroup. The response has one result per member; a request before v3 has one member, whose error
+        is the top-level error."""
         effects = Effects()
         consumers = self._consumers(group_id)
         if consumers is not None:
@@ -335,7 +336,7 @@ class GroupMachine:
     # --- groups
 
     def known(self) -> Iterable[Group]:
-        """Every group, also the groups that only store offsets."""
+        """Every group, including the groups that only have committed offsets."""
         yield from self.groups.values()
         for group_id in self.offsets.groups():
             if group_id not in self.groups:
@@ -346,7 +347,7 @@ class GroupMachine:
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:
-        """Raises KafkaError GROUP_ID_NOT_FOUND. The caller must not change the returned group."""
+        """The group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is not None:
             return group
@@ -369,12 +370,12 @@ class GroupMachine:
         return group
 
     def find_share(self, group_id: str) -> ShareGroup:
-        """As `find`, of share groups."""
+        """Like `find`, but only for share groups."""
         return find_share_group(self.groups.get(group_id), group_id)
 
     def delete(self, group_id: str) -> Effects:
-        """Delete a group without members, with its offsets, including the pending ones of open transactions: their
-        commit must not bring the group back. The caller adds the reply."""
+        """Delete a group without members, with its offsets. Pending offsets of open transactions are deleted, too, so
+        that the end of a transaction does not create the group again. The caller adds the reply."""
         group = self.find(group_id)
         is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
         if not is_empty:
@@ -387,7 +388,7 @@ class GroupMachine:
         return effects
 
     def _bury(self, group: Group, effects: Effects) -> None:
-        """Take away a group without members."""
+        """Remove a group without members."""
         if not isinstance(group, ClassicGroup):
             effects.records += group.tombstones()
         elif group.is_logged:
@@ -405,7 +406,8 @@ class GroupMachine:
         refused: Collection[CommitTopic] = (),
         version: int = 0,
     ) -> Effects:
-        """Serve an OffsetCommit; a partition that does not exist is refused. `refused` joins the answer."""
+        """Handle an OffsetCommit; a partition that does not exist gets an error. `refused`: further results for the
+        response, of topics that the caller has refused."""
         effects = Effects()
         effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         check = self._check_commit(request, effects, version)
@@ -438,9 +440,9 @@ class GroupMachine:
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
-        """Whether this member, of this generation, may commit; without either the group must be empty. The returned
-        function checks each partition. Raises KafkaError like `check_generation` or `check_commit`, and
-        REBALANCE_IN_PROGRESS."""
+        """Check that this member of this generation may commit. A request without member and generation is allowed only
+        if the group is empty. The returned function checks each partition. Raises KafkaError like `check_generation` or
+        `check_commit`, and REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):
@@ -464,14 +466,14 @@ class GroupMachine:
         return None
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Whether a member may fetch offsets in this epoch; a group of the classic protocol, or none, does not mind.
-        Raises KafkaError like `epochs.check_fetch`."""
+        """Check that a member of a consumer protocol group may fetch offsets in this epoch. Groups of other protocols,
+        and unknown groups, are not checked. Raises KafkaError like `epochs.check_fetch`."""
         group = self._consumers(group_id)
         if group is not None:
             check_fetch(group, member_id, epoch)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
-        """Serve a TxnOffsetCommit. Raises KafkaError like `transactional_offsets.check_member`."""
+        """Handle a TxnOffsetCommit. Raises KafkaError like `transactional_offsets.check_member`."""
         group_id = request.group_id
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
@@ -486,7 +488,7 @@ class GroupMachine:
         return effects
 
     def delete_offsets(self, request: OffsetDeleteRequest, exists: Exists, waiter: Waiter) -> Effects:
-        """Serve an OffsetDelete: offsets of topics that the group does not read."""
+        """Handle an OffsetDelete, which deletes offsets of topics that the group does not read."""
         _check_group_id(request.group_id)
         effects, response = delete_offsets(self.find(request.group_id), request, self.offsets, exists)
         effects.reply(waiter, response)
@@ -495,7 +497,8 @@ class GroupMachine:
     # --- expiry
 
     def expire(self, group_id: str) -> Effects:
-        """Log tombstones for the expired offsets of this group (KIP-211), and for the group when no offset is left."""
+        """Log tombstones for the expired offsets of this group (KIP-211), and for the group itself when no offset is
+        left."""
         effects = Effects()
         effects.may_be_divided = True
         group = self.groups.get(group_id)
@@ -510,11 +513,11 @@ class GroupMachine:
         return effects
 
     def forget_topics(self, group_id: str, topics: frozenset[str], before: int) -> Effects:
-        """Log tombstones for a group's offsets of deleted topics; otherwise a consumer of a new topic with that name
-        would start there.
+        """Log tombstones for a group's offsets of deleted topics, because otherwise a consumer of a new topic with the
+        same name would start at these offsets.
 
-        Only offsets logged `before` that log offset: later ones belong to the new topic. Logs at most some of them in
-        one step.
+        Only offsets that were logged below the log offset `before` are deleted, since later offsets belong to the new
+        topic. One step deletes at most MAX_EXPIRED_PER_STEP offsets.
         """
         effects = Effects()
         effects.may_be_divided = True
@@ -522,7 +525,7 @@ class GroupMachine:
             effects.append(offset_record(group_id, topic, partition, None))
         return effects
 
-    # --- inside
+    # --- private helpers
 
     def _consumer_step(self, group: ConsumerGroup, effects: Effects) -> ConsumerStep:
         own = self._overrides_of(group.group_id)
@@ -553,7 +556,7 @@ class GroupMachine:
         return group
 
     def _joined(self, group_id: str) -> ClassicGroup:
-        """A group with members, for a request of one member. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
+        """The classic group of a member that sent a request. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
         _check_group_id(group_id)
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -561,8 +564,8 @@ class GroupMachine:
         return group
 
     def _is_unused(self, group: Group) -> bool:
-        """Whether an expired group may go. A share group stays: it has state elsewhere that only its deletion takes
-        away."""
+        """Whether a group without offsets may be removed. A share group stays, because only DeleteGroups deletes its
+        state at the share coordinators."""
         if isinstance(group, ClassicGroup):
             return group.state is GroupState.EMPTY and not group.pending_members
         return isinstance(group, ConsumerGroup) and not group.members
@@ -574,6 +577,6 @@ class GroupMachine:
 
 
 def _check_group_id(group_id: str) -> None:
-    """No group with members has the empty id. Raises KafkaError INVALID_GROUP_ID."""
+    """Raises KafkaError INVALID_GROUP_ID for the empty id, which a group with members cannot have."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)

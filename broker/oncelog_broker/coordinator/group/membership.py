@@ -1,4 +1,5 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and the end of a session: the life of a member between two JoinGroups. Pure."""
+"""Handles SyncGroup, Heartbeat, LeaveGroup and session timeouts: the events of a member between two JoinGroups.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ MemberIdentity = LeaveGroupRequest.MemberIdentity
 
 
 def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
-    """The member, if its id and generation are current. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-    ILLEGAL_GENERATION."""
+    """The member with this id, if the member id and the generation are current. Raises KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
     member = group.check_member(member_id, instance_id)
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -32,7 +33,8 @@ def check_generation(group: ClassicGroup, member_id: str, instance_id: str | Non
 
 
 def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Serve a SyncGroup: the leader's logs the assignments and answers all, others wait for it. Raises KafkaError."""
+    """Handle a SyncGroup. The SyncGroup of the leader logs the assignments and replies to all members; the other
+    members wait for the leader. Raises KafkaError."""
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     for said, known in (
@@ -52,15 +54,17 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     else:
         _has_synced(step, member.member_id)
         earlier = group.syncing.get(member.member_id)
-        if earlier is not None:  # the client gave up on that connection
+        if earlier is not None:  # the client has given up the earlier request
             step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncing[member.member_id] = waiter
 
 
 def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Log the assignments; when they are logged, the group becomes stable and all members are answered."""
+    """Log the assignments. When the record is logged, the group becomes stable and all waiting members get their
+    assignments."""
     group = step.group
-    # Without these effects: they would hold themselves, until the next collection.
+    # The callback gets new Effects, because effects that refer to themselves would stay in memory until the next
+    # garbage collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
@@ -75,7 +79,8 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def _not_handed_out(step: Step, error: KafkaError) -> Effects:
-    """The assignments could not be logged: waiting members get the same error as the leader, and all join again."""
+    """Handle that the assignments could not be logged: waiting members get the same error as the leader, and all
+    members join again."""
     group, effects = step.group, Effects()
     step = step._replace(effects=effects)
     for member_id, waiter in group.syncing.items():
@@ -104,7 +109,7 @@ def _has_synced(step: Step, member_id: str) -> None:
 
 
 def on_sync_timer(step: Step) -> None:
-    """Remove members that never asked for their assignment."""
+    """Remove members that have not requested their assignment in time."""
     group = step.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
         remove(step, list(group.pending_sync))
@@ -114,8 +119,8 @@ def on_sync_timer(step: Step) -> None:
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
-    """Restart the member's session; REBALANCE_IN_PROGRESS asks it to rejoin. Raises KafkaError like
-    `check_generation`."""
+    """Restart the member's session. The result REBALANCE_IN_PROGRESS requests the member to rejoin. Raises KafkaError
+    like `check_generation`."""
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     step.start_session(member)
@@ -124,8 +129,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 
 def on_session_timer(step: Step, member_id: str) -> None:
-    """No sign of life. A member that waits for a response of ours sends no heartbeat and needs none, unless it is new:
-    see NEW_MEMBER_JOIN_TIMEOUT_MS."""
+    """Remove a member whose session has timed out. A member that waits for a response need not send heartbeats and
+    stays, unless the member is new: see NEW_MEMBER_JOIN_TIMEOUT_MS."""
     group = step.group
     if member_id in group.pending_members:
         group.pending_members.discard(member_id)
@@ -143,8 +148,8 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove members, with one rebalance for all of them. A request that removes the last members logs a record: only
-    then the unused ids that it names are forgotten too (`Effects.changes`)."""
+    """Remove members, with one rebalance for all of them. If the request removes the last members, a record is logged,
+    and the unused ids in the request are forgotten only after that (`Effects.changes`)."""
     group = step.group
     leaving: list[str] = []
     unused: list[str] = []
@@ -182,7 +187,7 @@ def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupRes
 
 
 def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
-    """The id of the member meant. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """The id of the member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if identity.member_id == "" and identity.group_instance_id is not None:
         current = group.static_members.get(identity.group_instance_id)
         if current is None:
@@ -197,7 +202,7 @@ def _leaver(group: ClassicGroup, identity: MemberIdentity) -> str:
 
 
 def remove(step: Step, member_ids: Collection[str]) -> None:
-    """Remove members, whatever they wait for, and rebalance without them."""
+    """Remove members, reply to their waiting requests with UNKNOWN_MEMBER_ID, and rebalance without these members."""
     group = step.group
     for member_id in member_ids:
         step.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -211,6 +216,6 @@ def remove(step: Step, member_ids: Collection[str]) -> None:
 
 
 def _complete_without_pending(step: Step) -> None:
-    """Unused member ids were forgotten: complete a rebalance that waited only for them."""
+    """Complete a rebalance that waited only for unused member ids, after these ids were forgotten."""
     if step.group.state is GroupState.PREPARING_REBALANCE:
         rebalance(step)

@@ -1,4 +1,5 @@
-"""Which committed offsets go: those that OffsetDelete names, and those whose retention is over (KIP-211). Pure."""
+"""Decides which committed offsets are removed: offsets that OffsetDelete names, and offsets whose retention has passed
+(KIP-211). Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def delete_offsets(
 def expired_offsets(
     group_id: str, group: Group | None, offsets: CommittedOffsets, *, now_ms: int, retention_ms: int
 ) -> list[tuple[str, int]]:
-    """Topic and partition of the offsets whose retention is over; those of topics that members read stay."""
+    """(topic, partition) of each offset whose retention has passed. Offsets of topics that members read never
+    expire."""
     empty_since_ms, keep_topics = None, frozenset[str]()
     if isinstance(group, ClassicGroup):
         if group.protocol_type is not None and group.state is GroupState.EMPTY:

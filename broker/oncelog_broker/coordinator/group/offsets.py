@@ -1,8 +1,9 @@
-"""Committed offsets of groups: replayed from the log, fetched, expired. Pure.
+"""The committed offsets of groups: replaying them from the log, fetching and expiring them. Pure.
 
-Offsets that a transaction commits are pending until its marker: invisible to fetches, dropped when it aborts (S37). An
-offset committed outside the transaction wins if it was logged later than the transaction's. A tombstone deletes the
-pending offset, too: compaction, which looks only at keys, keeps no earlier record of that key either.
+Offsets that a transaction commits are pending until the transaction's marker: a fetch does not return pending offsets,
+and an abort drops them (S37). An offset that was committed outside the transaction is kept if it was logged later than
+the transaction's offset. A tombstone also deletes the pending offset, because compaction, which considers only keys,
+removes the earlier record of the same key as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read in a partition. `record_offset` is where that lies in the log."""
+    """The offset up to which a group has read a partition. `record_offset` is the offset of this record in the log of
+    `__consumer_offsets`. Timestamps are in ms."""
 
     offset: int
     leader_epoch: int
@@ -36,20 +38,22 @@ class PartitionOfGroup(NamedTuple):
 
 
 class CommittedOffsets:
-    """The committed offsets of all groups of one shard: group -> topic -> partition. No empty mappings are kept."""
+    """The committed offsets of all groups of one shard: group -> topic -> partition -> offset. Empty mappings are
+    removed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._pending: dict[int, dict[PartitionOfGroup, CommittedOffset]] = {}
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
-        """Group -> (topic, partition) -> the producers whose open transactions commit an offset of it."""
+        """Group -> (topic, partition) -> ids of the producers whose open transactions commit an offset of this
+        partition."""
 
-    # --- replayed
+    # --- replay of records
 
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
     ) -> None:
-        """Take in a logged commit, or with None a tombstone (which no transaction writes)."""
+        """Apply a logged commit, or with `value` None a tombstone, which is never part of a transaction."""
         where = PartitionOfGroup(key.group, key.topic, key.partition)
         if value is None:
             self._remove(where)
@@ -101,13 +105,13 @@ class CommittedOffsets:
         if not topics:
             self._groups.pop(where.group_id, None)
 
-    # --- asked
+    # --- queries
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._groups.get(group_id, _NOTHING).get(topic, _NOTHING).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Topic -> partition -> offset; treat as read-only."""
+        """Topic -> partition -> committed offset; treat as read-only."""
         return self._groups.get(group_id, _NOTHING)
 
     def groups(self) -> Collection[str]:
@@ -119,11 +123,11 @@ class CommittedOffsets:
         return group_id in self._groups or group_id in self._open
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction commits an offset here."""
+        """Whether an open transaction commits an offset of this partition."""
         return (topic, partition) in self._open.get(group_id, _NOTHING)
 
     def pending_only(self, group_id: str) -> Mapping[str, Collection[int]]:
-        """Topic -> the partitions in which the group has no offset, and an open transaction commits its first one."""
+        """Topic -> the partitions without a committed offset for which an open transaction commits the first offset."""
         found: dict[str, list[int]] = {}
         for topic, partition in self._open.get(group_id, ()):
             if self.get(group_id, topic, partition) is None:
@@ -131,11 +135,11 @@ class CommittedOffsets:
         return found
 
     def keeps(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an offset is kept here, be it a pending one."""
+        """Whether the group has a committed or pending offset of this partition."""
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def partitions_of(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Where the group has an offset, be it a pending one."""
+        """(topic, partition) of each committed or pending offset of the group."""
         of_group = self.of_group(group_id)
         for topic, partitions in of_group.items():
             for partition in partitions:
@@ -145,14 +149,14 @@ class CommittedOffsets:
                 yield topic, partition
 
     def of_topics(self, group_id: str, topics: Collection[str], before: int) -> Iterator[tuple[str, int]]:
-        """The partitions of `topics` for which the group has committed or pending offsets, all logged `before` that log
-        offset."""
+        """The partitions of `topics` for which the group has committed or pending offsets, if all these offsets were
+        logged below the log offset `before`."""
         for topic, partition in self.partitions_of(group_id):
             if topic in topics and self._newest(PartitionOfGroup(group_id, topic, partition)) < before:
                 yield topic, partition
 
     def _newest(self, where: PartitionOfGroup) -> int:
-        """Where the newest offset of `where` lies in the log."""
+        """The log offset of the newest committed or pending offset of `where`."""
         pending: Collection[int] = self._open.get(where.group_id, _NOTHING).get(where[1:], ())
         kept = [self._pending[producer][where] for producer in pending]
         committed = self.get(*where)
@@ -169,9 +173,9 @@ class CommittedOffsets:
     ) -> list[tuple[str, int]]:
         """The (topic, partition) pairs whose offsets have expired (KIP-211).
 
-        Retention counts from `empty_since_ms`, or where that is None from each commit. An offset that was committed
-        with an expiry of its own (OffsetCommit before v5) keeps to that. Topics in `keep_topics` and offsets that an
-        open transaction is about to replace stay.
+        Retention counts from `empty_since_ms`, or if that is None from each commit. An offset that was committed with
+        an expiry time (OffsetCommit before v5) expires at that time. Offsets of topics in `keep_topics`, and offsets
+        that an open transaction is about to replace, do not expire.
         """
         gone = []
         for topic, partitions in self.of_group(group_id).items():

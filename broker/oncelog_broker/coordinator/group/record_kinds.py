@@ -1,7 +1,7 @@
-"""Tables of the kinds of records in `__consumer_offsets`: how a record is made of its bytes, and its bytes of it. Pure.
+"""Tables of the kinds of records in `__consumer_offsets`, for decoding and encoding records. Pure.
 
-Each protocol of groups has a table of its own. The version of a record's key is the number of its kind; its value has a
-version, too, and to guess at an unknown one would lose the group.
+Each protocol of groups has its own table. The version of a record's key is the number of the record's kind. The value
+has a version, too; a value with an unknown version is an error, because a guess could lose the group.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ VALUE_VERSION: Final = 0
 
 
 def value_itself(record: Any) -> Any:
-    """The message in the value of a record that holds its message as it is."""
+    """Returns the value message of a record that stores this message unchanged."""
     return record.value
 
 
 class Kind(NamedTuple):
     """One kind of record: `number` is the version of the key, `key` and `value` are the messages, `record` the type of
-    the record in memory. `made(key, value)` makes the record, `key_of` and `value_of` the messages; a value of None is
-    a tombstone."""
+    the record in memory. `made(key, value)` creates the record from the two messages; `key_of` and `value_of` create
+    the messages from a record. A value of None is a tombstone."""
 
     number: int
     record: type[Any]
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 def group_kind(number: int, record: type[Any], key: type[Any], value: type[Any]) -> Kind:
-    """A kind whose key is the group; the record is made of the group's id and the message of the value."""
+    """A kind of record whose key is a group; the record in memory has the group id and the value message."""
     return Kind(
         number,
         record,
@@ -54,7 +54,8 @@ def member_kind(
     made: Callable[[str, str, Any], Any] | None = None,
     value_of: Callable[[Any], Any] = value_itself,
 ) -> Kind:
-    """A kind whose key is a member of a group; the record is made of both ids and the message of the value."""
+    """A kind of record whose key is a member of a group; the record in memory has group id, member id and the value
+    message."""
     make = record if made is None else made
     return Kind(
         number,
@@ -68,7 +69,7 @@ def member_kind(
 
 
 class Kinds:
-    """The records of one protocol."""
+    """The table of record kinds of one group protocol."""
 
     __slots__ = ("_by_number", "_by_type")
 
@@ -77,11 +78,11 @@ class Kinds:
         self._by_number = {kind.number: kind for kind in self._by_type.values()}
 
     def has(self, record: object) -> bool:
-        """Whether the record is of one of these kinds."""
+        """Whether the type of the record is in this table."""
         return type(record) in self._by_type
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+        """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
         kind = self._by_type[type(record)]
         value = kind.value_of(record)
         return Encoded(
@@ -90,8 +91,8 @@ class Kinds:
         )
 
     def decode(self, number: int, key: bytes, value: bytes | None) -> Any | None:
-        """The record whose key is of this kind; None for a kind that is not of this protocol. Raises MalformedMessage,
-        also for a version of a value that we do not know."""
+        """Decode a record whose key has the version `number`; returns None if this table has no such kind. Raises
+        MalformedMessage, also for an unknown version of the value."""
         kind = self._by_number.get(number)
         if kind is None:
             return None

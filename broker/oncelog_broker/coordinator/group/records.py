@@ -1,4 +1,4 @@
-"""The records that groups are kept in: messages in memory, versioned bytes in the log. Pure."""
+"""The records in which groups and offsets are stored, and how they are encoded in the log. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from oncelog_protocol.coordinator_records.consumer_offsets import (
 from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned, read_version
 
 KEPT_KEYS: Final = 16_384
-"""Decoded keys of offsets that are kept for the next record of the same key: some 5 MB. A log has each key often."""
+"""Maximum number of decoded keys in the cache of offset keys, some 5 MB. A log usually has many records with the same
+key."""
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset of a group, or with None its tombstone."""
+    """The record with a committed offset of a group; a value of None is a tombstone."""
 
     key: OffsetCommitKey
     value: OffsetCommitValue | None
 
 
 class GroupRecord(NamedTuple):
-    """A group's generation, or with None its tombstone."""
+    """The record with the generation of a classic group; a value of None is the tombstone of the group."""
 
     key: GroupMetadataKey
     value: GroupMetadataValue | None
@@ -48,7 +49,7 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord
 
 
 def encode(record: CoordinatorRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     if share_records.KINDS.has(record):
         return share_records.KINDS.encode(record)
     if not isinstance(record, OffsetRecord | GroupRecord):
@@ -68,7 +69,8 @@ def _value_version(value: OffsetCommitValue | GroupMetadataValue) -> int:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record; None for a kind of a later protocol, which is passed over as Kafka does. Raises MalformedMessage."""
+    """Decode a record; returns None for an unknown kind of a later protocol, which is ignored as in Kafka. Raises
+    MalformedMessage."""
     kind = read_version(key)
     if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:
         return OffsetRecord(_offset_key(key), None if value is None else decode_versioned(OffsetCommitValue, value))
@@ -84,5 +86,5 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
 
 @lru_cache(maxsize=KEPT_KEYS)
 def _offset_key(key: bytes) -> OffsetCommitKey:
-    """To be treated as read-only."""
+    """Decode the key of an offset record. The result is cached; treat as read-only."""
     return decode_versioned(OffsetCommitKey, key)

@@ -1,8 +1,9 @@
 """The group coordinator's requests to share coordinators: initialize, describe, alter and delete the state of share
 partitions.
 
-Each change is logged in the group before the share coordinators are asked, and again when they have made it. If this
-broker fails in between, the next heartbeat or the administrator's next request repeats the change.
+Each change is logged in the group before the requests to the share coordinators, and again after the share coordinators
+have made the change. If this broker fails between the two records, the next heartbeat or the administrator's next
+request repeats the change.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ R = TypeVar("R")
 
 
 class ShareGroupStates:
-    """`runtime` has the groups, `calls` asks the share coordinators."""
+    """Changes and reads the state of the share partitions of share groups. `runtime` runs the machines of the groups,
+    `calls` sends requests to the share coordinators."""
 
     def __init__(self, runtime: CoordinatorRuntime[GroupMachine], calls: ShareStateCalls, tasks: Tasks) -> None:
         self._runtime = runtime
@@ -53,7 +55,7 @@ class ShareGroupStates:
             logger.warning("states of share group not noted", extra={"group": wanted.group_id, "reason": outcome})
 
     async def _initialize(self, group_id: str, state_epoch: int, starts: Starts) -> dict[ShareKey, KafkaError]:
-        """Returns the errors."""
+        """Initialize share partitions at the offsets in `starts`. Returns the errors of share partitions."""
         results = await self._calls.initialize(
             {
                 ShareKey(group_id, topic_id, partition): (state_epoch, start)
@@ -72,10 +74,10 @@ class ShareGroupStates:
         done = {topic_id: partitions - failed.get(topic_id, frozenset()) for topic_id, partitions in topics.items()}
         return await self._write(group_id, lambda machine: (machine.share.on_initialized(group_id, done, failed), None))
 
-    # --- administrators
+    # --- requests of administrators
 
     def is_share_group(self, group_id: str) -> Answer[bool]:
-        """False also for a group that is not coordinated here."""
+        """Whether the group is a share group; False also for a group that this broker does not coordinate."""
         return self._runtime.read(
             group_id, lambda machine: isinstance(machine.groups.get(group_id), ShareGroup), lambda error: False
         )
@@ -83,7 +85,8 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """The states of share partitions; `wanted` None: all that the group has initialized."""
+        """The states of the share partitions in `wanted`, or with None of all share partitions that the group has
+        initialized."""
         known = await self._states(group_id)
         if isinstance(known, KafkaError):
             return known
@@ -100,8 +103,9 @@ class ShareGroupStates:
     async def alter(self, group_id: str, starts: Starts) -> KafkaError | dict[ShareKey, KafkaError]:
         """Initialize share partitions again at these offsets. Returns the errors of share partitions.
 
-        A state that cannot be initialized again stays: without a state the next member would begin by
-        share.auto.offset.reset."""
+        If a share partition cannot be initialized again, its present state stays, because without a state the next
+        member would begin at share.auto.offset.reset.
+        """
         before = await self._states(group_id)
         had: Target = {} if isinstance(before, KafkaError) else before
         epoch = await self._write(group_id, lambda machine: machine.share.alter_offsets(group_id, starts))
@@ -115,7 +119,7 @@ class ShareGroupStates:
     async def delete_offsets(
         self, group_id: str, topic_ids: frozenset[bytes]
     ) -> KafkaError | dict[bytes, KafkaError | None]:
-        """Delete the state of topics. Returns an outcome for each topic of which there was state."""
+        """Delete the share partition states of topics. Returns for each topic that had state None, or the error."""
         found = await self._write(group_id, lambda machine: machine.share.delete_states(group_id, topic_ids))
         if isinstance(found, KafkaError):
             return found
@@ -129,7 +133,7 @@ class ShareGroupStates:
         return noted or outcomes
 
     async def delete_group(self, group_id: str) -> KafkaError | None:
-        """Delete a share group without members, with its state."""
+        """Delete a share group without members, and the states of its share partitions."""
         found = await self._write(group_id, lambda machine: machine.share.delete_states(group_id, None))
         if isinstance(found, KafkaError):
             return found
@@ -142,7 +146,8 @@ class ShareGroupStates:
         )
 
     async def _write(self, group_id: str, operation: Callable[[GroupMachine], tuple[Effects, R]]) -> KafkaError | R:
-        """Run an operation on the group; what it returns beside its effects, when those are committed."""
+        """Run an operation on the group. Returns the second result of the operation, after the effects are
+        committed."""
         return await settled(self._runtime.write(group_id, partial(_operate, operation), KafkaError.as_value))
 
 
@@ -155,7 +160,7 @@ def _operate(
 
 
 def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
-    """Whether a share partition still has state after this error, if it did before."""
+    """Whether a share partition that had state before still has this state after the error."""
     return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

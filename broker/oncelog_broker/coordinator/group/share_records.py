@@ -1,4 +1,4 @@
-"""The records of share groups (KIP-932): values in memory, versioned bytes in the log. Pure."""
+"""The records of share groups (KIP-932), and how they are encoded in the log. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from oncelog_protocol.coordinator_records.share_groups import (
 
 
 class ShareGroupEpochRecord(NamedTuple):
-    """The epoch of a share group; None is the tombstone of the group."""
+    """The record with the epoch of a share group; a value of None is the tombstone of the group."""
 
     group_id: str
     value: ShareGroupMetadataValue | None
 
 
 class ShareMemberRecord(NamedTuple):
-    """The metadata of a member; None is the tombstone of the member."""
+    """The record with the metadata of a member; a value of None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -39,14 +39,15 @@ class ShareMemberRecord(NamedTuple):
 
 
 class ShareTargetEpochRecord(NamedTuple):
-    """The group epoch for which the targets were computed, or None."""
+    """The record with the group epoch for which the target assignments were computed; a value of None is a
+    tombstone."""
 
     group_id: str
     value: ShareGroupTargetAssignmentMetadataValue | None
 
 
 class ShareTargetRecord(NamedTuple):
-    """The target assignment of a member, or None."""
+    """The record with the target assignment of a member; a value of None is a tombstone."""
 
     group_id: str
     member_id: str
@@ -54,7 +55,7 @@ class ShareTargetRecord(NamedTuple):
 
 
 class ShareCurrentRecord(NamedTuple):
-    """The current assignment of a member with its epoch, or None."""
+    """The record with the current assignment and the epoch of a member; a value of None is a tombstone."""
 
     group_id: str
     member_id: str
@@ -62,7 +63,8 @@ class ShareCurrentRecord(NamedTuple):
 
 
 class StatePartitionsRecord(NamedTuple):
-    """The share partitions that a group has state of, or None."""
+    """The record that lists the share partitions whose state a group has initialized or is changing; a value of None is
+    a tombstone."""
 
     group_id: str
     value: ShareGroupStatePartitionMetadataValue | None

@@ -1,4 +1,4 @@
-"""The states of a group of the classic protocol, and which may follow which: the one table that is asked.
+"""The states of a group of the classic protocol, and the table of legal transitions.
 
     Empty                no members; offsets may be kept
     PreparingRebalance   members are asked to join (again); JoinGroup waits
@@ -6,9 +6,9 @@
     Stable               the assignment is logged and handed out
     Dead                 removed; code that still holds the object must look the group up again
 
-Only Empty and Stable are ever logged. Rebalances between two logged records are not logged: so a replayed record leads
-to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance on the way to Empty; no client
-can see that.
+Only the states Empty and Stable are logged. Rebalances between two logged records are not logged, so replaying a record
+changes the state to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance before Empty,
+which no client can observe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """The value is the name on the wire."""
+    """The state of a classic group; the value is the name in the protocol."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -37,7 +37,7 @@ LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: _LIVING,
     GroupState.DEAD: frozenset(GroupState),
 }
-"""State -> the states that it may follow."""
+"""State -> the legal previous states."""
 
 
 class IllegalTransition(AssertionError):

@@ -12,27 +12,28 @@ from oncelog_broker.coordinator.group.records import group_record
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long the JoinGroup of a new member may wait: it cannot send heartbeats yet, so a dead one would stay for ever."""
+"""Maximum milliseconds for which the JoinGroup of a new member waits. A new member cannot send heartbeats yet, so
+without this limit a dead new member would never be removed."""
 
 
 class TimerKind:
     """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """A member sent no heartbeat, or did not join with the id that it was given."""
+    """Expires when a member has sent no heartbeat, or has not joined with the member id that it got."""
     JOIN: Final = "join"
-    """Members had their time to rejoin."""
+    """Expires when the time in which members may rejoin is over."""
     SYNC: Final = "sync"
-    """Members had their time to ask for their assignment."""
+    """Expires when the time in which members may request their assignment is over."""
     REBALANCE: Final = "rebalance"
-    """A member of the consumer protocol had its time to give partitions up."""
+    """Expires when the time in which a member of the consumer protocol must revoke partitions is over."""
     REJOIN: Final = "rejoin"
-    """The group has just become classic: its members must join again."""
+    """Expires immediately after the group has become a classic group, whose members must then join again."""
 
 
 class GroupTimer(NamedTuple):
-    """Names a timer; `member_id` is "" for timers of the whole group. In a group of the consumer protocol each classic
-    member has join and sync timers of its own."""
+    """The name of a timer; `member_id` is "" for timers of the entire group. In a group of the consumer protocol each
+    classic member has its own join and sync timers."""
 
     kind: str
     group_id: str
@@ -40,7 +41,8 @@ class GroupTimer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """`new_id()` makes the unique part of a member id."""
+    """The context of one step: the classic group, the settings, and the effects so far. `new_id()` creates the unique
+    part of a member id; `now_ms` is wall time."""
 
     group: ClassicGroup
     effects: Effects
@@ -49,12 +51,13 @@ class Step(NamedTuple):
     new_id: Callable[[], str]
 
     def start_session(self, member: Member, timeout_ms: int | None = None) -> None:
-        """Expect a sign of life within the session timeout."""
+        """Start the session timer of a member, which expires after `timeout_ms`, or with None after the member's
+        session timeout."""
         key = GroupTimer(TimerKind.SESSION, self.group.group_id, member.member_id)
         self.effects.start_timer(key, (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
 
     def start_sessions(self) -> None:
-        """The group was loaded from the log: its members have one session timeout to send a heartbeat."""
+        """Start the session timers of all members of a group that was loaded from the log."""
         for member in self.group.members.values():
             self.start_session(member)
 
@@ -68,20 +71,21 @@ class Step(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
 
     def cancel_timers(self) -> None:
-        """Cancel all timers of this group, except those of members that were given an id and have not joined yet."""
+        """Cancel all timers of this group, except the session timers of member ids that have not joined yet."""
         for member_id in self.group.members:
             self.end_session(member_id)
         self.cancel_timer(TimerKind.JOIN)
         self.cancel_timer(TimerKind.SYNC)
 
     def refuse(self, member_id: str, code: ErrorCode) -> None:
-        """Answer all waiting requests of this member with an error."""
+        """Reply to all waiting requests of this member with an error."""
         for waiting in (self.group.joining, self.group.syncing):
             waiter = waiting.get(member_id)
             if waiter is not None:
                 self.effects.reply(waiter, KafkaError(code))
 
     def become_empty(self) -> None:
-        """The last members go. Nothing but effects: the group changes when the record is replayed."""
+        """Log that the last members leave. Only effects are added here; the group changes when the record is
+        replayed."""
         self.cancel_timers()
         self.effects.append(group_record(self.group.group_id, self.group.empty_value(self.now_ms)))

@@ -1,8 +1,8 @@
-"""The topics in the subscriptions of consumer group members: parses that part of a ConsumerProtocolSubscription.
+"""Parses the topics in the subscription of a consumer group member (ConsumerProtocolSubscription).
 
     int16 version, array of topic names, nullable bytes of user data, then fields of later versions
 
-Written by any client, so anything may be wrong with it: then the topics are not known. Pure.
+Clients write the subscription, so its bytes may be malformed; the topics are then unknown. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LENGTH: Final = Struct(">h")
 
 
 def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
-    """The topics, None if `subscription` is not one."""
+    """The topics of the subscription; None if the bytes are malformed."""
     if len(subscription) < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(subscription)

@@ -1,7 +1,7 @@
-"""The topics of the cluster as groups see them: names, ids, numbers of partitions, and racks. An immutable value.
+"""An immutable view of the topics in the cluster for groups: names, ids, numbers of partitions, and racks.
 
-`changed` makes a new view only where something has changed that an assignment depends on. So groups compare views by
-identity: a group that has looked at the present view has nothing to look for.
+`changed` returns a new view only if something has changed on which an assignment depends. So groups compare views by
+identity: a group that has already used the present view need not check the topics again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HASH_BYTES: Final = 8
 
 
 class TopicView:
-    """The topics as consumer groups see them; two views have the same `names_of_topics` object as long as no topic is
+    """The topics on which assignments depend. Successive views share the same `names_of_topics` object until a topic is
     created or deleted."""
 
     __slots__ = ("_hashes", "_image", "_racks", "names_of_topics")
@@ -34,13 +34,13 @@ class TopicView:
                 self.names_of_topics = before.names_of_topics
 
     def changed(self, image: ClusterImage) -> TopicView:
-        """The view of a newer image; this view if nothing that assignments depend on has changed."""
+        """The view of a newer image; returns this view if nothing has changed on which assignments depend."""
         if _racks(image) != self._racks:
             return TopicView(image, self)
         changes = image.topic_changes_since(self._image)
         if changes.removed or any(map(self._differs, changes.changed)):
             return TopicView(image, self)
-        self._image = image  # equal, as far as can be asked here
+        self._image = image  # all results of this view stay the same
         return self
 
     def _differs(self, topic: Topic) -> bool:
@@ -69,13 +69,13 @@ class TopicView:
         return 0 if topic is None else len(topic.partitions)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """A hash of everything on which the assignment of these topics depends, a signed 64-bit number. It is compared
-        only with other results of this function, so it may differ from that of Kafka's broker. 0 if none of the topics
-        exists."""
+        """A signed 64-bit hash of all properties of these topics on which an assignment depends. The hash is compared
+        only with other results of this function, so it may differ from the hash of Kafka's broker. The result is 0 if
+        none of the topics exists."""
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics
-        for name in sorted(name for name in names if name in topics):  # members may name many that do not exist
+        for name in sorted(name for name in names if name in topics):  # members may name many topics that do not exist
             digest.update(self._hash_of(topics[name]))
             found = True
         return int.from_bytes(digest.digest(), signed=True) if found else 0

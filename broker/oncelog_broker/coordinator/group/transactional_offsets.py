@@ -1,4 +1,5 @@
-"""TxnOffsetCommit: offsets that a transaction commits, pending until its marker (S37, S46). Pure."""
+"""Handles TxnOffsetCommit: offsets that a transaction commits, which are pending until the transaction's marker (S37,
+S46). Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ NO_GENERATION = -1
 def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *, has_offsets: bool) -> None:
     """Check that the consumer for which the producer commits still owns its partitions (KIP-447).
 
-    Without generation, member and instance nothing is checked: producers before v3 have transactional ids alone. Unlike
-    OffsetCommit this is allowed while the group rebalances: the records that were read belong to this member until it
-    joins again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    A request without generation, member and instance is not checked, because before v3 producers send only a
+    transactional id. Unlike OffsetCommit, the commit is allowed while the group rebalances, because the records that
+    were read belong to this member until it joins again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION.
     """
     generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
     if group is None:
@@ -35,8 +37,9 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
 
 
 def check_consumer(group: ConsumerGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
-    """Like `check_member`, for a group of the consumer protocol: accepts the epoch of the member, or an older one for
-    partitions that it had in that epoch (KIP-1251). A stale epoch is called ILLEGAL_GENERATION here."""
+    """Like `check_member`, for a group of the consumer protocol. The check accepts the epoch of the member, or an older
+    epoch for partitions that the member had in that epoch (KIP-1251). The error for a stale epoch is
+    ILLEGAL_GENERATION."""
     epoch, member_id = request.generation_id, request.member_id
     says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None
     if says_nothing or (epoch < 0 and not group.members):
@@ -54,7 +57,8 @@ def check_consumer(group: ConsumerGroup, request: TxnOffsetCommitRequest, topics
 
 
 def commit_in_transaction(request: TxnOffsetCommitRequest, commit: Commit) -> tuple[Effects, TxnOffsetCommitResponse]:
-    """The records, in the transaction of the request's producer, and the answer; the caller adds the reply."""
+    """The effects with the records, which belong to the transaction of the request's producer, and the response. The
+    caller adds the reply."""
     effects = Effects()
     effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     effects.producer = (request.producer_id, request.producer_epoch)

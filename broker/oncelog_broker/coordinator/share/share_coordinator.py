@@ -1,8 +1,9 @@
-"""Runs the machines of the partitions of `__share_group_state` that this broker leads: gives them time, answers
+"""Runs the machines of the partitions of `__share_group_state` that this broker leads: provides the clock, responds to
 requests, and deletes the records that newer snapshots have replaced.
 
-The topic is not compacted: a change replaces no other one. Instead everything before the oldest snapshot that is still
-the newest of its share partition is deleted, and share partitions that have not been written for long get a new one.
+The topic is not compacted, because a logged change does not replace older changes. Instead, all records are deleted
+that are older than the newest snapshot of every share partition. Share partitions that have not been written for a long
+time get a new snapshot.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 FORGET_RETRY_SECONDS: Final = 1.0
-"""How soon share partitions of deleted topics are looked for again where they could not be removed."""
+"""Seconds until the removal of share partitions of deleted topics is retried."""
 KEYS_PER_STEP: Final = 100
-"""Share partitions that are written again before other work gets its turn."""
+"""Number of share partitions whose snapshots one step writes, before other work runs."""
 R = TypeVar("R")
 
 
 class ShareCoordinator:
-    """The share partitions whose partition of `__share_group_state` this broker leads. All requests are answered with a
-    value or a KafkaError, never by raising one."""
+    """Coordinates the share partitions whose partition of `__share_group_state` this broker leads. The methods for
+    requests return errors as KafkaError values and never raise KafkaError."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas, host: Host) -> None:
         self._image = ClusterImage("")
@@ -58,14 +59,14 @@ class ShareCoordinator:
         )
 
     def start(self) -> None:
-        """Begin the background work; it ends with the broker's tasks."""
+        """Start the background work, which ends with the broker's tasks."""
         self._tasks.every("old states of share partitions", self._prune_seconds, self.prune)
 
     def close(self) -> None:
         self.runtime.close()
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """To be called after `Replicas.on_image`."""
+        """Apply a new cluster image. Call this method after `Replicas.on_image`."""
         self._image = new
         self.runtime.on_image(new)
         gone = frozenset(topic.topic_id for topic in new.topic_changes_since(old).removed)
@@ -97,10 +98,11 @@ class ShareCoordinator:
         topic = self._image.topic_by_id(topic_id)
         return topic is not None and partition in topic.partitions
 
-    # --- upkeep
+    # --- deletion of old records
 
     async def prune(self) -> None:
-        """Write share partitions again that keep old records from being deleted, and delete what is not needed."""
+        """Write new snapshots of share partitions whose snapshots are old, and delete the records that are no longer
+        needed."""
         pauses = self._slices.pauses()
         before_ms = self._clock.now_ms() - int(self._prune_seconds * 1000)
         for shard in self.runtime.loaded_shards():
@@ -121,9 +123,9 @@ class ShareCoordinator:
             await pauses.here()
 
     async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
-        """Delete the records before the oldest snapshot that is needed, once all snapshots are committed: until then
-        another leader may need the records that an uncommitted snapshot replaces. Where the commit takes too long, the
-        records stay until the next time."""
+        """Delete the records before the oldest needed snapshot, after all snapshots are committed. Before that, another
+        leader may need the records that an uncommitted snapshot replaces. If the commit takes too long, the records
+        stay until the next pruning."""
         partition = shard.partition
         oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
         committed = no_longer_than(self._commit_seconds, partition.committed(end), self._deadlines)
@@ -134,7 +136,8 @@ class ShareCoordinator:
             partition.log.trimmer.delete_records_before(target)
 
     async def _forget_topics(self, topic_ids: frozenset[bytes]) -> None:
-        """Remove the share partitions of deleted topics, for as long as their logs are ours."""
+        """Remove the share partitions of deleted topics, retrying in each log while this broker coordinates its
+        partition."""
         left = self.runtime.all_shards()
         while left:
             left = [
@@ -144,21 +147,21 @@ class ShareCoordinator:
                 await asyncio.sleep(FORGET_RETRY_SECONDS)
 
     async def _forgets(self, shard: Shard[ShareStateMachine], topic_ids: frozenset[bytes]) -> bool:
-        """Whether the share partitions of these topics are gone from one log."""
+        """Log tombstones for the share partitions of these topics. Returns whether this log needs no retry."""
         try:
             while self.runtime.may_step(shard):
                 if not self.runtime.step(shard, lambda machine: machine.forget_topics(topic_ids)):
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
-            return True  # it is logged, and would fail again
+            return True  # the error is logged, and a retry would fail again
         except KafkaError as error:
             logger.error("share partitions of deleted topics stay", extra={"reason": error})
         return False
 
 
 def _has_more_than_snapshots(shard: Shard[ShareStateMachine]) -> bool:
-    """Whether a partition's log has records that new snapshots would make unnecessary."""
+    """Whether the partition's log has more records than one snapshot for each share partition."""
     log = shard.partition.log
     return log.log_end_offset - log.log_start_offset > len(shard.machine.states)
 

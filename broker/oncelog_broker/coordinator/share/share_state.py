@@ -1,11 +1,11 @@
 """The state of one share partition. An immutable value. Pure.
 
-Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again: a write with an
-older one belongs to the previous state. The *leader epoch* is that of the newest leader of the partition that has read
-the state: an older leader may no longer write.
+Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again; a write with an
+older state epoch belongs to the previous state and is refused. The *leader epoch* is the epoch of the newest partition
+leader that has read the state; an older leader may no longer write.
 
-Invariant: the start offset never decreases within a state epoch, unless the log has lost its end: then the leader says
-that all offsets from the new start offset to the old one were never delivered.
+Invariant: the start offset does not decrease within a state epoch, unless the log has lost its end. In that case the
+leader's write states that the offsets from the new start offset to the old start offset were never delivered.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateB
 from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
 
 NOT_SET: Final = -1
-"""A start offset that the group's share.auto.offset.reset decides, an epoch that is not checked, a count that is not
-known."""
+"""Value of a start offset that the group's share.auto.offset.reset decides, of an epoch that is not checked, and of an
+unknown count."""
 
 
 class ShareState(NamedTuple):
-    """`complete_count`: how many records from the start offset on are acknowledged or archived. `snapshot_offset` is
-    the log offset of the newest snapshot, `updates` how many changes were logged since."""
+    """The state of one share partition. `complete_count`: number of acknowledged or archived records from the start
+    offset on. `snapshot_offset` is the log offset of the newest snapshot, `updates` the number of changes logged since
+    this snapshot."""
 
     state_epoch: int
     leader_epoch: int
@@ -53,7 +54,7 @@ class ShareState(NamedTuple):
 
     @classmethod
     def of_snapshot(cls, value: ShareSnapshotValue, offset: int) -> ShareState:
-        """The state that was logged at `offset`."""
+        """The state in a snapshot record that was logged at `offset`."""
         return cls(
             state_epoch=value.state_epoch,
             leader_epoch=value.leader_epoch,
@@ -83,8 +84,9 @@ class ShareState(NamedTuple):
 
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
-    """Whether the leader says that the records from `start` to the start offset `before` were never delivered. Records
-    that were handed out and given back have been delivered at least once."""
+    """Whether the leader's write states that the records from `start` to the start offset `before` were never
+    delivered, so that the start offset decreases. Released records differ from these records: they have been delivered
+    at least once."""
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)
         for batch in batches

@@ -1,8 +1,8 @@
-"""Asks the share coordinators, on this broker and on others, about the state of share partitions.
+"""Sends requests about the state of share partitions to the share coordinators, on this broker and on other brokers.
 
-A call is about share partitions of one group. Those of one coordinator go into one request. Where a coordinator is not
-found, or not ready, it is asked again for some seconds; every request may be sent twice, since the same change twice is
-one change.
+A call concerns share partitions of one group. All share partitions with the same coordinator are sent in one request.
+If a coordinator is not found or not ready, the request is retried for some seconds. Any request may be sent twice,
+because a repeated change has no further effect.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from oncelog_protocol.messages.read_share_group_state_summary import ReadShareGr
 from oncelog_protocol.messages.write_share_group_state import WriteShareGroupStateRequest
 
 ANSWER_SECONDS: Final = 10.0
-"""Without a response of another broker in this time, the answer counts as lost."""
+"""Seconds until a response of another broker counts as lost."""
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.0, 1.0)
-"""Seconds before a coordinator is asked again; after the last of them its error stands."""
+"""Seconds before each retry of a request; after the last retry the coordinator's error is returned."""
 RETRIED: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -44,8 +44,9 @@ Results = dict[ShareKey, R | KafkaError]
 
 
 class _Api(NamedTuple, Generic[P, R]):
-    """One API: `local(coordinator, key, payload)` asks the coordinator of this broker, `remote` makes a request of a
-    group's share partitions, `result` reads one partition of the response."""
+    """One API of share coordinators. `local(coordinator, key, payload)` calls the coordinator of this broker,
+    `remote(group_id, payloads)` creates a request for another broker, and `result` parses one partition of the
+    response."""
 
     local: Callable[[ShareCoordinator, ShareKey, P], Answer[R | KafkaError]]
     remote: Callable[[str, Mapping[ShareKey, P]], Any]
@@ -53,7 +54,7 @@ class _Api(NamedTuple, Generic[P, R]):
 
 
 class ShareStateCalls:
-    """The share coordinators of the cluster. `node_id` is the id of this broker."""
+    """Client of all share coordinators in the cluster. `node_id` is the id of this broker."""
 
     def __init__(self, node_id: int, coordinator: ShareCoordinator, peers: Peers) -> None:
         self._node_id = node_id
@@ -65,11 +66,11 @@ class ShareStateCalls:
         return (await self._ask(_READ, {key: leader_epoch}))[key]
 
     async def write(self, key: ShareKey, write: StateWrite) -> KafkaError | None:
-        """Write a change; returns None once it is committed."""
+        """Write a change; returns None after the change is committed."""
         return (await self._ask(_WRITE, {key: write}))[key]
 
     async def initialize(self, starts: Mapping[ShareKey, tuple[int, int]]) -> Results[None]:
-        """Begin the state of share partitions anew, each with its state epoch and start offset."""
+        """Initialize the state of share partitions, each with a state epoch and a start offset."""
         return await self._ask(_INITIALIZE, starts)
 
     async def delete(self, keys: Collection[ShareKey]) -> Results[None]:
@@ -77,7 +78,7 @@ class ShareStateCalls:
         return await self._ask(_DELETE, dict.fromkeys(keys, None))
 
     async def summaries(self, keys: Collection[ShareKey]) -> Results[ShareState]:
-        """How far share partitions are, without their batches; a start offset of -1 where there is no state."""
+        """The state of share partitions without batches. For a share partition without state the start offset is -1."""
         return await self._ask(_SUMMARY, dict.fromkeys(keys, NOT_SET))
 
     async def _ask(self, api: _Api[P, R], payloads: Mapping[ShareKey, P]) -> Results[R]:

@@ -1,8 +1,9 @@
-"""The state of all share partitions of one partition of `__share_group_state`: the machine that the runtime drives.
+"""The state machine of one partition of `__share_group_state`: the state of all share partitions that are stored there.
 Pure.
 
-A write is logged as a change, and now and then as a snapshot of the whole state; loading replays both. Only
-`initialize` sets the state epoch, and only `read` the leader epoch (KAFKA-19456). Requests raise KafkaError to refuse.
+A write is logged as a change or, after every `updates_per_snapshot` changes, as a snapshot of the entire state; loading
+replays both. Only `initialize` sets the state epoch, and only `read` the leader epoch (KAFKA-19456). Requests raise
+KafkaError to refuse.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from oncelog_protocol.coordinator_records.share_group_state import ShareUpdateVa
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_GONE_PER_STEP: Final = 100
-"""Tombstones of share partitions of deleted topics in one batch."""
+"""Maximum number of tombstones that one step logs for share partitions of deleted topics."""
 
 
 class StateWrite(NamedTuple):
-    """A change that the leader of a partition wants to be kept. A start offset of -1: as before."""
+    """A change of the state that the leader of the partition writes. With a start offset of -1 the start offset
+    stays."""
 
     state_epoch: int
     leader_epoch: int
@@ -34,8 +36,8 @@ class StateWrite(NamedTuple):
 
 
 class ShareStateMachine:
-    """See `shard.Machine`. `now_ms` is wall time; `exists(topic id, partition)` says whether there is such a partition;
-    a snapshot is logged after `updates_per_snapshot` changes."""
+    """See `shard.Machine`. `now_ms` returns wall time; `exists(topic id, partition)` returns whether the partition
+    exists; a snapshot is logged after `updates_per_snapshot` changes."""
 
     def __init__(
         self, now_ms: Callable[[], int], exists: Callable[[bytes, int], bool], updates_per_snapshot: int = 500
@@ -45,10 +47,10 @@ class ShareStateMachine:
         self._updates_per_snapshot = updates_per_snapshot
         self.states: dict[ShareKey, ShareState] = {}
 
-    # --- the runtime's
+    # --- methods for the runtime
 
     records_replace_older: Final = False
-    """See `Machine`: a change replaces no other one."""
+    """False, because a logged change does not replace older changes."""
 
     def encode(self, record: ShareStateRecord) -> Encoded:
         return records.encode(record)
@@ -67,7 +69,7 @@ class ShareStateMachine:
             self.states[key] = self.states[key].updated(record.value)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """There are no transactions in this topic."""
+        """Does nothing, because this topic has no transactions."""
 
     def on_loaded(self) -> Iterator[Effects]:
         return iter(())
@@ -82,7 +84,7 @@ class ShareStateMachine:
         raise AssertionError("there are no timers")
 
     def on_failed(self, key: str) -> Effects:
-        return Effects()  # all of the state is logged
+        return Effects()  # there is no state that is not logged
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
@@ -101,7 +103,7 @@ class ShareStateMachine:
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if before is not None and state_epoch == before.state_epoch:
-            return effects  # a retry, since the response was lost: later writes must stay
+            return effects  # a retry after a lost response: keep later writes
         now = self._now_ms()
         state = ShareState(
             state_epoch,
@@ -114,7 +116,7 @@ class ShareStateMachine:
         return effects
 
     def read(self, key: ShareKey, leader_epoch: int, waiter: Waiter) -> Effects:
-        """Answer with the ShareState. A newer leader epoch is noted, which fences older leaders. Raises KafkaError
+        """Reply with the ShareState. A newer leader epoch is logged, which fences older leaders. Raises KafkaError
         FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         state = self._known(key)
         _check_leader_epoch(state, leader_epoch)
@@ -131,15 +133,16 @@ class ShareStateMachine:
         return effects
 
     def summary(self, key: ShareKey, leader_epoch: int) -> ShareState | None:
-        """The state, without noting anything; None if there is none. Raises KafkaError FENCED_LEADER_EPOCH."""
+        """The state of a share partition, or None; the leader epoch is checked but not logged. Raises KafkaError
+        FENCED_LEADER_EPOCH."""
         state = self.states.get(key)
         if state is not None and leader_epoch != NOT_SET:
             _check_leader_epoch(state, leader_epoch)
         return state
 
     def write(self, key: ShareKey, write: StateWrite, waiter: Waiter) -> Effects:
-        """Log a change. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_REQUEST."""
+        """Log a change of the state. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         state = self._known(key)
         _check_leader_epoch(state, write.leader_epoch)
         if write.state_epoch < state.state_epoch:
@@ -165,26 +168,27 @@ class ShareStateMachine:
         return effects
 
     def delete(self, key: ShareKey, waiter: Waiter) -> Effects:
-        """Delete the state, if there is any."""
+        """Delete the state of a share partition, if the state exists."""
         effects = Effects()
         if key in self.states:
             effects.append(SnapshotRecord(key, None))
         effects.reply(waiter, None)
         return effects
 
-    # --- upkeep
+    # --- deletion of old records
 
     def oldest_snapshot_offset(self) -> int | None:
-        """The log offset before which no record is needed; None if no record at all is."""
+        """The log offset before which no record is needed; None if no record of the log is needed."""
         return min((state.snapshot_offset for state in self.states.values()), default=None)
 
     def cold(self, written_before_ms: int) -> list[ShareKey]:
-        """The share partitions whose newest snapshot is older than that (wall time)."""
+        """The share partitions whose newest snapshot was written before `written_before_ms` (wall time)."""
         return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
-        """Snapshots of these share partitions, so that their older records are not needed any more; tombstones of those
-        whose topics are gone, which no coordinator has forgotten when the topics were deleted."""
+        """Log snapshots of these share partitions, so that older records are no longer needed. A share partition whose
+        topic no longer exists gets a tombstone instead, because no coordinator removed it when the topic was
+        deleted."""
         effects = Effects()
         effects.may_be_divided = True
         for key in keys:
@@ -195,7 +199,7 @@ class ShareStateMachine:
         return effects
 
     def forget_topics(self, topic_ids: frozenset[bytes]) -> Effects:
-        """Tombstones of the share partitions of deleted topics, some at a time."""
+        """Log tombstones for share partitions of deleted topics, at most MAX_GONE_PER_STEP in one step."""
         effects = Effects()
         effects.may_be_divided = True
         for key in self.states:
@@ -205,7 +209,7 @@ class ShareStateMachine:
                     break
         return effects
 
-    # --- inside
+    # --- private helpers
 
     def _snapshot(self, key: ShareKey, state: ShareState) -> SnapshotRecord:
         return SnapshotRecord(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1).snapshot(self._now_ms()))
@@ -215,7 +219,8 @@ class ShareStateMachine:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _known(self, key: ShareKey) -> ShareState:
-        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the state is not initialized."""
+        """The state of a share partition. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST if the state is
+        not initialized."""
         self._check_exists(key)
         state = self.states.get(key)
         if state is None:

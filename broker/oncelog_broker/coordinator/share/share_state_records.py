@@ -1,4 +1,4 @@
-"""The records of `__share_group_state`: values in memory, versioned bytes in the log. Pure."""
+"""The records of `__share_group_state`, and how they are encoded in the log. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from oncelog_protocol.coordinator_records.versioned import decode_versioned, enc
 
 
 class SnapshotRecord(NamedTuple):
-    """The whole state of a share partition; None is its tombstone."""
+    """The record with the entire state of a share partition; a value of None is a tombstone."""
 
     key: ShareKey
     value: ShareSnapshotValue | None
 
 
 class UpdateRecord(NamedTuple):
-    """A change of the state of a share partition."""
+    """The record with a change of the state of a share partition."""
 
     key: ShareKey
     value: ShareUpdateValue | None
@@ -34,7 +34,7 @@ ShareStateRecord = SnapshotRecord | UpdateRecord
 
 
 def encode(record: ShareStateRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     fields = record.key._asdict()
     value = None if record.value is None else encode_versioned(record.value, schema.VALUE_VERSION)
     if isinstance(record, SnapshotRecord):
@@ -43,7 +43,7 @@ def encode(record: ShareStateRecord) -> Encoded:
 
 
 def decode(key: bytes, value: bytes | None) -> ShareStateRecord | None:
-    """The record; None for a kind of a later release. Raises MalformedMessage."""
+    """Decode a record; returns None for an unknown kind of a later release. Raises MalformedMessage."""
     kind = read_version(key)
     if kind == schema.SNAPSHOT_KEY:
         snapshot = decode_versioned(ShareSnapshotKey, key)

@@ -1,7 +1,8 @@
-"""What is known of the records of a share partition: batches of offsets with a delivery state and a count. Pure.
+"""The delivery states of the records of a share partition: ranges of offsets with a delivery state and a delivery
+count. Pure.
 
-Source: Kafka's PersisterStateBatchCombiner. A batch is a range of offsets that are alike. Batches are in the order of
-their offsets and do not overlap; offsets in no batch are not known.
+Source: Kafka's PersisterStateBatchCombiner. A batch is a range of offsets with the same delivery state and count.
+Batches are ordered by offset and do not overlap. The state of an offset outside all batches is unknown.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import Any, NamedTuple, Protocol
 
 
 class DeliveryState(IntEnum):
-    """The state of records. The numbers stand in the log and on the wire."""
+    """The delivery state of a record. The numbers are used in the log and in the protocol."""
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """A member has the record: known to the leader of the partition alone, and never kept."""
+    """The record has been delivered to a member and not acknowledged yet. Only the leader of the partition stores this
+    state, in memory."""
     ACKNOWLEDGED = 2
     ARCHIVED = 4
-    """The record is not delivered again: rejected, delivered too often, or no record."""
+    """The record is not delivered again, because it was rejected, was delivered too often, or does not exist."""
 
     @property
     def is_terminal(self) -> bool:
@@ -37,11 +39,11 @@ class StateBatch(NamedTuple):
     last: int
     state: int
     deliveries: int
-    """How often the records were delivered."""
+    """Number of deliveries of the records."""
 
 
 class BatchMessage(Protocol):
-    """A state batch in any message or record."""
+    """A state batch as a part of any protocol message or log record."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +52,7 @@ class BatchMessage(Protocol):
 
 
 def batches_of(messages: Iterable[BatchMessage]) -> list[StateBatch]:
-    """The batches in a message or record."""
+    """The batches as StateBatch values."""
     return [StateBatch(m.first_offset, m.last_offset, m.delivery_state, m.delivery_count) for m in messages]
 
 
@@ -63,8 +65,8 @@ def messages_of(cls: type[Any], batches: Iterable[StateBatch]) -> list[Any]:
 
 
 def merged(batches: Sequence[StateBatch], updates: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """`batches` after `updates`, each of which replaces the state of its offsets; offsets below `start_offset` are
-    dropped. Equal neighbours are joined."""
+    """Apply `updates` to `batches`: each update replaces the state of its offsets. Offsets below `start_offset` are
+    dropped, and adjacent batches with equal states are joined."""
     known = list(batches)
     for update in updates:
         low = bisect_left(known, update.first, key=lambda batch: batch.last)

@@ -1,8 +1,8 @@
 """Remembers which client uses a transactional id, for an operator who looks for the transaction that holds readers
 back.
 
-Kept in memory only, and used for no decision: after a start, a broker knows no client until its producer sends the next
-request.
+The clients are stored only in memory, and no decision depends on them. After a start, a broker does not know the client
+of a transactional id until the next request of its producer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Final
 from oncelog_broker.coordinator.client import Client
 
 MAX_CLIENTS: Final = 10_000
-"""The most clients that are remembered, the newest ones: they take one or two megabytes. A client with an open
-transaction is among them, as it has sent a request not long ago."""
+"""Maximum number of remembered clients, which take one or two megabytes; the oldest clients are forgotten first. A
+client with an open transaction is usually still remembered, because its last request is recent."""
 MAX_CLIENT_ID_CHARS: Final = 255
-"""Longer client ids are cut, so that the memory stays small."""
+"""Maximum characters of a remembered client id; longer client ids are cut."""
 
 
 class LastClients:
-    """Transactional id -> the client that has last initialised it or ended a transaction, as only its owner can."""
+    """Transactional id -> the client that last initialised the transactional id or ended one of its transactions, which
+    only the owner can do."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, Client] = OrderedDict()

@@ -1,4 +1,4 @@
-"""The settings of transaction coordination, as values that the pure parts can hold."""
+"""The settings of transaction coordination, as plain values for the modules without I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 
 
 class TransactionConfig(NamedTuple):
-    """Kafka's keys with dots as underscores, times in ms."""
+    """The settings of the transaction coordinator. The field names are derived from Kafka's keys; times are in ms."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000

@@ -1,5 +1,5 @@
-"""Runs the transaction state machines of the partitions of `__transaction_state` that this broker leads: gives them
-time and producer ids, does their background work, and has their markers written.
+"""Runs the transaction state machines of the partitions of `__transaction_state` that this broker leads: provides the
+clock and producer ids, does the background work, and gets the markers of decided transactions written.
 
 The epoch of a coordinator is the leader epoch of its partition of `__transaction_state` (S40).
 """
@@ -37,7 +37,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
-"""The first pause before a completion that could not be logged is tried again; it doubles each time, up to
+"""Seconds before the first retry of logging a completion; each further pause is twice as long, up to
 COMPLETE_MAX_RETRY_SECONDS."""
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class TransactionCoordinator:
-    """The transactions in the partitions of `__transaction_state` that this broker leads."""
+    """Coordinates the transactions in the partitions of `__transaction_state` that this broker leads."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Whether a partition must be in the transaction before records are appended to it."""
+        """Whether a partition must be part of the transaction before records are appended to the partition."""
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
@@ -78,7 +78,7 @@ class TransactionCoordinator:
         )
 
     def on_image(self, image: ClusterImage) -> None:
-        """Follow a new image. Call it after `Replicas.on_image`."""
+        """Apply a new cluster image. Call it after `Replicas.on_image`."""
         self.runtime.on_image(image)
         self._markers.on_image()
 
@@ -92,17 +92,17 @@ class TransactionCoordinator:
 
     @property
     def markers_outstanding(self) -> int:
-        """Markers of decided transactions that are not known to be written."""
+        """Number of markers of decided transactions that are not known to be written."""
         return self._markers.outstanding
 
     def elsewhere(self, transactional_id: str) -> int | None:
-        """The id of the other broker that coordinates a transactional id; None if this broker does, or no coordinator
-        is known."""
+        """The id of the other broker that coordinates a transactional id; None if this broker is the coordinator, or no
+        coordinator is known."""
         leader = self.runtime.leader_of(transactional_id)
         return None if leader in (NO_LEADER, self._node_id) else leader
 
     def epoch_of(self, transactional_id: str) -> int:
-        """The coordinator epoch of a transactional id, as far as this broker knows; -1 if none is known."""
+        """The coordinator epoch of a transactional id according to this broker's image; -1 if it is not known."""
         return self.runtime.leader_epoch_of(transactional_id)
 
     # --- requests
@@ -116,7 +116,8 @@ class TransactionCoordinator:
         two_phase: bool = False,
         keeps_open: bool = False,
     ) -> Answer[Granted | KafkaError]:
-        """Answers with the producer id and epoch to write with, or the error (S34, S120): see the machine."""
+        """Returns the producer id and epoch that the producer must use, or the error (S34, S120): see
+        `TransactionMachine.init_producer_id`."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -131,7 +132,7 @@ class TransactionCoordinator:
     def end_txn(
         self, transactional_id: str, asking: ProducerIdAndEpoch, commits: bool, client_transaction_version: int
     ) -> ProducerAnswer:
-        """Answers with the owner's next producer id and epoch when the decision is logged, or the error (S38)."""
+        """Returns the owner's next producer id and epoch after the decision is logged, or the error (S38)."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -143,7 +144,7 @@ class TransactionCoordinator:
         )
 
     def _with_producer_id(self, request: Callable[[int | None], Answer[T | KafkaError]]) -> Answer[T | KafkaError]:
-        """Run a request; if it needs a new producer id, run it again with one."""
+        """Run a request; if the request needs a new producer id, run it again with a new producer id."""
         try:
             return request(None)
         except NeedsProducerId:
@@ -166,7 +167,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
     ) -> Answer[ErrorCode]:
-        """Add partitions to the transaction of `asking` (S36). Answers with NONE or the error."""
+        """Add partitions to the transaction of `asking` (S36). Returns NONE or the error code."""
         return self.runtime.write(
             transactional_id,
             lambda machine, waiter: machine.add_partitions(
@@ -178,9 +179,9 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Answers for each of `partitions` whether it is in the open transaction of `asking`, as
-        `TransactionMachine.verify` does, or with the error. The answer waits until the last state is committed (E4):
-        the next coordinator must know every transaction that a log has let records into."""
+        """Returns for each of `partitions` the code of `TransactionMachine.verify`: whether the partition is in the
+        open transaction of `asking`. The result waits until the last state is committed (E4), because the next
+        coordinator must know every transaction whose records a log has accepted."""
         return self.runtime.read(
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
@@ -190,7 +191,7 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
-        """Have the markers of `end` written with coordinator epoch `epoch`."""
+        """Get the markers of `end` written with the coordinator epoch `epoch`, then log the completion."""
         is_current = partial(self.runtime.is_current, shard)
         decision = Decision(end, epoch, is_current, partial(self._markers_ended, shard))
         if end.partitions:
@@ -204,7 +205,7 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            decision.coordinator_epoch = epoch  # the log knows a coordinator between two terms of this one
+            decision.coordinator_epoch = epoch  # this broker was re-elected as coordinator since the decision
         elif not decision.was_fenced:
             decision.was_fenced = True
             logger.warning(
@@ -213,7 +214,8 @@ class TransactionCoordinator:
             )
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """Log the completion, again and again until it succeeds: otherwise the transactional id stays in Prepare*."""
+        """Log the completion of a transaction. Retries until this succeeds, because otherwise the transactional id
+        would stay in Prepare*."""
         pause = COMPLETE_RETRY_SECONDS
         while not self._try_to_complete(shard, end):
             await asyncio.sleep(pause)
@@ -221,8 +223,8 @@ class TransactionCoordinator:
 
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
-        """Log that all markers of `end` are written. Returns True if it is logged, or if this broker no longer
-        coordinates it."""
+        """Log that all markers of `end` are written. Returns True if the completion is logged, or if this broker no
+        longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True
         try:
@@ -237,7 +239,7 @@ class TransactionCoordinator:
     # --- background work
 
     async def abort_timed_out(self) -> None:
-        """Abort the transactions that are open for longer than their timeout (S42)."""
+        """Abort the transactions that have been open for longer than their timeout (S42)."""
         for shard in self.runtime.loaded_shards():
             for transactional_id in shard.machine.timed_out():
                 if not self.runtime.is_current(shard):
@@ -246,7 +248,7 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one transaction; if that fails, the next sweep tries it again, and the other transactions do not
+        """Abort one transaction. If the abort fails, the next sweep retries it, and the other transactions do not
         wait."""
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:
@@ -262,7 +264,7 @@ class TransactionCoordinator:
             self.runtime.step(shard, lambda machine: machine.abort_timed_out(transactional_id, spare), transactional_id)
 
     async def remove_expired(self) -> None:
-        """Forget the transactional ids that were idle for transactional.id.expiration.ms (S43)."""
+        """Remove the transactional ids that were idle for transactional.id.expiration.ms (S43)."""
         for shard in self.runtime.loaded_shards():
             while True:
                 removed = self.runtime.is_current(shard) and self._expire(shard)
@@ -271,7 +273,7 @@ class TransactionCoordinator:
                     break
 
     def _expire(self, shard: Shard[TransactionMachine]) -> int:
-        """How many were removed."""
+        """Remove some expired transactional ids; returns the number of removed ids."""
         try:
             return self.runtime.step(shard, lambda machine: machine.expire())
         except KafkaError as error:

@@ -1,11 +1,12 @@
 """The effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
-Before transactions V2 the epoch does not change with a transaction, so a repeated request looks like one that ends a
-next transaction which was never begun: only the state decides. Under V2 the epoch goes up with every transaction: a
-request with the previous epoch is a retry, one with the current epoch ends the next one (KIP-890).
+Before transactions V2 the epoch does not change between transactions. So a repeated request cannot be distinguished
+from a request to end a next transaction that was never begun, and only the state decides. Under V2 the epoch rises with
+every transaction: a request with the previous epoch is a retry, and a request with the current epoch ends the present
+transaction (KIP-890).
 
-Only the owner's pair (`TransactionMetadata.client`) may end a transaction. When an open transaction was taken over
-(KIP-939), the pair that wrote it is fenced.
+Only the owner's pair (`TransactionMetadata.client`) may end a transaction. When a new owner has taken over an open
+transaction (KIP-939), the pair that wrote the transaction's records is fenced.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 def end_v1(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int
 ) -> TransactionMetadata:
-    """Returns the metadata to log, or `metadata` itself if the transaction has ended that way already.
+    """Returns the metadata to log, or `metadata` itself if the transaction has already ended with the requested
+    outcome.
 
     Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
@@ -42,7 +44,7 @@ def end_v1(
 def end_v2(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
-    """Like `end_v1`, but an abort is valid before a transaction was begun. Also raises NeedsProducerId."""
+    """Like `end_v1`, but an abort is also valid if no transaction is open. Also raises NeedsProducerId."""
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:
             raise _concurrent(metadata)
@@ -66,7 +68,8 @@ def completed_state(commits: bool) -> TransactionState:
 
 
 def _is_retry(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> bool:
-    """Whether a request of this pair has ended the last transaction: its answer may have been lost."""
+    """Whether a request of this pair has already ended the last transaction, so that this request repeats it after a
+    lost response."""
     has_ended = metadata.state.is_prepared or metadata.state in (
         TransactionState.COMPLETE_COMMIT,
         TransactionState.COMPLETE_ABORT,

@@ -1,11 +1,11 @@
 """The effect of InitProducerId on a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
 
-A new producer shows no producer id: it takes the transactional id over, and the previous producer is fenced. A producer
-that continues after an error sends its producer id and epoch, and gets the next epoch only if no other producer has
-taken over since.
+A new producer sends no producer id: the new producer becomes the owner of the transactional id, and the previous
+producer is fenced. A producer that continues after an error sends its producer id and epoch, and gets the next epoch
+only if no other producer has become the owner since.
 
-An open transaction is aborted first, unless the request says to keep it: then it stays open, and the new producer can
-only commit or abort it.
+An open transaction is aborted first, unless the request demands to keep the transaction. A kept transaction stays open,
+and the new producer can only commit or abort it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def initialise(
 ) -> TransactionMetadata:
     """Returns the metadata to log, or `metadata` itself for a repeated request.
 
-    PrepareAbort means that an open transaction is aborted first, and that the producer has to ask again. Ongoing means
-    that the open transaction was kept (`keeps_open`): the `client` of the result is the new owner.
-    Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
+    The state PrepareAbort of the result means that an open transaction is aborted first, and that the producer must
+    repeat the request. Ongoing means that the open transaction was kept (`keeps_open`), and the `client` of the result
+    is the new owner. Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
     """
     if metadata is None:
         if spare_producer_id is None:
@@ -50,11 +50,12 @@ def initialise(
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
-    """Returns the epoch shown, if the producer may go on: the current epoch, or the previous one if no transaction is
-    open.
+    """Returns the epoch in the request, if the producer may continue: this must be the current epoch, or the previous
+    epoch if no transaction is open.
 
-    Kafka aborts an open transaction whatever epoch the request has. Then a late duplicate of the request that led to
-    the current epoch would abort the transaction of its own producer, so it is refused here. Raises PRODUCER_FENCED.
+    Kafka aborts an open transaction also if the request has the previous epoch. With that rule a late duplicate of the
+    request that created the current epoch would abort the transaction of its own producer, so such a request is refused
+    here. Raises PRODUCER_FENCED.
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)

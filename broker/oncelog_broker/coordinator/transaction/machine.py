@@ -1,10 +1,11 @@
-"""All transactional ids of one partition of `__transaction_state`: a state machine of the runtime. Pure.
+"""The state machine of one partition of `__transaction_state`: all its transactional ids. Pure.
 
-Each request is one step: it computes the next state of the transactional id (`initialising`, `ending`, `metadata`),
-logs it, and answers when the record is committed. A step is logged and replayed at once, so no transition is ever
-pending: where Kafka answers CONCURRENT_TRANSACTIONS because one is, here the state is Prepare*, or the answer waits.
+Each request is one step: the step computes the next state of the transactional id (`initialising`, `ending`,
+`metadata`), logs the state, and replies when the record is committed. A step is logged and replayed immediately, so
+there are no pending transitions as in Kafka. Where Kafka responds CONCURRENT_TRANSACTIONS because of a pending
+transition, here the state is Prepare*, or the response waits.
 
-The end of a transaction is a separate effect (`Effects.ends`): when the decision is committed, `coordinator` has the
+The end of a transaction is a separate effect (`Effects.ends`): after the decision is committed, `coordinator` gets the
 markers written, and then calls `complete`.
 """
 
@@ -27,19 +28,21 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Tombstones in one batch of the expiry: a few milliseconds of work."""
+"""Maximum number of tombstones that one step logs for expired ids, which takes a few milliseconds."""
 
 
 class Granted(NamedTuple):
-    """The answer to InitProducerId."""
+    """The result of InitProducerId: `producer` is the pair that the producer must use."""
 
     producer: ProducerIdAndEpoch
     kept_open: ProducerIdAndEpoch | None = None
-    """Producer id and epoch of the records of the open transaction that was kept; None if none was open (KIP-939)."""
+    """Producer id and epoch of the records in the open transaction that was kept; None if no transaction was kept
+    (KIP-939)."""
 
 
 class TransactionEnd(NamedTuple):
-    """A decided transaction: `producer` is the pair of its markers, which go to all of `partitions` (S39)."""
+    """A decided transaction. `producer` is the producer id and epoch in its markers, which must be written to all of
+    `partitions` (S39)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -49,7 +52,7 @@ class TransactionEnd(NamedTuple):
 
 
 class TransactionMachine:
-    """See `runtime.Machine`. `now_ms` is wall time, `monotonic` counts seconds for timeouts."""
+    """See `shard.Machine`. `now_ms` returns wall time, `monotonic` returns monotonic seconds for timeouts."""
 
     def __init__(
         self,
@@ -58,15 +61,16 @@ class TransactionMachine:
         monotonic: Callable[[], float],
         note_producer_id: Callable[[int], None] = lambda producer_id: None,
     ) -> None:
-        """`note_producer_id` learns the highest producer id of the loaded transactional ids, which may have written
-        nothing with it: it must not be given out again (S75)."""
+        """`note_producer_id` is called with the highest producer id of the loaded transactional ids, so that this
+        producer id is not allocated again, even if no log has records of it (S75)."""
         self._config = config
         self._note_producer_id = note_producer_id
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._transactions: dict[str, TransactionMetadata] = {}
         self._begun: dict[str, float] = {}
-        """When the open transactions began, in monotonic seconds: a leap of the wall clock aborts nothing."""
+        """Transactional id -> start of its open transaction, in monotonic seconds, so that a jump of the wall clock
+        aborts no transaction."""
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
@@ -74,19 +78,19 @@ class TransactionMachine:
 
     @property
     def open_transactions(self) -> int:
-        """How many are ongoing: begun, and not decided."""
+        """Number of open transactions: begun and not decided."""
         return len(self._begun)
 
     @property
     def open_without_timeout(self) -> int:
-        """How many open transactions have no timeout: only their owner, or an operator, ends them (S120)."""
+        """Number of open transactions without a timeout, which only the owner or an operator can end (S120)."""
         return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
 
     def oldest_seconds(self) -> float:
         """The age of the oldest open transaction in seconds; 0 if none is open."""
         return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0
 
-    # --- the runtime's
+    # --- methods for the runtime
 
     records_replace_older: Final = True
     """See `Machine`."""
@@ -107,17 +111,19 @@ class TransactionMachine:
         if metadata is None or metadata.state is not TransactionState.ONGOING:
             self._begun.pop(transactional_id, None)
             return
-        # Loading may leave out the records between two transactions: then the start says that this is another one.
+        # Loading may skip the records between two transactions; a different start timestamp shows that this is another
+        # transaction.
         is_same = before is not None and before.start_timestamp == metadata.start_timestamp
         if not is_same or transactional_id not in self._begun:
             seconds_ago = max(0, self._now_ms() - metadata.start_timestamp) / 1000
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Does nothing: no records of `__transaction_state` are written in a transaction."""
+        """Does nothing, because records of `__transaction_state` are never written in a transaction."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """Decided transactions are completed (S44); markers that were already written may be written again (S39)."""
+        """The effects that complete decided transactions after loading (S44). Markers that were already written may be
+        written again (S39)."""
         known = [each.producer_id for each in self._transactions.values()]
         known += [each.next_producer_id for each in self._transactions.values()]
         self._note_producer_id(max(known, default=NO_PRODUCER_ID))
@@ -131,14 +137,14 @@ class TransactionMachine:
         raise AssertionError("the transaction coordinator sets no timers")
 
     def on_job(self, key: str, result: object) -> Effects:
-        """Transactions need no jobs."""
+        """Does nothing, because this machine starts no jobs."""
         return Effects()
 
     def key_of(self, timer: TimerKey) -> str:
         raise AssertionError("the transaction coordinator starts no jobs")
 
     def on_failed(self, key: str) -> Effects:
-        """A step changes nothing but by its record."""
+        """Does nothing, because a step changes the state only by its record."""
         return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
@@ -157,8 +163,8 @@ class TransactionMachine:
         two_phase: bool = False,
         keeps_open: bool = False,
     ) -> Effects:
-        """Answers with Granted (S34). With `two_phase` the producer's transactions have no timeout, and `timeout_ms` is
-        not used; with `keeps_open` an open transaction is not aborted (S120).
+        """Handle InitProducerId; replies with Granted (S34). With `two_phase` the producer's transactions have no
+        timeout, and `timeout_ms` is not used. With `keeps_open` an open transaction is not aborted (S120).
 
         Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42); TRANSACTIONAL_ID_AUTHORIZATION_FAILED or
         UNSUPPORTED_VERSION if `transaction.two.phase.commit.enable` is false; the errors of `initialise`;
@@ -187,7 +193,7 @@ class TransactionMachine:
         return effects
 
     def _check_two_phase_commit(self, two_phase: bool, keeps_open: bool) -> None:
-        """Raises KafkaError with the codes that Kafka gives."""
+        """Raises KafkaError, with Kafka's error codes, if two-phase commit is requested but disabled on this broker."""
         if not (two_phase or keeps_open) or self._config.two_phase_commit_enable:
             return
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if two_phase else ErrorCode.UNSUPPORTED_VERSION
@@ -201,8 +207,8 @@ class TransactionMachine:
         client_transaction_version: int,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with NONE; partitions that are in the transaction are not logged again (S36). Raises the KafkaErrors
-        of `verify`."""
+        """Handle AddPartitionsToTxn; replies with NONE. If all partitions are in the transaction already, no record is
+        logged (S36). Raises the KafkaErrors of `verify`."""
         metadata = self._owned(transactional_id, asking)
         added = frozenset(partitions)
         effects = Effects()
@@ -215,10 +221,11 @@ class TransactionMachine:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Returns NONE for each partition that is in the open transaction, else TRANSACTION_ABORTABLE (KIP-890).
+        """Returns NONE for each partition that is in the open transaction, and TRANSACTION_ABORTABLE for any other
+        partition (KIP-890).
 
-        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; INVALID_TXN_STATE if
-        the transaction was taken over and can only be ended.
+        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; INVALID_TXN_STATE if a
+        new owner has taken the transaction over and can only end it.
         """
         present = self._owned(transactional_id, asking).partitions
         return {
@@ -235,10 +242,11 @@ class TransactionMachine:
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with the owner's next pair when the decision is logged (S38). Raises as `end_v1` and `end_v2` do.
+        """Handle EndTxn; replies with the owner's next producer id and epoch when the decision is logged (S38). Raises
+        the errors of `end_v1` and `end_v2`.
 
-        Before V2 a decision that was made already is logged again. The epoch does not identify the transaction, and a
-        former coordinator that does not know its successor yet may have older metadata: it must not confirm a decision
+        Before V2 an earlier decision is logged again, because the epoch does not identify the transaction. A former
+        coordinator that does not know its successor yet may have outdated metadata, and must not confirm a decision
         that it cannot log.
         """
         before = self._known(transactional_id)
@@ -255,18 +263,18 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """Log that all markers of `end` are written. A second call does nothing (E8)."""
+        """Log that all markers of `end` are written. A repeated call does nothing (E8)."""
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)
         if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:
             effects.append(TransactionRecord(end.transactional_id, metadata.completed(self._now_ms())))
         return effects
 
-    # --- time
+    # --- timeouts and expiry
 
     def timed_out(self) -> list[str]:
-        """Returns the transactional ids whose transaction has been open for longer than its timeout (S42); never those
-        without a timeout (S120)."""
+        """The transactional ids whose transaction has been open for longer than its timeout (S42). A transaction
+        without a timeout never times out (S120)."""
         return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
 
     def _is_timed_out(self, transactional_id: str) -> bool:
@@ -276,10 +284,11 @@ class TransactionMachine:
         return self._monotonic() - begun > known.timeout_ms / 1000
 
     def abort_timed_out(self, transactional_id: str, spare_producer_id: int | None) -> Effects:
-        """Abort the transaction if it is still open for too long, and fence its producer (S42). Raises NeedsProducerId.
+        """Abort the transaction if it is still timed out, and fence its producer (S42). Raises NeedsProducerId.
 
-        The producer may continue with InitProducerId if it sends its epoch, since no other producer has taken over.
-        Kafka fences it for good, as it cannot tell the two cases apart (KIP-588 asks for more than Kafka does).
+        The fenced producer may continue with InitProducerId if it sends its epoch, since no other producer has become
+        the owner (KIP-588). Kafka fences the producer permanently, because Kafka cannot distinguish a timeout from a
+        new owner.
         """
         effects = Effects()
         if self._is_timed_out(transactional_id):
@@ -302,7 +311,7 @@ class TransactionMachine:
                     break
         return effects
 
-    # --- inside
+    # --- private helpers
 
     def _known(self, transactional_id: str) -> TransactionMetadata:
         metadata = self._transactions.get(transactional_id)
@@ -313,7 +322,8 @@ class TransactionMachine:
         return metadata
 
     def _owned(self, transactional_id: str, asking: ProducerIdAndEpoch) -> TransactionMetadata:
-        """Returns the transactional id's state if `asking` may write in its transaction, or begin one."""
+        """Returns the metadata of the transactional id if `asking` may write in the open transaction or begin a
+        transaction."""
         metadata = self._known(transactional_id)
         if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")

@@ -1,8 +1,8 @@
-"""The markers that wait for each broker, and the meaning of a response about a marker (S39, E7). Pure.
+"""Queues the markers for each broker, and decides what a response about a marker means (S39, E7). Pure.
 
-A decided transaction stays here until each of its partitions has its marker, however often leaders change: the leader
-is looked up each time that a marker is sent. A marker that fails is sent again after a pause that grows. Markers that
-are added for a broker while a request to it is in flight are sent with the next request.
+A decided transaction stays in the queue until each of its partitions has its marker, however often leaders change: the
+leader is looked up each time that a marker is sent. A failed marker is sent again after a pause, which grows with each
+attempt. Markers that are added while a request to the same broker is in flight are sent with the next request.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from oncelog_broker.metadata.model.image import ImageView
 from oncelog_protocol.errors import ErrorCode
 
 MAX_MARKERS: Final = 1000
-"""Limit on the markers of one request: some tens of milliseconds of a leader's time, in slices."""
+"""Maximum number of markers in one request; appending them takes the leader some tens of milliseconds, in slices."""
 RETRY_SECONDS: Final = 0.1
-"""The first pause before a marker is sent again; it doubles each time, up to MAX_RETRY_SECONDS."""
+"""Seconds before a marker is sent again for the first time; each further pause is twice as long, up to
+MAX_RETRY_SECONDS."""
 MAX_RETRY_SECONDS: Final = 1.0
 MAX_DOUBLINGS: Final = 10
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
-        # The log has a later epoch, so it has a marker that ended this transaction: a repeat after a restart (S39).
+        # The log has a later epoch, so a marker has already ended this transaction, and this marker is a repetition
+        # after a restart (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""The codes after which a partition needs no further marker."""
+"""The error codes after which a partition needs no further marker."""
 
 
 class Decision:
@@ -48,13 +50,14 @@ class Decision:
         on_answer: Callable[[Decision, Outcome], None],
     ) -> None:
         """`is_current` returns whether this broker still coordinates the transaction. `on_answer` is called with each
-        outcome except MORE_TO_COME; with COMPLETE once."""
+        outcome except MORE_TO_COME, and only once with COMPLETE."""
         self.end = end
         self.on_answer = on_answer
         self.coordinator_epoch = coordinator_epoch
-        """The coordinator epoch of its next markers."""
+        """The coordinator epoch with which further markers of this decision are sent."""
         self.was_fenced = False
-        """Whether a log has refused a marker for a later coordinator, and the broker's log has said so."""
+        """Whether a partition has refused a marker because of a later coordinator, and a warning about this was
+        logged."""
         self._is_current = is_current
         self._left = set(end.partitions)
 
@@ -64,11 +67,12 @@ class Decision:
 
     @property
     def outstanding(self) -> int:
-        """The partitions whose marker is not known to be written."""
+        """Number of partitions whose marker is not known to be written."""
         return len(self._left)
 
     def mark_written(self, where: TopicPartition) -> bool:
-        """Remove `where`. Returns whether it was the last partition: True once only (E8)."""
+        """Note that the partition `where` has its marker. Returns True if it was the last partition of the decision,
+        which happens only once (E8)."""
         if where not in self._left:
             return False
         self._left.remove(where)
@@ -95,25 +99,26 @@ class Outcome(Enum):
 
 
 class MarkerQueue:
-    """The markers of all transactions that this broker coordinates. Times are monotonic seconds."""
+    """The queued markers of all transactions that this broker coordinates. Times are monotonic seconds."""
 
     def __init__(self, metadata: ImageView) -> None:
         self._metadata = metadata
         self._queues: dict[int, deque[WaitingMarker]] = {}
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
-        """Markers of partitions that are deleted, or not in every broker's image yet."""
+        """Markers of partitions that are deleted, or that are not in every broker's image yet."""
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()
 
     def __len__(self) -> int:
-        """The number of waiting markers; markers that were taken, or left to the caller of `add`, are not counted."""
+        """The number of queued markers. Markers that were taken, or whose partitions `add` returned, are not
+        counted."""
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
-        """Have the markers of a decision wait for their brokers. Returns the partitions that `broker_id` leads, in
-        order: their markers are not queued, and a marker that cannot be written is returned by `answered` or
-        `again`."""
+        """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that `broker_id`
+        leads, in order. Markers of these partitions are not queued; the caller writes them, and passes a marker that
+        cannot be written to `answered` or `again`."""
         image = self._metadata.image
         led: list[TopicPartition] = []
         others: list[WaitingMarker] = []
@@ -140,14 +145,15 @@ class MarkerQueue:
                 self._leaderless.append(marker)
 
     def brokers(self) -> list[int]:
-        """The ids of brokers for which markers wait."""
+        """The ids of the brokers that have queued markers."""
         return list(self._queues)
 
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
-        """Take the markers to send to a broker now; the caller reports the response of each with `answered`.
+        """Remove the markers to send to a broker now from the queue; the caller reports the result of each marker with
+        `answered`.
 
-        Drops markers of transactions that this broker no longer coordinates; markers of partitions that another broker
-        leads move to that broker's queue.
+        Markers of transactions that this broker no longer coordinates are dropped. Markers of partitions that another
+        broker leads now are moved to that broker's queue.
         """
         image, queue = self._metadata.image, self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
@@ -165,15 +171,15 @@ class MarkerQueue:
         return taken
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:
-        """Handle the response about a marker that was taken. If it is not written, it waits to be sent again."""
+        """Handle the result of a marker that was taken. A marker that was not written is queued to be sent again."""
         decision = marker.decision
         if code in NEEDS_NO_MARKER:
             return self.gone(marker)
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # If a later coordinator exists, this broker will learn of it and drop the decision. If none exists, and the
-            # log has a wrong epoch, the other partitions must still get their markers.
+            # If a later coordinator exists, this broker will learn this from the image and drop the decision. If the
+            # log has a wrong epoch instead, the other partitions must still get their markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -184,17 +190,17 @@ class MarkerQueue:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether any markers are left for `take_unknown`."""
+        """Whether `take_unknown` has any markers to return."""
         return bool(self._unknown)
 
     def take_unknown(self) -> list[WaitingMarker]:
-        """Take the markers of partitions that the image, or the leader, does not know. The image may be out of date:
-        for each marker the caller checks the metadata store and calls `gone` or `again`."""
+        """Remove and return the markers of partitions that the image or the leader does not know. The image may be
+        outdated, so for each marker the caller checks the metadata store and calls `gone` or `again`."""
         unknown, self._unknown = self._unknown, []
         return [marker for marker in unknown if marker.decision.is_live]
 
     def gone(self, marker: WaitingMarker) -> Outcome:
-        """The partition has its marker, or does not exist."""
+        """Note that a partition needs no further marker: the marker is written, or the partition does not exist."""
         complete = marker.decision.mark_written(marker.where)
         return Outcome.COMPLETE if complete and marker.decision.is_live else Outcome.MORE_TO_COME
 
@@ -205,7 +211,7 @@ class MarkerQueue:
         heappush(self._later, (now + pause, next(self._numbers), marker))
 
     def next_due(self) -> float | None:
-        """The time at which the next pause ends; None if no marker pauses."""
+        """The time at which the next pause of a marker ends; None if no marker is pausing."""
         return self._later[0][0] if self._later else None
 
     def wake(self, now: float) -> None:
@@ -216,6 +222,6 @@ class MarkerQueue:
         self._put(marker for marker in due if marker.decision.is_live)
 
     def on_image(self) -> None:
-        """Queue the markers whose partition now has a leader."""
+        """Queue the markers whose partitions have a leader in the new image."""
         leaderless, self._leaderless = self._leaderless, []
         self._put(marker for marker in leaderless if marker.decision.is_live)

@@ -1,9 +1,10 @@
-"""Writes the markers of decided transactions on this and other brokers, until the last one is written (S39, E7).
+"""Gets the markers of decided transactions written on this broker and other brokers, until all markers are written
+(S39, E7).
 
-There is one task for each broker with queued markers: it sends WriteTxnMarkers requests to another broker, one after
-the other. For partitions that this broker leads it appends the markers itself, all partitions of a decision in one
-pass; only markers that could not be appended at once are queued. Whatever is raised, both return to the queue the
-markers that were taken and have no answer: otherwise their transaction would never end.
+There is one task for each broker with queued markers. The task of another broker sends WriteTxnMarkers requests, one
+after the other. The task of this broker appends markers to the partitions that this broker leads, all partitions of a
+decision in one pass; only markers that could not be appended immediately are queued. If a task raises an exception,
+markers that were taken and have no result return to the queue, because otherwise their transaction would never end.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, 
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
-"""Without a response in this time, a marker is sent again, which does no harm if it was written (S39)."""
+"""Seconds until a marker without a response is sent again, which does no harm if the marker was written (S39)."""
 FIRST_MARKERS_SECONDS: Final = 0.008
-"""Markers are appended for this long before other work has its turn: some 200, or 15 that each roll a segment. So
-nearly every transaction is complete before the next request of its producer."""
+"""Length of the first slice of appending markers, before other work runs: enough for some 200 markers, or for 15
+markers that each roll a segment. So nearly every transaction is complete before the next request of its producer."""
 MARKERS_SECONDS: Final = SLICE_SECONDS
-"""The same for the later slices: a transaction with thousands of partitions waits, not all other clients."""
+"""Length of each later slice, so that a transaction with thousands of partitions does not delay other clients."""
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition. Together they identify a marker in a request, as a producer ends one transaction at a
-time."""
+"""Producer id and partition, which identify a marker in a request, since a producer can end only one transaction in a
+request."""
 
 
 class MarkerSender:
-    """The markers of all transactions that this broker coordinates."""
+    """Gets the markers of all transactions written that this broker coordinates."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class MarkerSender:
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
         self._walks: deque[tuple[Decision, list[TopicPartition]]] = deque()
-        """New decisions, each with its partitions that this broker leads."""
+        """New decisions, each with the partitions of the transaction that this broker leads."""
         self._decisions: WeakSet[Decision] = WeakSet()
         """The decisions whose markers are queued or in flight."""
         self._at_work: set[int | None] = set()
@@ -76,9 +77,9 @@ class MarkerSender:
         self._woken_at = float("inf")
 
     def write(self, decision: Decision) -> None:
-        """Write the markers of `decision`, starting in the next iteration of the loop: the response to EndTxn leaves in
-        this one (S38; that of a first EndTxn, which was decoded in slices, in the next), and the transaction is
-        complete before the next request of the same producer is read."""
+        """Write the markers of `decision`, starting in the next iteration of the event loop. The response to EndTxn is
+        sent in this iteration (S38), and the transaction is usually complete before the next request of the same
+        producer is read. The response to a first EndTxn, which was decoded in slices, is sent in the next iteration."""
         led = self._queue.add(decision, self._node_id)
         if led:
             self._walks.append((decision, led))
@@ -87,11 +88,11 @@ class MarkerSender:
 
     @property
     def outstanding(self) -> int:
-        """Markers of decided transactions that are not known to be written."""
+        """Number of markers of decided transactions that are not known to be written."""
         return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
-        """The image has changed."""
+        """Queue markers again that waited for a new cluster image."""
         self._queue.on_image()
         self._go_on()
 
@@ -117,7 +118,7 @@ class MarkerSender:
         self._queue.wake(self._clock.monotonic())
         self._go_on()
 
-    # --- the brokers
+    # --- appending and sending markers
 
     async def _work_for(self, broker_id: int) -> None:
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
@@ -131,12 +132,13 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # last: after an error, supervise starts this task again
+        self._at_work.discard(broker_id)  # done last, since after an error `supervise` runs this task again
         self._go_on()
 
     @contextmanager
     def _giving_back(self, markers: deque[WaitingMarker]) -> Iterator[None]:
-        """If the block raises, the markers that remain in `markers` are sent again after a pause."""
+        """Context manager: if the block raises an exception, the markers that remain in `markers` are sent again after
+        a pause."""
         try:
             yield
         except Exception:
@@ -145,7 +147,8 @@ class MarkerSender:
                 self._queue.again(waiting, self._clock.monotonic())
 
     async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
-        """Append the markers of a decision to the partitions of this broker that are `left`, as `_append`."""
+        """Append the markers of a decision to the partitions in `left`, which this broker leads, with pauses as in
+        `_append`."""
         try:
             marker = None
             while left:
@@ -168,8 +171,8 @@ class MarkerSender:
                 self._queue.again(WaitingMarker(decision, where), self._clock.monotonic())
 
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
-        """Append the markers of partitions that this broker leads. Other work runs after each slice, however few
-        markers it wrote, as a marker may roll a segment, which opens files. Does not wait for late acknowledgements."""
+        """Append the markers of partitions that this broker leads. Other work runs after each slice of time, because a
+        marker may roll a segment, which opens files and takes long. Does not wait for late acknowledgements."""
         while markers:
             await pauses.here()
             waiting = markers[0]
@@ -181,7 +184,7 @@ class MarkerSender:
             self._take_in(waiting, answer)
 
     def _take_in(self, waiting: WaitingMarker, answer: Answer[ErrorCode]) -> None:
-        """Process the result of this broker's own log, which may arrive later."""
+        """Handle the result of an append on this broker; the result may be a future."""
         if isinstance(answer, asyncio.Future):
             no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
             answer.add_done_callback(partial(self._came, waiting))
@@ -208,7 +211,7 @@ class MarkerSender:
             key = waiting.decision.end.producer.producer_id, waiting.where
             self._answered(waiting, codes.get(key, ErrorCode.REQUEST_TIMED_OUT))
 
-    # --- the answers
+    # --- results of markers
 
     def _answered(self, waiting: WaitingMarker, code: ErrorCode) -> None:
         self._settle(waiting, _acknowledged(code))
@@ -223,7 +226,7 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Check whether partitions exist that this broker, or their leader, does not know; only partitions that do not
+        """Check whether partitions exist that this broker or their leader does not know. Only partitions that do not
         exist need no marker."""
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
@@ -251,12 +254,12 @@ def _marker(decision: Decision) -> Marker:
 
 @fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
 def _acknowledged(code: ErrorCode) -> ErrorCode:
-    """The error code of one marker's response; a fail point."""
+    """Returns the error code in the response about one marker, with a fail point."""
     return code
 
 
 def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
-    """The request, with markers grouped by decision and topic."""
+    """The WriteTxnMarkers request, with the markers grouped by decision and topic."""
     by_decision: dict[Decision, dict[str, list[int]]] = {}
     for waiting in markers:
         topics = by_decision.setdefault(waiting.decision, {})
@@ -280,7 +283,8 @@ def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
 
 
 def codes_of(response: WriteTxnMarkersResponse) -> dict[Key, ErrorCode]:
-    """The code of each marker; an unknown code is UNKNOWN_SERVER_ERROR, and the marker is sent again."""
+    """The error code of each marker in the response. An unknown code becomes UNKNOWN_SERVER_ERROR, after which the
+    marker is sent again."""
     return {
         (result.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
         for result in response.markers

@@ -1,12 +1,14 @@
-"""Appends the marker of a transaction to a partition that this broker leads (S39): for WriteTxnMarkers of another
-broker's coordinator, and for the coordinator of this broker.
+"""Appends the marker of a transaction to a partition that this broker leads (S39), for the coordinator of this broker
+and for WriteTxnMarkers requests of other coordinators.
 
-A response after which the coordinator forgets the partition is sent only when its reason is on all in-sync replicas:
-the marker, or the later epoch by which none is needed. Otherwise the end of a transaction could be lost with a leader.
+A response after which the coordinator forgets the partition is sent only when the marker, or the later epoch that makes
+the marker unnecessary, is on all in-sync replicas. Otherwise the end of a transaction could be lost together with a
+leader.
 
-A log refuses markers with an older coordinator epoch than its last one (S40). A marker with an epoch that no
-coordinator has had would therefore block all real markers for ever. It is refused here, according to the leader epochs
-of `__transaction_state` in the image. If the image does not know a new coordinator yet, its markers are sent again.
+A log refuses markers with a coordinator epoch older than that of the last marker (S40). So a marker with an epoch that
+no coordinator has had would block all correct markers permanently. Such a marker is refused by the leader epochs of
+`__transaction_state` in the image. If the image does not contain a new coordinator yet, the coordinator sends its
+markers again.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ logger = logging.getLogger(__name__)
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, for any partition; `producer` is the pair that the marker carries."""
+    """The contents of the end marker of a transaction, without the partition. `producer` is the producer id and epoch
+    in the marker."""
 
     producer: ProducerIdAndEpoch
     commits: bool
@@ -40,7 +43,8 @@ class Marker(NamedTuple):
 
 
 class MarkerAppender:
-    """Appends markers to the partitions that this broker leads; in `__consumer_offsets` they decide offsets, too."""
+    """Appends markers to the partitions that this broker leads. A marker in `__consumer_offsets` also commits or drops
+    the transaction's offsets."""
 
     def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], metadata: ImageView) -> None:
         self._replicas = replicas
@@ -49,14 +53,16 @@ class MarkerAppender:
         self._image: ClusterImage | None = None
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
-        """The largest leader epoch of its partitions, by `_image`: no coordinator has a larger one."""
+        """The largest leader epoch of the partitions of `__transaction_state` in `_image`; no coordinator in this image
+        has a larger epoch."""
         self._last = Marker(ProducerIdAndEpoch(-1, -1), False, -1, 0), EndTransactionMarker(ControlType.ABORT, -1)
-        """The last appended marker, with its encoded batch: the same marker goes to several logs."""
+        """The last appended marker, with its encoded batch, since the same marker is appended to several logs."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
-        """Answers with NONE when the marker is on all in-sync replicas, else with the error. INVALID_PRODUCER_EPOCH
-        when a later epoch of this producer is on all in-sync replicas: then the log needs no marker."""
+        """Append a marker. Returns NONE when the marker is on all in-sync replicas, otherwise the error code.
+        INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log needs no
+        marker."""
         if where.topic == TRANSACTION_STATE:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction writes to this topic, so none ends in it
         if marker is not self._last[0]:
@@ -80,7 +86,7 @@ class MarkerAppender:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
-        except Exception:  # the other partitions must get their markers; this one is tried again
+        except Exception:  # the other partitions must get their markers; the sender retries this one
             logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
@@ -88,9 +94,9 @@ class MarkerAppender:
         return ErrorCode.NONE if offset < partition.high_watermark else partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
-        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries: as far as this broker knows, no coordinator
-        has that epoch. An epoch that the log already knows does no new harm; a tool that ends a hanging transaction
-        sends such an epoch."""
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries, if no coordinator in this broker's image
+        has the marker's epoch. An epoch that the log already has is accepted, since it does no new harm; a tool that
+        ends a hanging transaction sends such an epoch."""
         self._image = self._metadata.image
         topic = self._image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:
@@ -108,5 +114,6 @@ class MarkerAppender:
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:
-    """INVALID_PRODUCER_EPOCH, as the log has a later epoch than the marker, if `code` says that this is replicated."""
+    """INVALID_PRODUCER_EPOCH if `code` is NONE, that is, if the later epoch in the log is on all in-sync replicas;
+    otherwise `code`."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.NONE else code

@@ -1,13 +1,13 @@
-"""One transactional id in its coordinator, and its possible transitions. Pure.
+"""The state of one transactional id at its coordinator, and the possible transitions. Pure.
 
-A TransactionMetadata is immutable: each transition returns the next one, which is logged, and with which `replay` then
-replaces this one. So a failed append leaves no trace, and no epoch is bumped twice for it (E12).
+A TransactionMetadata is immutable. Each transition returns new metadata, which is logged; `replay` then replaces the
+previous metadata. So a failed append changes nothing, and does not raise an epoch twice (E12).
 
 While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
 
-- `producer`, the transaction's: its records carry this pair, and its markers the same id with the next epoch.
-- `client`, its owner's: only this pair may end the transaction. The two are the same until a new owner takes the open
-  transaction over (`taken_over`); from then on the pair of the records is fenced.
+- `producer` is the pair in the transaction's records; the markers have the same producer id with the next epoch.
+- `client` is the owner's pair: only this pair may end the transaction. Both pairs are equal until a new owner takes
+  over the open transaction (`taken_over`); after that the pair in the records is fenced.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from oncelog_protocol.records.batch import NO_PRODUCER_ID
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 EXHAUSTED_EPOCH: Final = 32766
-"""The last epoch that a producer is given (S35)."""
+"""The largest epoch that a producer can get (S35)."""
 FENCING_EPOCH: Final = 32767
-"""Reserved for the markers that fence the last producer of a producer id: no producer writes with it."""
+"""The epoch of markers that fence the producer with EXHAUSTED_EPOCH; no producer writes with this epoch."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The `timeout_ms` of transactions that are never aborted for their age: two-phase commit, as Kafka logs it (S120)."""
+"""The `timeout_ms` of transactions without a timeout (two-phase commit), as Kafka logs it (S120)."""
 
 
 class TopicPartition(NamedTuple):
@@ -36,7 +36,8 @@ class TopicPartition(NamedTuple):
 
 
 class NeedsProducerId(Interruption):
-    """This step needs a new producer id, which takes time: call the step again with one."""
+    """Raised by a step that needs a new producer id, whose allocation takes time. The caller must run the step again
+    with a new producer id."""
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -44,8 +45,8 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -> ProducerIdAndEpoch:
-    """The pair that the owner of `producer` uses next: the next epoch, or epoch 0 of `spare_producer_id` when the
-    epochs are exhausted (S35). The only place where an epoch is raised. Raises NeedsProducerId."""
+    """The next pair for the owner of `producer`: the next epoch, or epoch 0 of `spare_producer_id` when the epochs are
+    exhausted (S35). Raises NeedsProducerId."""
     if not is_exhausted(producer.epoch):
         return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     if spare_producer_id is None:
@@ -58,12 +59,14 @@ class TransactionMetadata(NamedTuple):
 
     Invariants:
 
-    - `partitions` are empty unless a transaction is open or prepared.
-    - `next_producer_id` is set in Prepare* and, if an owner has taken the transaction over, in Ongoing; it is always
-      set while the epoch is FENCING_EPOCH. Records that Kafka has logged may break the last part: a transactional id
-      with FENCING_EPOCH and without a next producer id has no owner until InitProducerId rotates it.
-    - `next_producer_epoch` is set only with `next_producer_id`, in Ongoing and Prepare*, if an owner has taken the
-      transaction over. It is larger than `producer_epoch`, or belongs to another producer id.
+    - `partitions` is empty unless a transaction is open or prepared.
+    - `next_producer_id` may be set in Prepare*, and also in Ongoing if a new owner has taken the transaction over.
+      `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka has logged. A
+      transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
+      producer id.
+    - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and Prepare*, if a new owner has
+      taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, or belongs to another producer
+      id.
     """
 
     transactional_id: str
@@ -73,20 +76,23 @@ class TransactionMetadata(NamedTuple):
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_timestamp: int = NO_TIMESTAMP
-    """Wall time in ms."""
+    """Wall time in ms at which the transaction began; NO_TIMESTAMP if no transaction was begun."""
     last_update_timestamp: int = NO_TIMESTAMP
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
     last_epoch: int = NO_EPOCH
-    """The previous epoch, if the same producer had it: a producer that sends it repeats a request whose response was
-    lost (KIP-360). Kept in memory only, as Kafka's log has no field for it."""
+    """The previous epoch of the same producer; NO_EPOCH if there is none. A producer that sends this epoch repeats a
+    request whose response was lost (KIP-360). The field exists only in memory, because Kafka's log format has no such
+    field."""
     next_producer_epoch: int = NO_EPOCH
-    """With `next_producer_id` the `client` of a transaction that was taken over; NO_EPOCH if it was not."""
+    """The epoch of the owner of a transaction that was taken over, whose producer id is `next_producer_id`; NO_EPOCH if
+    the transaction was not taken over."""
     next_timeout_ms: int = NO_TIMEOUT_MS
-    """The timeout that the new owner of such a transaction asked for, if it is less than `timeout_ms`: it applies to
-    its next transactions. Kept in memory only, as Kafka's log has no field for it: after a move of the coordinator amid
-    such a transaction, the owner keeps the longer one until its next InitProducerId."""
+    """The timeout in ms that the new owner of a taken-over transaction requested; a shorter timeout than `timeout_ms`
+    applies to the owner's next transactions. The field exists only in memory, because Kafka's log format has no such
+    field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its next
+    InitProducerId."""
 
     def __repr__(self) -> str:
         return (
@@ -100,25 +106,25 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether the owner is a later producer than the one that wrote the transaction's records, and may only end
-        it."""
+        """Whether a later producer than the writer of the transaction's records is the owner, and may only end the
+        transaction."""
         return self.next_producer_epoch != NO_EPOCH
 
     @property
     def client(self) -> ProducerIdAndEpoch:
-        """The owner's producer id and epoch: the only ones that may end the transaction, or begin one if none is
+        """The owner's producer id and epoch. Only the owner may end the transaction, or begin a transaction if none is
         open."""
-        if self.next_producer_epoch != NO_EPOCH:  # `is_taken_over`, without the calls: asked with every request
+        if self.next_producer_epoch != NO_EPOCH:  # same as `is_taken_over`, but faster: used by every request
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def has_timeout(self) -> bool:
-        """Whether its transactions are aborted when they are open for longer than `timeout_ms`."""
+        """Whether a transaction is aborted when it has been open for longer than `timeout_ms`."""
         return self.timeout_ms != NO_TIMEOUT_MS
 
     def belongs_to(self, asking: ProducerIdAndEpoch) -> bool:
-        """Whether `asking` is the owner's pair."""
+        """Whether `asking` is the owner's producer id and epoch."""
         return asking == self.client and asking.epoch <= EXHAUSTED_EPOCH
 
     @property
@@ -127,7 +133,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def producer_when_complete(self) -> ProducerIdAndEpoch:
-        """The pair that the owner of a prepared transaction uses for the next one."""
+        """The producer id and epoch that the owner of a prepared transaction uses for the next transaction."""
         if self.is_taken_over:
             return self.client
         if self.next_producer_id != NO_PRODUCER_ID:
@@ -135,7 +141,8 @@ class TransactionMetadata(NamedTuple):
         return self.producer
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
-        """The only place where the state changes. Raises IllegalTransition."""
+        """The metadata in the new state, with these changes. Every transition calls this method. Raises
+        IllegalTransition."""
         check_transition(self.transactional_id, self.state, state)
         return self._replace(
             state=state,
@@ -148,8 +155,8 @@ class TransactionMetadata(NamedTuple):
     def reinitialised(
         self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
     ) -> TransactionMetadata:
-        """Give the id to the next producer (S34): a new owner, or the one that sends `last_epoch`. Raises
-        NeedsProducerId."""
+        """Give the transactional id to the next producer (S34): a new owner, or the present owner, which sends
+        `last_epoch`. Raises NeedsProducerId."""
         producer = next_producer(self.producer, spare_producer_id)
         return self._to(
             TransactionState.EMPTY,
@@ -164,10 +171,11 @@ class TransactionMetadata(NamedTuple):
         )
 
     def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
-        """Give the open transaction, as it is, to a new owner, which can only end it (KIP-939). Raises NeedsProducerId.
+        """Give the unchanged open transaction to a new owner, which can only end the transaction (KIP-939). Raises
+        NeedsProducerId.
 
-        This never shortens a timeout: the transaction may be older than the new owner's timeout, which applies from the
-        next transaction on.
+        The timeout of the open transaction is never shortened, because the transaction may be older than the new
+        owner's timeout. The new owner's timeout applies from the next transaction on.
         """
         client = next_producer(self.client, spare_producer_id)
         return self._to(
@@ -181,12 +189,12 @@ class TransactionMetadata(NamedTuple):
             next_timeout_ms=timeout_ms,
         )
 
-    # --- a transaction
+    # --- transitions of a transaction
 
     def with_partitions(
         self, added: frozenset[TopicPartition], now_ms: int, client_transaction_version: int
     ) -> TransactionMetadata:
-        """Add partitions to the transaction; the first ones begin it (S36)."""
+        """Add partitions to the transaction; adding the first partitions begins the transaction (S36)."""
         is_open = self.state is TransactionState.ONGOING
         return self._to(
             TransactionState.ONGOING,
@@ -200,14 +208,14 @@ class TransactionMetadata(NamedTuple):
     def prepared(
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """Decide the outcome. Under V2 the epoch goes up, so that the markers fence late requests of this transaction
-        (S39). Raises NeedsProducerId."""
+        """Decide the outcome of the transaction. Under V2 the epoch is raised, so that the markers fence late requests
+        of this transaction (S39). Raises NeedsProducerId."""
         changes: dict[str, Any] = {}
         if client_transaction_version >= TRANSACTIONS_V2:
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
-        if self.state is not TransactionState.ONGOING:  # an abort of nothing has a start time, too
+        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction has a start time, too
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
@@ -216,17 +224,19 @@ class TransactionMetadata(NamedTuple):
         )
 
     def fenced(self, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
-        """Abort the open transaction and fence its owner: the epoch goes up, whatever the version (S42). Raises
+        """Abort the open transaction and fence its owner by raising the epoch, under V1 and V2 (S42). Raises
         NeedsProducerId."""
         changes = self._raised(spare_producer_id)
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE, now_ms)
         return fence._to(TransactionState.PREPARE_ABORT, now_ms, last_epoch=last_epoch, **changes)
 
     def _raised(self, spare_producer_id: int | None) -> dict[str, Any]:
-        """The fields by which a decision raises the epoch: the epoch of the markers, and the owner's next pair.
+        """The changed fields when a decision raises the epoch: the epoch of the markers, and the owner's next producer
+        id and epoch.
 
-        A transaction that was taken over is raised twice: its markers one above its records, and the owner's pair one
-        above the request that ends it. Otherwise a late copy of that request could end the owner's next transaction.
+        For a taken-over transaction two epochs are raised: the epoch of the markers is one above the epoch of the
+        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. Otherwise a
+        late copy of that request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:
@@ -237,13 +247,13 @@ class TransactionMetadata(NamedTuple):
             "next_producer_epoch": after.epoch if self.is_taken_over else NO_EPOCH,
         }
         if self.producer_epoch == FENCING_EPOCH:
-            # Only a transaction that another broker logged can be open at this epoch. Its markers cannot be one epoch
-            # higher, which partitions ask of transactions V2.
+            # A transaction can be open at this epoch only if Kafka logged it. The markers of this transaction cannot
+            # have a higher epoch, which partitions require under transactions V2.
             changes["client_transaction_version"] = TRANSACTIONS_V1
         return changes
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """All markers are written: the transaction is over."""
+        """Complete the transaction after all markers are written."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         producer = self.producer_when_complete
         return self._to(
@@ -260,5 +270,5 @@ class TransactionMetadata(NamedTuple):
         )
 
     def check_expirable(self) -> None:
-        """Raises IllegalTransition where a tombstone must not be written."""
+        """Raises IllegalTransition if a tombstone must not be written in the present state."""
         check_transition(self.transactional_id, self.state, TransactionState.DEAD)

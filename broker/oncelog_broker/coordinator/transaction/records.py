@@ -1,4 +1,4 @@
-"""The records of transactional ids: TransactionMetadata in memory, Kafka's bytes in the log (S32). Pure."""
+"""The records of transactional ids, and how they are encoded in Kafka's log format (S32). Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PartitionsSchema = TransactionLogValue.PartitionsSchema
 
 
 class TransactionRecord(NamedTuple):
-    """A transactional id as it is from now on, or with None its tombstone."""
+    """The record with the new state of a transactional id; metadata of None is a tombstone."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 def encode(record: TransactionRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     key = _key_of(record.transactional_id)
     if record.metadata is None:
         return Encoded(key, None)
@@ -35,7 +35,7 @@ def encode(record: TransactionRecord) -> Encoded:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """The record; None for a kind of a later version. Raises MalformedMessage."""
+    """Decode a record; returns None for an unknown kind of a later version. Raises MalformedMessage."""
     if read_version(key) != TRANSACTION_LOG_KEY_VERSION:
         return None
     transactional_id = decode_versioned(TransactionLogKey, key).transactional_id
@@ -48,7 +48,8 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
 
 @lru_cache(maxsize=4096)
 def _key_of(transactional_id: str) -> bytes:
-    """Cached for the ids in use: each transaction logs three or more records of one id."""
+    """The encoded key of a transactional id. Keys are cached, because each transaction logs three or more records with
+    the same key."""
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_KEY_VERSION)
 
 

@@ -1,13 +1,13 @@
 """Remembers the lowest sequence that verification has refused, so that later batches do not overtake it (KAFKA-14561).
 
-A producer sends batch 0 and batch 1; the coordinator cannot be reached for the first one and can for the second. A
-partition accepts any first sequence of a producer that it does not know. It would append batch 1 and then refuse batch
-0 when that is sent again, and the transaction would have to abort. So until batch 0 is appended, later batches are
-refused, too.
+Example: a producer sends batch 0 and batch 1, and the coordinator is unreachable when batch 0 is verified, but
+reachable for batch 1. A partition accepts any first sequence of an unknown producer. So the partition would append
+batch 1 and then refuse batch 0 when batch 0 is sent again, and the transaction would have to abort. Therefore later
+batches are refused, too, until batch 0 is appended.
 
-Used only for producers whose last batch the log does not know, or of which it knows only that a transaction has ended.
-For all others the log knows the next sequence, and a late copy of an old batch, which verification also refuses, must
-not hold up new ones. Used for transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
+The rule applies only to producers whose last batch is not in the log's producer state. For all other producers the log
+knows the next sequence, and a refused late copy of an old batch must not delay new batches. The rule applies to
+transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""Entries kept, the newest ones: two megabytes. Without its entry a transaction may have to abort, no more."""
+"""Maximum number of entries, which take two megabytes; the oldest entries are dropped first. A dropped entry can only
+cause a transaction to abort."""
 
 
 class RefusedSequences:
@@ -28,7 +29,7 @@ class RefusedSequences:
 
     def __init__(self) -> None:
         self.lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-        """Nearly always empty: who would look something up asks that first."""
+        """Nearly always empty, so callers check first whether this mapping is empty."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Remember that verification has refused a batch of `producer` that begins with `sequence`."""
@@ -52,7 +53,8 @@ class RefusedSequences:
     def after_verification(
         self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
-        """Returns the error of verification, else an error if another batch must be sent first, else None."""
+        """Returns `refused`, the error of the verification, if it is not None. Otherwise returns an error if another
+        batch must be sent first, or None."""
         if refused is not None:
             self.note(where, producer, sequence)
             return refused
@@ -63,5 +65,5 @@ class RefusedSequences:
         return None
 
     def forget(self, where: TopicPartition, producer_id: int) -> None:
-        """Forget the entry: a batch is appended, so the log knows the next sequence."""
+        """Remove the entry after a batch was appended, because the log now knows the next sequence."""
         self.lowest.pop((where, producer_id), None)

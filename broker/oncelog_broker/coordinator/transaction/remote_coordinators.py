@@ -1,8 +1,9 @@
-"""Asks coordinators on other brokers whether partitions are in a transaction, or adds them to it (KIP-890).
+"""Asks coordinators on other brokers whether partitions are in a transaction, or to add partitions to a transaction
+(KIP-890).
 
-One AddPartitionsToTxn is in flight to each broker at a time; later questions are sent with the next request, and
-callers that ask about the same producer share one question. A caller never joins a question that is in flight: a marker
-may have been written since, so the answer may be outdated (E3).
+At most one AddPartitionsToTxn request is in flight to each broker. Later questions are sent with the next request, and
+callers that ask about the same producer share one question. A caller never joins a question that is in flight, because
+a marker may have been written since, so that the answer is outdated (E3).
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds without a response after which the answer counts as lost."""
+"""Seconds until a missing response counts as lost."""
 MAX_PARTITIONS: Final = 1000
-"""Limit on the partitions of one request, unless a single question has more."""
+"""Maximum number of partitions in one request, unless a single question has more partitions."""
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class Subject(NamedTuple):
-    """The key of a question: callers with an equal subject share it."""
+    """The key of a question; callers with equal subjects share one question."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     registers: bool
-    """Whether the partitions are added, not only looked up."""
+    """Whether the coordinator adds the partitions to the transaction; otherwise it only checks them."""
 
 
 class Question:
@@ -63,7 +64,8 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """Give each caller the first error among its partitions; COORDINATOR_NOT_AVAILABLE if one is missing."""
+        """Give each caller one error among the caller's partitions, or NONE. A partition without a code counts as
+        COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))
@@ -72,14 +74,14 @@ class Question:
 def _first_error(partitions: Collection[TopicPartition], codes: Codes) -> ErrorCode:
     found = {codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE) for partition in partitions}
     found.discard(ErrorCode.NONE)
-    if ErrorCode.OPERATION_NOT_ATTEMPTED in found:  # because of another partition, maybe one of another asker
+    if ErrorCode.OPERATION_NOT_ATTEMPTED in found:  # another partition failed, perhaps of another caller
         found.discard(ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = found or {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     return min(found, default=ErrorCode.NONE)
 
 
 class RemoteCoordinators:
-    """The transaction coordinators of the other brokers."""
+    """Client of the transaction coordinators on other brokers."""
 
     def __init__(self, peers: Peers, tasks: Tasks) -> None:
         self._peers = peers
@@ -96,9 +98,9 @@ class RemoteCoordinators:
         *,
         registers: bool,
     ) -> asyncio.Future[ErrorCode]:
-        """Answers with NONE if all `partitions` are in the open transaction of `producer`; with `registers` they are
-        added to it. COORDINATOR_NOT_AVAILABLE without an answer of the coordinator.
-        """
+        """Ask a coordinator about partitions. The result is NONE if all `partitions` are in the open transaction of
+        `producer`; with `registers` the coordinator adds the partitions to the transaction. The result is
+        COORDINATOR_NOT_AVAILABLE if the coordinator does not respond."""
         subject = Subject(transactional_id, producer, registers)
         waiting = self._waiting.setdefault(broker_id, {})
         question = waiting.get(subject)
@@ -124,7 +126,7 @@ class RemoteCoordinators:
                         logger.error("coordinator refuses to answer", extra={"broker": broker_id, "reason": reason})
                 except PeerUnavailable as error:
                     logger.warning("coordinator not asked", extra={"broker": broker_id, "reason": error})
-                except Exception:  # the callers must be answered all the same (S85)
+                except Exception:  # the callers must get an answer after any exception (S85)
                     logger.exception("coordinator not asked", extra={"broker": broker_id})
                 for question in questions:
                     question.answer(codes.get(question.subject.transactional_id, {}))
@@ -132,7 +134,8 @@ class RemoteCoordinators:
             self._at_work.discard(broker_id)
 
     def _take(self, broker_id: int) -> list[Question]:
-        """Take the questions of the next request. Each transactional id is in it once, as answers are found by it."""
+        """Remove the questions of the next request from the waiting questions. The request has each transactional id
+        only once, because the response identifies answers by transactional id."""
         waiting = self._waiting.pop(broker_id, {})
         taken: dict[str, Question] = {}
         room = MAX_PARTITIONS
@@ -166,7 +169,7 @@ def _transaction(question: Question) -> Asked:
 
 
 def codes_of(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
-    """Returns the codes by transactional id."""
+    """Returns the error codes of the partitions by transactional id."""
     return {
         result.transactional_id: {
             TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)

@@ -18,9 +18,10 @@
                  |                       |     |
                  +----- expired ------> Dead <-+
 
-Transactions V2 allow an abort before a transaction was begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit
-or CompleteAbort. PrepareEpochFence is never logged; PrepareAbort with the next epoch is logged instead (S33). Dead is a
-tombstone in the log. InitProducerId that keeps an open transaction stays in Ongoing (KIP-939, S120).
+Transactions V2 allow an abort without an open transaction (KIP-890), with which PrepareAbort follows Empty,
+CompleteCommit or CompleteAbort. PrepareEpochFence is never logged; PrepareAbort with the next epoch is logged instead
+(S33). Dead is a tombstone in the log. After an InitProducerId that keeps the open transaction, the state stays Ongoing
+(KIP-939, S120).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class TransactionState(IntEnum):
 
 _S = TransactionState
 IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""The states without a transaction: a new one may begin."""
+"""The states in which no transaction is open, so that a new transaction may begin."""
 
 LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.EMPTY: IDLE,
@@ -70,7 +71,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
     _S.DEAD: IDLE,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""State -> the states that it may follow."""
+"""State -> the legal previous states."""
 
 
 class IllegalTransition(AssertionError):

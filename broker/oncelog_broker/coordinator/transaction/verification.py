@@ -1,14 +1,16 @@
-"""Checks before a transactional append that the coordinator knows the transaction in this partition (KIP-890).
+"""Checks, before a transactional append, that the coordinator has registered the partition in the transaction
+(KIP-890).
 
-A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that nobody ends,
-and the last stable offset would never advance again. So before the first batch of a transaction in a partition, the
-coordinator is asked whether the partition is in the transaction; for producers of transactions V2 it is added (T7).
+A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that no coordinator
+ends, and the last stable offset would never advance again. So before the first batch of a transaction in a partition,
+the coordinator is asked whether the partition is in the transaction; for producers of transactions V2 the coordinator
+adds the partition (T7).
 
 The coordinator may be another broker, and its answer may be late. The append takes a guard before the question
 (`replication/verification_guards.py`), so that a marker written between question and append makes the append fail (E3).
 
-If the image of this broker is out of date, the broker that is asked may be a former coordinator: it may take a
-transaction for open that its successor has ended. If the successor's marker is in the log, the log has a later
+If the image of this broker is outdated, the asked broker may be a former coordinator, which may report a transaction as
+open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has a later
 coordinator epoch than the image, and the append is refused.
 """
 
@@ -30,7 +32,7 @@ from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds without an answer of the coordinator after which the producer must send the batch again."""
+"""Seconds to wait for an answer of the coordinator; after that the producer must send the batch again."""
 
 
 def check_in_transaction(
@@ -42,8 +44,8 @@ def check_in_transaction(
     *,
     registers: bool,
 ) -> Answer[KafkaError | None]:
-    """Returns None if `producer` may append to all of `partitions` in its open transaction; with `registers` they are
-    added to it.
+    """Returns None if `producer` may append to all of `partitions` in its open transaction; with `registers` the
+    partitions are added to the transaction.
 
     Otherwise returns the error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE (the transaction was taken over, S120); CONCURRENT_TRANSACTIONS or
@@ -69,9 +71,9 @@ def check_each_in_transaction(
     partitions: Iterable[Partition],
     deadlines: Deadlines,
 ) -> Answer[Mapping[Partition, KafkaError | None]]:
-    """For each of `partitions`, in which `producer` has no open transaction, whether it may append there; like
-    `check_in_transaction` without `registers`. Empty where another broker coordinates: questions to it are joined
-    anyway (`remote_coordinators`)."""
+    """Like `check_in_transaction` without `registers`, with a result for each partition. In none of `partitions` may
+    `producer` have an open transaction. The result is empty if another broker is the coordinator, because
+    `remote_coordinators` combines such questions anyway."""
     if not coordinator.verifies:
         return dict.fromkeys(partitions)
     if coordinator.elsewhere(transactional_id) is not None:

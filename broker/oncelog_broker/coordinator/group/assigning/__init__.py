@@ -1,6 +1,7 @@
 """The assignors of groups, which the broker runs (KIP-848, KIP-932): they assign partitions to members. Pure.
 
-`spec` is the input of an assignor, `range_assignor` and `uniform` are the assignors, `heterogeneous` the uniform one
-for members with different subscriptions, `assignors` the list of them by name. `simple` is the one of share groups.
-Each is a `Steps`, since a group may have a thousand members and ten thousand partitions. All are total: they return
-an assignment for every input."""
+`spec` is the input of an assignor. `range_assignor` and `uniform` are the assignors of consumer groups, `heterogeneous`
+is the variant of `uniform` for members with different subscriptions, and `assignors` has these assignors by name.
+`simple` is the assignor of share groups. Each assignor is a generator (`Steps`), since a group may have a thousand
+members and ten thousand partitions. Each assignor returns an assignment for every input.
+"""

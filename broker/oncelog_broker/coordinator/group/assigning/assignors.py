@@ -1,4 +1,4 @@
-"""The assignors by their names."""
+"""The assignors of consumer groups by name."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from oncelog_broker.coordinator.group.assigning.spec import Assignor
 from oncelog_broker.coordinator.group.assigning.uniform import assign_uniformly
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""The assignors that members may name, if group.consumer.assignors lists them."""
+"""The assignors that members may request, if group.consumer.assignors lists them."""

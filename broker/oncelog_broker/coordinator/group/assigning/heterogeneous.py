@@ -1,10 +1,11 @@
-"""The assignor "uniform" where members read different topics. Pure.
+"""The assignor "uniform" for groups whose members read different topics. Pure.
 
-Members keep the partitions that they had of the topics that they read. Each free partition goes to the reader with the
-fewest; then partitions move, topic by topic, from the reader with the most to the one with the fewest, until they
-differ by at most one or no further move is possible. Topics with many partitions for each reader come first: they
-decide how many partitions each reader has. Source: Kafka's UniformHeterogeneousAssignmentBuilder; of two equal readers,
-ours may move another one than Kafka.
+Members keep their previous partitions of the topics that they read. Each free partition is assigned to the reader of
+its topic with the fewest partitions. Then, topic by topic, partitions move from the reader with the most partitions to
+the reader with the fewest, until both differ by at most one partition or no further move is possible. Topics with many
+partitions per reader come first, because these topics determine how many partitions each reader gets. Source: Kafka's
+UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this assignor may choose another
+reader than Kafka.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ MAX_ROUNDS: Final = 16
 
 
 class _Plan:
-    """The assignment so far. Members are numbers, in the order of the spec."""
+    """The assignment so far. A member is identified by its index in `GroupSpec.members`."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self.partitions = spec.partitions
         self.assigned: list[dict[bytes, set[int]]] = []
         self.loads: list[int] = []
-        """How many partitions each member has."""
+        """Number of assigned partitions of each member."""
         self.readers: dict[bytes, list[int]] = {topic_id: [] for topic_id in spec.partitions}
         self.owners: dict[bytes, dict[int, int]] = {topic_id: {} for topic_id in spec.partitions}
 
@@ -102,7 +103,7 @@ def _give_free(plan: _Plan, topic_id: bytes) -> Steps[None]:
 
 
 def _balance(plan: _Plan, topic_id: bytes) -> Steps[int]:
-    """Move partitions of one topic; returns how many were moved."""
+    """Balance the readers of one topic by moving partitions of this topic; returns the number of moved partitions."""
     readers, loads, moved = plan.readers[topic_id], plan.loads, 0
     if len(readers) < 2:
         return 0

@@ -1,8 +1,10 @@
-"""The assignor of share groups, `simple`: each partition may have several members, each member several partitions.
+"""The assignor "simple" of share groups: a partition may be assigned to several members, and a member may have several
+partitions.
 
-Source: Kafka's SimpleAssignor. With M members and P partitions each partition is to have ceil(M / P) members, so that
-every member has at least one partition; members' shares differ by one at most. Within both limits a member keeps what
-it has. Where members read different topics, each topic is assigned by itself. Pure.
+Source: Kafka's SimpleAssignor. With M members and P partitions each partition is assigned to ceil(M / P) members, so
+that every member has at least one partition. The numbers of partitions of two members differ by at most one. Within
+both limits a member keeps its previous partitions. If members read different topics, each topic is assigned separately.
+Pure.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ TopicPartition = tuple[bytes, int]
 
 
 def assign_simply(members: Sequence[Subscriber], partitions: Mapping[bytes, Collection[int]]) -> Steps[Targets]:
-    """The partitions of each member. `partitions`: those that may be assigned, by topic id; `members` are in the order
-    of their ids."""
+    """Return the target of each member. `partitions`: the partitions that may be assigned, by topic id. `members` must
+    be in the order of their ids."""
     assigned: dict[str, dict[bytes, set[int]]] = {member.member_id: {} for member in members}
     if len({member.topics for member in members}) == 1:
         topics = [topic_id for topic_id in sorted(partitions) if topic_id in members[0].topics]
@@ -37,7 +39,8 @@ def _assign(
     partitions: Sequence[TopicPartition],
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign these partitions to these members, who read all of them; add them to `assigned`."""
+    """Assign the partitions to the members, all of which read all these partitions. The result is added to
+    `assigned`."""
     if not members or not partitions:
         return
     sharing = -(-len(members) // len(partitions))
@@ -46,7 +49,8 @@ def _assign(
     rooms: dict[str, int] = {}
     done = 0
     for member in members:
-        # A member with more than the smaller share may keep one of the larger ones, as long as there are some left.
+        # `quota` or `quota + 1` partitions are due to each member; `extras` members get the larger number. A member
+        # that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)
@@ -61,7 +65,7 @@ def _assign(
     for member in members:
         if not extras:
             break
-        if _count(assigned[member.member_id], partitions) <= quota:  # who has more got an extra one above
+        if _count(assigned[member.member_id], partitions) <= quota:  # otherwise it has its extra one already
             rooms[member.member_id] += 1
             extras -= 1
     yield from _fill(members, rooms, holders, sharing, assigned)
@@ -79,12 +83,12 @@ def _fill(
     sharing: int,
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Give out what is left, the least shared partitions first. A member that has all partitions with room already
-    takes the place of another one there, which gets something else in its next turn: so nobody is left without."""
+    """Assign the remaining places of partitions to members with fewer partitions than their share. The partitions with
+    the fewest members come first. A member that already has all partitions with free places gets nothing more."""
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]
     free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
-    free.sort(key=lambda partition: holders[partition], reverse=True)  # the least shared ones are at the end
+    free.sort(key=lambda partition: holders[partition], reverse=True)  # fewest members at the end
     while unfilled and free:
         waiting = []
         for member_id in unfilled:

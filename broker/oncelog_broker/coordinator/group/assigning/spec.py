@@ -9,11 +9,13 @@ from oncelog_broker.coordinator.group.assignments import Target
 from oncelog_broker.runtime.steps import Steps
 
 UNITS_PER_STEP: Final = 256
-"""Partitions or members that are handled before others have their turn; a fraction of a millisecond."""
+"""Number of partitions or members that one step handles before other work runs; a step takes a fraction of a
+millisecond."""
 
 
 class Subscriber(NamedTuple):
-    """A member: `topics` are the ids of the existing topics that it reads, `target` its previous target assignment."""
+    """A member as an assignor's input. `topics` are the ids of the existing topics that the member reads, `target` is
+    the member's previous target assignment."""
 
     member_id: str
     instance_id: str | None
@@ -22,9 +24,10 @@ class Subscriber(NamedTuple):
 
 
 class GroupSpec(NamedTuple):
-    """The members in the order of their ids, and the number of partitions of each topic that one of them reads.
+    """The input of an assignor: the members in the order of their ids, and the number of partitions of each topic that
+    any member reads.
 
-    `is_homogeneous`: all members have the same subscription, given in the same way.
+    `is_homogeneous`: whether all members have the same subscription, in the same form (names or regular expression).
     """
 
     members: Sequence[Subscriber]
@@ -33,10 +36,10 @@ class GroupSpec(NamedTuple):
 
 
 Targets = dict[str, Target]
-"""The target assignment of each member."""
+"""Member id -> target assignment."""
 Assignor = Callable[[GroupSpec], Steps[Targets]]
 
 
 def frozen(assigned: Mapping[bytes, set[int]]) -> Target:
-    """The finished target of a member."""
+    """The target assignment of a member as an immutable value, without topics that have no partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items() if partitions}

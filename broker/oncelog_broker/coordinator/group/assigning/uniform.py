@@ -1,7 +1,8 @@
-"""The assignor "uniform": as many partitions for each member as possible, and as few moves as possible. Pure.
+"""The assignor "uniform": distributes partitions as evenly as possible and moves as few partitions as possible. Pure.
 
-For members that all read the same topics: each keeps the partitions that it had, up to its quota, and the remaining
-ones go to members below their quota. A balanced assignment does not move (KAFKA-18688). Otherwise `heterogeneous`.
+If all members read the same topics, each member keeps its previous partitions up to its quota, and the remaining
+partitions are assigned to members below their quota. A balanced assignment does not change (KAFKA-18688). If members
+read different topics, `heterogeneous` is used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         left = room - held
         takes_one_more = more > 0
         if left and takes_one_more and len(members) - number > more:
-            # Leave the additional partition to a member that has one already; the last members must take it.
+            # Leave the additional partition to a later member, which may have it already. The last members must take
+            # additional partitions.
             left -= 1
             takes_one_more = False
         more -= takes_one_more
@@ -62,7 +64,7 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
 
 
 def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
-    """The partitions that no member has."""
+    """The partitions that are in no member's previous target."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partitions}
     for number, member in enumerate(spec.members, 1):
         for topic_id, partitions in member.target.items():
@@ -81,9 +83,10 @@ def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
 def _keep(
     member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
-    """Split the partitions that a member had into at most `room` that it keeps, and those that it gives up. `seen`:
-    partitions of the members before it. Two may have had the same one: part of an assignment was logged when the broker
-    ended."""
+    """Split the previous partitions of a member into at most `room` partitions that the member keeps, and the
+    partitions that the member gives up. `seen`: partitions of the members that were handled before. Two members may
+    have the same partition in their previous targets, if only part of an assignment was logged when the broker
+    stopped."""
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []
     for topic_id in sorted(member.target.keys() & spec.partitions.keys()):

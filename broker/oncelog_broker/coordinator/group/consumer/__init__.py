@@ -1,12 +1,12 @@
-"""Groups of the consumer protocol (KIP-848): the broker assigns partitions, members move to their targets one heartbeat
-at a time. Pure.
+"""Groups of the consumer protocol (KIP-848): the broker assigns partitions, and members move to their target
+assignments step by step with their heartbeats. Pure.
 
 `member` and `consumer_group` are the state, which only replayed records change; `step` is the context of one operation.
 A heartbeat goes through `heartbeat` (request and response), `epochs` (which epochs are valid), `change` (the changes of
-a step, in order), `regexes` (topics by regular expression), `target` (when and how the group is assigned) and
-`reconcile` (how a member gets to its target). `leaving` is how members go.
+a step, in order), `regexes` (topics by regular expression), `target` (when and how the target assignment is computed)
+and `reconcile` (how a member moves to its target). `leaving` removes members.
 
-Members of the classic protocol may be in such a group: `classic_members` serves them. `upgrade` converts a classic
-group to the consumer protocol when the first such member joins, `downgrade` converts it back when the last one has
-left.
+A group of the consumer protocol may have members of the classic protocol, whose requests `classic_members` handles.
+`upgrade` converts a classic group to the consumer protocol when the first member of the consumer protocol joins.
+`downgrade` converts the group to the classic protocol when the last member of the consumer protocol has left.
 """

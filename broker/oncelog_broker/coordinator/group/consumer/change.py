@@ -1,8 +1,7 @@
-"""The changes that a heartbeat or a JoinGroup makes to its member and its group, until the member is one step further.
-Pure.
+"""The changes that a heartbeat or a JoinGroup causes in the member and the group. Pure.
 
-They are logged in this order, in one batch of records: the member's subscription, the group epoch, the target
-assignment, the current assignment.
+The changes are logged as one batch of records, in this order: the member's subscription, the group epoch, the target
+assignment, the member's current assignment.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class MemberChange:
-    """`before` is the member at the start of the step, `member` its present state; `replaced` the id of the static
-    member that it replaces. `group_epoch` is the group's, as far as this step has raised it."""
+    """The changes of one step. `before` is the member at the start of the step, `member` the member with the changes so
+    far. `replaced` is the id of the static member that the member replaces, or None. `group_epoch` is the group epoch
+    after the changes so far."""
 
     __slots__ = ("before", "group_epoch", "member", "replaced", "step")
 
@@ -35,14 +35,15 @@ class MemberChange:
         self.group_epoch = step.group.epoch
 
     def members(self) -> dict[str, ConsumerMember]:
-        """All members of the group, after this change."""
+        """All members of the group after this change, by member id."""
         members = {**self.step.group.members, self.member.member_id: self.member}
         if self.replaced is not None:
             del members[self.replaced]
         return members
 
     def log_said(self) -> bool:
-        """Log the member's subscription, if it has changed. Whether it names other topics now."""
+        """Log the member's subscription if the subscription has changed. Returns whether the explicitly named topics
+        have changed."""
         group = self.step.group
         if self.member.said == self.before.said and (self.replaced or self.member.member_id in group.members):
             return False
@@ -50,7 +51,8 @@ class MemberChange:
         return self.member.topics != self.before.topics
 
     def raise_group_epoch(self, *, is_needed: bool) -> None:
-        """Raise the group epoch if the subscriptions have changed, or the subscribed topics, or the assignor."""
+        """Raise the group epoch if the subscriptions (`is_needed`), the subscribed topics in the cluster, or the
+        group's assignor have changed."""
         step, group = self.step, self.step.group
         if self.member.assignor != self.before.assignor and not is_needed:
             assignors = step.config.consumer_assignors
@@ -67,7 +69,7 @@ class MemberChange:
         step.effects.changes.append(lambda: mark_checked(step.logged_group(), step.topics))
 
     def reconcile(self, epoch: int, target: Target, owned: Owned | None, *, subscription_changed: bool) -> None:
-        """Bring the member nearer to its target, which is of `epoch`."""
+        """Move the member one step towards its target assignment, whose epoch is `epoch`."""
         step, group, before = self.step, self.step.group, self.member
         if not subscription_changed and before.is_reconciled_to(epoch):
             return
@@ -79,20 +81,21 @@ class MemberChange:
 
 
 def mark_checked(group: ConsumerGroup | None, topics: TopicView) -> None:
-    """Record that the metadata hash of the group is the hash of `topics`."""
+    """Note that the metadata hash of the group is the hash of `topics`."""
     if group is not None:
         group.checked_topics = topics
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str, ...]) -> str:
-    """The assignor that most members name, the first configured one if none is named, or of equals the first one."""
+    """The assignor that most members request. Among equally often requested assignors, or if no member requests one,
+    the first configured assignor wins."""
     votes = Counter(member.assignor for member in members if member.assignor in configured)
     return max(configured, key=lambda name: votes[name])
 
 
 def replace_static(step: ConsumerStep, old: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Let a static member replace its older incarnation. The new member takes over target and current assignment, and
-    must reach the epoch of the target again."""
+    """Let a static member replace its older incarnation. The new member id gets the target and the current assignment,
+    starts at epoch 0, and must be reconciled with the target again."""
     group = step.group
     member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
     step.effects.records += group.tombstones_of(old.member_id)

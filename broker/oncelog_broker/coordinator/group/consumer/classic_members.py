@@ -1,9 +1,8 @@
-"""Members of the classic protocol in a group of the consumer protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
-Pure.
+"""Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-For such a member a generation is its member epoch. JoinGroup moves the member one step nearer to its target and is
-answered at once, SyncGroup returns its assignment, and a Heartbeat is answered with REBALANCE_IN_PROGRESS if another
-step is due.
+The generation of a classic member is its member epoch. JoinGroup moves the member one step towards its target and gets
+its response immediately. SyncGroup returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another
+step is necessary.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 
 
 def join(step: ConsumerStep, asked: Join) -> None:
-    """Serve a JoinGroup. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+    """Handle a JoinGroup. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID."""
     request, group, config = asked.request, step.group, step.config
     if not config.may_mix:
@@ -104,7 +103,8 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member, the id of the older incarnation that it replaces, and that incarnation."""
+    """The member before this request, the member id of the older incarnation that the member replaces, and this
+    incarnation. The last two are None if nothing is replaced."""
     group = step.group
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None, None
@@ -126,7 +126,7 @@ def _said(member: ConsumerMember, asked: Join, subscription: ConsumerProtocolSub
         client_id=asked.client.client_id,
         client_host=asked.client.host,
         topics=frozenset(subscription.topics),
-        regex="",  # classic members look their patterns up themselves
+        regex="",  # classic members match their patterns themselves
         classic=ClassicProtocols(request.session_timeout_ms, tuple(asked.protocols)),
     )
 
@@ -150,7 +150,8 @@ def _owned(step: ConsumerStep, subscription: ConsumerProtocolSubscription) -> Ow
 
 
 def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """A classic member, in its epoch. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """The classic member with this id, whose epoch must be `generation`. Raises KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
     if instance_id is None:
         member = known_member(step.group, member_id)
     else:
@@ -166,7 +167,7 @@ def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generati
 
 
 def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Serve a SyncGroup. Raises KafkaError like `_known`, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
+    """Handle a SyncGroup. Raises KafkaError like `_known`, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (
@@ -193,9 +194,11 @@ def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> None:
-    """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError like `_known`.
+    """Handle a Heartbeat; the response is REBALANCE_IN_PROGRESS if the member must join again. Raises KafkaError like
+    `_known`.
 
-    Unlike Kafka, the broker also assigns the group here if that is due: all members may be classic ones.
+    Unlike Kafka, a Heartbeat also computes a new target assignment if necessary, because all members may be classic
+    members.
     """
     group = step.group
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
@@ -212,7 +215,8 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
-    """The member is answered REBALANCE_IN_PROGRESS: from the first time on it has its rebalance timeout to join."""
+    """Note that the member got REBALANCE_IN_PROGRESS. Starting with the first such response the member must join within
+    its rebalance timeout."""
     if member.member_id not in step.group.asked_to_join:
         step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))
         step.start_timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms)
@@ -231,7 +235,7 @@ def _note_asked(step: ConsumerStep, member_id: str, *, is_asked: bool) -> None:
 def leave(
     step: ConsumerStep, members: Collection[LeaveGroupRequest.MemberIdentity]
 ) -> list[LeaveGroupResponse.MemberResponse]:
-    """Serve a LeaveGroup, of members of both protocols: administrators take members out by it."""
+    """Handle a LeaveGroup, with which administrators remove members of both protocols."""
     gone: dict[str, ConsumerMember] = {}
     responses = []
     for identity in members:
@@ -252,7 +256,7 @@ def leave(
 
 
 def _leaver(step: ConsumerStep, identity: LeaveGroupRequest.MemberIdentity) -> ConsumerMember:
-    """Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """The member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if identity.group_instance_id is None:
         return known_member(step.group, identity.member_id)
     if identity.member_id == "":

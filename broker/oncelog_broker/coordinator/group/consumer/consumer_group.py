@@ -1,12 +1,12 @@
 """One group of the consumer protocol: its members, epochs, targets, and the owner of each partition. Pure.
 
-Three epochs. The *group epoch* rises when something changes that the assignment depends on. The *assignment epoch* is
-the group epoch for which the target was made. A *member's epoch* is the assignment epoch to which the member was
-brought.
+There are three epochs. The *group epoch* rises when a property changes on which the assignment depends. The *assignment
+epoch* is the group epoch for which the target assignment was computed. The *member epoch* is the assignment epoch to
+which the member was reconciled.
 
-All of this is the logged state: only `replay` changes it. The state is derived, never stored. Invariants: each static
-member is in `static_members`; `owners` has each partition that a member has or is to give up, with that member;
-`held_bytes` is the sum over its members, and part of `held` until the group is `let_go`.
+The fields contain the logged state, which only `replay` changes. The property `state` is derived from the fields.
+Invariants: each static member is in `static_members`. `owners` maps each partition that a member has or must give up to
+this member. `held_bytes` is the sum over the members, and is counted in `held` until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from oncelog_protocol.coordinator_records.consumer_groups import (
 
 CONSUMER_PROTOCOL: Final = "consumer"
 FIRST_EPOCH: Final = 1
-"""The epoch of a group that was never logged, and of its empty target; the first member makes it 2, as in Kafka 4.3."""
+"""The group epoch and assignment epoch of a group that was never logged. The first member raises the group epoch to 2,
+as in Kafka 4.3."""
 
 
 class ConsumerGroupState(Enum):
-    """The value is the name on the wire."""
+    """The state of a group; the value is the name in the protocol."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target is of an older group epoch."""
+    """The target assignment was computed for an older group epoch."""
     RECONCILING = "Reconciling"
-    """Some member has not reached its target yet."""
+    """At least one member has not reached its target yet."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -60,9 +61,9 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """`checked_topics` is the view of the cluster's topics in which the group last compared its metadata hash, and
-    `resolved_names` the topic names among which its regular expressions were last looked up; None: not since
-    loading."""
+    """A group of the consumer protocol. `checked_topics` is the view of the cluster's topics with which the group last
+    compared its metadata hash. `resolved_names` are the topic names against which the regular expressions were last
+    matched. Both are None after loading."""
 
     __slots__ = (
         "asked_to_join",
@@ -93,22 +94,24 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assigned_at_ms = 0
-        """Wall time of the last assignment; 0: not known."""
+        """Wall time of the last assignment, in ms; 0 if it is not known."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
         self.targets: dict[str, Target] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
-        """Topic id -> partition -> the member that has it or is to give it up."""
+        """Topic id -> partition -> id of the member that has the partition or must give it up."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self.regex_members: Counter[str] = Counter()
-        """Regular expression -> how many members use it."""
+        """Regular expression -> number of members that use the expression."""
         self.classic_members = 0
-        """How many members use the classic protocol."""
+        """Number of members that use the classic protocol."""
         self.has_old_topics = False
-        """Whether the log has a record of the kind that brokers before Kafka 4.1 wrote, to be removed."""
+        """Whether the log has an OldTopicsRecord, which Kafka before 4.1 wrote and which must be deleted by a
+        tombstone."""
         self.asked_to_join: set[str] = set()
-        """Classic members that were answered REBALANCE_IN_PROGRESS and have not joined again: their join timers run."""
+        """Classic members that got REBALANCE_IN_PROGRESS and have not joined again; the join timers of these members
+        are running."""
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
@@ -119,7 +122,8 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Looks at each member, so only requests that describe groups should call it."""
+        """The state of the group. Computing the state checks each member, so only requests that describe groups should
+        call this method."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -133,19 +137,21 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether no member has the partition or is to give it up."""
+        """Whether no member has the partition or must still give it up."""
         owners = self.owners.get(topic_id)
         return owners is None or partition not in owners
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """The target of a member; a static member that returns with another id takes over its old target."""
+        """The target of a member. A static member that returns with another member id gets the target of its old member
+        id."""
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static_members.get(instance_id, ""))
         return NO_TARGET if target is None else target
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member reads. An unresolved regular expression adds none."""
+        """The names of the topics that a member reads. A regular expression that has not been matched yet adds no
+        topics."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         if resolved is None or not resolved.topics:
             return member.topics
@@ -158,7 +164,8 @@ class ConsumerGroup:
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """Like `topics`, but with these members and these matches of their regular expressions."""
+        """Like `topics`, but for the given members and the given matches of regular expressions. `regexes` None: the
+        group's own matches."""
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
         known = self.regexes if regexes is None else regexes
@@ -166,7 +173,8 @@ class ConsumerGroup:
         return frozenset().union(*named)
 
     def supports_classic(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols may join: it shares one with all other classic members."""
+        """Whether a classic member with these protocols may join: the member must share a protocol with all other
+        classic members."""
         if protocol_type != CONSUMER_PROTOCOL:
             return False
         counts = Counter(
@@ -195,7 +203,7 @@ class ConsumerGroup:
         return TargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete a member. The order matters to Kafka's brokers."""
+        """The tombstones that delete a member, in the order that Kafka's brokers expect."""
         return [
             CurrentRecord(self.group_id, member_id, None),
             TargetRecord(self.group_id, member_id, None),
@@ -203,7 +211,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[ConsumerGroupRecord]:
-        """The tombstones that delete the whole group, in the order that Kafka's brokers expect."""
+        """The tombstones that delete the entire group, in the order that Kafka's brokers expect."""
         records: list[ConsumerGroupRecord] = [CurrentRecord(self.group_id, member, None) for member in self.members]
         records += [TargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
         records.append(TargetEpochRecord(self.group_id, None))
@@ -215,8 +223,8 @@ class ConsumerGroup:
         return records
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Apply a logged record, other than the tombstone of the group itself. Records of one group may be replayed in
-        any order: compaction, and loading, skip records that later ones replace."""
+        """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
+        any order, because compaction and loading skip records that later records replace."""
         if isinstance(record, CurrentRecord):
             member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
             if record.value is not None:
@@ -258,10 +266,10 @@ class ConsumerGroup:
             self.has_old_topics = record.value is not None
 
     def let_go(self) -> None:
-        """This group is deleted with its members."""
+        """Subtract the metadata of all members from `held`, because the group is being deleted."""
         self._hold(-self.held_bytes)
 
-    # --- inside
+    # --- private helpers
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -291,7 +299,7 @@ class ConsumerGroup:
     def _forget_said(self, member: ConsumerMember | None) -> None:
         if member is None:
             return
-        # Another member may have taken over the instance id by now.
+        # Another member may have the instance id by now.
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         if member.regex:
@@ -312,8 +320,8 @@ class ConsumerGroup:
                 owners[partition] = member_id
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Remove a member's partitions from the owners, except those that have a newer owner: the record of the new
-        owner may have been replayed before this one."""
+        """Remove a member's partitions from `owners`, except partitions that have a newer owner: the record of the new
+        owner may have been replayed before the record of this member."""
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id)

@@ -1,7 +1,8 @@
-"""Converts a group of the consumer protocol to a classic one, when only classic members are left. Pure.
+"""Converts a group of the consumer protocol to a classic group, when only classic members are left. Pure.
 
-The conversion is one batch of records: tombstones of the group, and the record of the classic group. Its generation is
-the group epoch, its assignments are the targets. Then its members are asked to join again, since a member has left.
+The conversion is one batch of records: tombstones of the group, and the record of the classic group. The generation of
+the classic group is the group epoch, and its assignments are the targets. After the conversion the members must join
+again, since a member has left.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AssignedTopic = ConsumerProtocolAssignment.TopicPartition
 
 
 def may_downgrade_without(step: ConsumerStep, gone: Collection[str]) -> bool:
-    """Whether the group becomes classic when these members leave."""
+    """Whether the group becomes a classic group when these members leave."""
     group, config = step.group, step.config
     left = [member for member_id, member in group.members.items() if member_id not in gone]
     if not left or any(member.classic is None for member in left):
@@ -36,14 +37,14 @@ def may_downgrade_without(step: ConsumerStep, gone: Collection[str]) -> bool:
 
 
 def may_downgrade_with(step: ConsumerStep, replaced: ConsumerMember) -> bool:
-    """Whether the group becomes classic when a classic member takes the place of this one."""
+    """Whether the group becomes a classic group when a classic member replaces the member `replaced`."""
     group, config = step.group, step.config
     others_are_classic = group.classic_members == len(group.members) - 1 and replaced.classic is None
     return others_are_classic and config.may_downgrade and len(group.members) <= config.max_size
 
 
 def downgrade(step: ConsumerStep, gone: Collection[str]) -> None:
-    """Become classic without these members; the remaining ones join again."""
+    """Convert the group to a classic group without these members; the remaining members must join again."""
     group = step.group
     left = {member_id: member for member_id, member in group.members.items() if member_id not in gone}
     targets = {member_id: group.target_of(member_id) for member_id in left}
@@ -51,7 +52,8 @@ def downgrade(step: ConsumerStep, gone: Collection[str]) -> None:
 
 
 def downgrade_with(step: ConsumerStep, replaced: str, joined: ConsumerMember, epoch: int, *, rejoins: bool) -> None:
-    """Become classic with `joined` in place of a member; the records that add it are part of the step."""
+    """Convert the group to a classic group in which `joined` replaces the member `replaced`. The step already contains
+    the records that add `joined`."""
     group = step.group
     members = {member_id: member for member_id, member in group.members.items() if member_id != replaced}
     members[joined.member_id] = joined
@@ -101,7 +103,8 @@ def _become_classic(
         effects.start_timer(GroupTimer(TimerKind.REJOIN, group_id), 0.0)
 
     def follow_all_protocols() -> None:
-        """Restore all protocols of the members: the record has only one of each, the others are soft state."""
+        """Restore all protocols of the members. The record has only one protocol of each member; the other protocols
+        are soft state."""
         logged = step.groups.get(group_id)
         if isinstance(logged, ClassicGroup):
             for member in classic.members.values():

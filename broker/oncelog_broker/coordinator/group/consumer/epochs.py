@@ -1,4 +1,4 @@
-"""Which epoch a request may name: of heartbeats, and of commits and fetches of offsets (KIP-1251). Pure."""
+"""Checks the member epochs in heartbeats, offset commits and offset fetches (KIP-1251). Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 FIRST_MEMBER_EPOCH_VERSION = 9
-"""OffsetCommit from this version on knows member epochs."""
+"""First version of OffsetCommit that supports member epochs."""
 CheckPartition = Callable[[str, int], None]
-"""Raises KafkaError for a partition (topic name, number) that the member may not commit."""
+"""Function that raises KafkaError for a partition (topic name, index) that the member may not commit."""
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Raises KafkaError UNKNOWN_MEMBER_ID."""
+    """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
@@ -25,7 +25,8 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID where another member has the instance id now."""
+    """The static member with this id and instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if
+    another member has the instance id now."""
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -38,8 +39,9 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """The member's epoch, or the one before with no more partitions than it has: then the answer with the new epoch was
-    lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is valid, too, if the heartbeat
+    lists only partitions that the member has: the response with the new epoch was lost. Raises KafkaError
+    FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     if epoch == member.previous_epoch and epoch < member.epoch and is_within(owned, member.assigned):
@@ -55,11 +57,12 @@ def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | Non
 def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, topics: TopicView, *, version: int | None
 ) -> CheckPartition | None:
-    """Whether a member may commit offsets in this epoch; None: for any partition. An older epoch is valid for the
-    partitions that the member was given in it or before, and still has or is to give up.
+    """Check that a member may commit offsets in this epoch. Returns None if all partitions may be committed, otherwise
+    a check for each partition. An older epoch is valid for partitions that were assigned in this epoch or before and
+    that the member still has or must give up.
 
-    `version`: of OffsetCommit; None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION,
-    STALE_MEMBER_EPOCH; ILLEGAL_GENERATION for classic members.
+    `version`: version of the OffsetCommit request; None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID,
+    UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION for classic members.
     """
     member = known_member(group, member_id)
     if version is not None and version < FIRST_MEMBER_EPOCH_VERSION and member.classic is None:
@@ -89,8 +92,9 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Whether a member may fetch offsets in this epoch: its own and no other, or it would read an offset that the owner
-    before it may still commit over. Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
+    """Check that a member fetches offsets in its own epoch. With another epoch the member could read an offset that the
+    previous owner of the partition may still replace. Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH,
+    ILLEGAL_GENERATION."""
     if member_id is None and epoch < 0:
         return
     member = known_member(group, member_id or "")

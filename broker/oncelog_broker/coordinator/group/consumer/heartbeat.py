@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, and gets nearer to its target. Pure; only replayed records change
-durable state.
+"""Handles ConsumerGroupHeartbeat, with which a member joins, stays, and moves to its target. Pure; only replayed
+records change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike it, members are asked for the next heartbeat
-soon while an assignment is under way, or while their partitions are still at others: so a rebalance does not take as
-many heartbeat intervals as it has steps.
+Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
+soon while an assignment is being computed or while other members still have partitions of the member's target. So a
+rebalance takes less time than one heartbeat interval per step.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 )
 
 SOON_MS: Final = 1_000
-"""The heartbeat interval of members that wait for an assignment or for partitions of others, at most."""
+"""Maximum heartbeat interval, in ms, of members that wait for an assignment or for partitions of other members."""
 MIN_INTERVAL_MS: Final = 100
-"""No member is asked for heartbeats more often."""
+"""Minimum heartbeat interval, in ms, that a response requests."""
 FIRST_CLIENT_MEMBER_ID_VERSION: Final = 1
 NOT_SAID: Final = -1
-"""A rebalance timeout that says: as before."""
+"""Value of the rebalance timeout in a request that does not change the timeout."""
 
 
 class Heartbeat(NamedTuple):
-    """One request and who sent it. `wrong_regex` says what is wrong with its regular expression, None if nothing is."""
+    """One heartbeat request with its sender. `wrong_regex` is the error message for an invalid regular expression; None
+    if the expression is valid or missing."""
 
     request: ConsumerGroupHeartbeatRequest
     client: Client
@@ -63,14 +64,14 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as after an error: then the response has, too."""
+        """Whether the request has all fields, as after an error. The response then has all fields, too."""
         request = self.request
         says_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         return request.rebalance_timeout_ms != NOT_SAID and says_topics and request.topic_partitions is not None
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """The checks of a request that do not need its group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check a request without knowing its group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (version >= FIRST_CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVING_EPOCH):
         raise _invalid("MemberId can't be empty.")
@@ -104,8 +105,8 @@ def _invalid(message: str) -> KafkaError:
 
 
 def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
-    """The member, if it has reached its target and reports no change, and nothing else is due: nearly every heartbeat
-    is of this kind."""
+    """The member, if it has reached its target, reports no change, and no other work is due; otherwise None. Nearly
+    every heartbeat is of this kind."""
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -128,7 +129,7 @@ def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
 
 
 def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
-    """Serve a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
@@ -165,7 +166,8 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
-    """The member, and the id of the older incarnation that it replaces. Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    """The member, and the id of the older incarnation that the member replaces (None: no incarnation). Raises
+    KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None
@@ -180,8 +182,8 @@ def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple
 
 
 def check_room(step: ConsumerStep, member_id: str, instance_id: str | None) -> None:
-    """Raises KafkaError GROUP_MAX_SIZE_REACHED for a member more than group.consumer.max.size allows. A static member
-    that returns is not a new member."""
+    """Raises KafkaError GROUP_MAX_SIZE_REACHED for a new member if the group has group.consumer.max.size members. A
+    static member that returns is not a new member."""
     group, most = step.group, step.config.consumer_max_size
     if len(group.members) >= most and member_id not in group.members and instance_id not in group.static_members:
         raise KafkaError(
@@ -190,8 +192,8 @@ def check_room(step: ConsumerStep, member_id: str, instance_id: str | None) -> N
 
 
 def check_bytes(step: ConsumerStep, before: ConsumerMember | None, member: ConsumerMember) -> None:
-    """The metadata of members is stored while they are members: it has the same bounds as in classic groups. Raises
-    KafkaError MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
+    """Check the limits on the stored metadata of members, which are the same as in classic groups. Raises KafkaError
+    MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     group, config = step.group, step.config
     if before is not None and before.said == member.said:
         return
@@ -232,7 +234,7 @@ def _said(member: ConsumerMember, asked: Heartbeat) -> ConsumerMember:
 
 
 def _interval_ms(change: MemberChange, assignment_epoch: int) -> int:
-    """When the member is to send its next heartbeat."""
+    """Milliseconds until the member must send its next heartbeat."""
     step, member = change.step, change.member
     interval = step.settings.heartbeat_interval_ms
     if change.group_epoch > assignment_epoch:

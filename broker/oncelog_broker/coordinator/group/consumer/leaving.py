@@ -1,4 +1,4 @@
-"""How members of a consumer group go: they leave, or are fenced. Pure."""
+"""Removes members of a consumer group that leave or are fenced. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 
 
 def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Handle a heartbeat with epoch -1 (leave) or -2: a static member that will return keeps its partitions until its
-    session ends. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Handle a heartbeat with epoch -1 (leave) or -2 (temporary leave). A static member that leaves temporarily keeps
+    its partitions until its session ends. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if request.instance_id is None:
         member = known_member(step.group, request.member_id)
     else:
@@ -24,7 +24,7 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         away = member._replace(
             epoch=STATIC_LEAVING_EPOCH,
-            state=MemberState.STABLE,  # it has no partition to give up: only the end of its session removes it
+            state=MemberState.STABLE,  # no partition must be given up; only the session timeout removes the member
             assigned=at_epoch(as_target(member.assigned), 0),
             pending_revocation=NO_PARTITIONS,
         )
@@ -35,7 +35,7 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def fence(step: ConsumerStep, gone: Collection[ConsumerMember]) -> None:
-    """Remove members with all their partitions. The group becomes classic if only classic members are left."""
+    """Remove members and their assignments. The group becomes a classic group if only classic members are left."""
     group, effects = step.group, step.effects
     if not gone:
         return
@@ -52,13 +52,13 @@ def fence(step: ConsumerStep, gone: Collection[ConsumerMember]) -> None:
     epoch = group.epoch + 1
     effects.append(group.epoch_record(epoch, step.topics.hash_of(group.topics_with(left))))
     if not left:
-        # No member is left that partitions could be assigned to: otherwise an empty group would stay in ASSIGNING for
-        # ever (KAFKA-20442).
+        # Without this record an empty group would stay in the state ASSIGNING permanently, because no member is left to
+        # cause an assignment (KAFKA-20442).
         effects.append(group.target_epoch_record(epoch, 0))
 
 
 def on_timer(step: ConsumerStep, timer: GroupTimer) -> None:
-    """The time of a member is up: to send a heartbeat, to give partitions up, to join or to sync (classic members)."""
+    """Remove a member that did not send a heartbeat, give up partitions, join, or sync in time."""
     member = step.group.members.get(timer.member_id)
     if member is None or (timer.kind == TimerKind.REBALANCE and not member.is_revoking):
         return

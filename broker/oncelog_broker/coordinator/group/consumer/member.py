@@ -19,17 +19,19 @@ from oncelog_protocol.coordinator_records.consumer_groups import (
 )
 
 JOINING_EPOCH: Final = 0
-"""A heartbeat with this epoch joins the group, or joins it again after the member was fenced."""
+"""Epoch of a heartbeat with which a member joins the group, or joins again after the member was fenced."""
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""A static member leaves and will return: its partitions stay reserved until its session ends."""
+"""Epoch of a heartbeat with which a static member leaves temporarily; the member's partitions stay reserved until its
+session ends."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target. The numbers are stored in the log.
+    """The progress of a member towards its target assignment. The numbers are stored in the log.
 
-    STABLE: it has its target assignment of its epoch. UNREVOKED: it still has partitions that it is to give up.
-    UNRELEASED: some partitions of its target still belong to other members. UNKNOWN: of a later release.
+    STABLE: the member has the target assignment of its epoch. UNREVOKED: the member still has partitions that it must
+    give up. UNRELEASED: some partitions of the target still belong to other members. UNKNOWN: a state of a later
+    release.
     """
 
     STABLE = 0
@@ -47,15 +49,17 @@ class ClassicProtocols(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The protocol that the member is answered with."""
+        """The name of the protocol in responses to the member."""
         return self.protocols[0][0]
 
 
 class ConsumerMember(NamedTuple):
-    """`topics` and `regex` are the subscription; a regex of "" is none. `assigned` are the partitions that the member
-    has, `pending_revocation` those that it must give up and still has, each with the epoch in which it was given them.
+    """A member of a group. `topics` and `regex` are the subscription; a `regex` of "" means no regular expression.
+    `assigned` are the partitions that the member has, `pending_revocation` the partitions that the member must give up
+    and still has. Each partition has the epoch in which it was assigned.
 
-    `previous_epoch`: a member whose last response was lost may still send it.
+    `previous_epoch`: the epoch before the present epoch; a member whose last response was lost may still send the
+    previous epoch.
     """
 
     member_id: str
@@ -72,12 +76,12 @@ class ConsumerMember(NamedTuple):
     regex: str = ""
     assignor: str | None = None
     classic: ClassicProtocols | None = None
-    """None: a member of the consumer protocol."""
+    """None for a member of the consumer protocol."""
     assigned: Current = NO_PARTITIONS
     pending_revocation: Current = NO_PARTITIONS
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Current, pending: Current) -> ConsumerMember:
-        """The member after a step of its reconciliation; `epoch` may be the same as before."""
+        """The member after a step of its reconciliation; `epoch` may be the present epoch."""
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )
@@ -92,12 +96,12 @@ class ConsumerMember(NamedTuple):
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member still has partitions that it is to give up."""
+        """Whether the member still has partitions that it must give up."""
         return self.state is MemberState.UNREVOKED
 
     @property
     def held_bytes(self) -> int:
-        """Estimated memory of the member's metadata."""
+        """Estimated bytes of memory of the member's metadata."""
         protocols = () if self.classic is None else self.classic.protocols
         texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host, self.regex)
         said = sum(len(text.encode()) for text in texts if text is not None)
@@ -122,7 +126,7 @@ class ConsumerMember(NamedTuple):
         return MemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member with these reported fields."""
+        """The member with the reported fields in a MemberRecord."""
         said = value.classic_member_metadata
         return self._replace(
             instance_id=value.instance_id,
@@ -153,7 +157,7 @@ class ConsumerMember(NamedTuple):
         return CurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """The member when it has this."""
+        """The member with the current assignment in a CurrentRecord."""
         try:
             state = MemberState(value.state)
         except ValueError:

@@ -1,16 +1,20 @@
-"""How a member moves from its current assignment to its target, one heartbeat at a time. Pure.
+"""Moves a member from its current assignment to its target assignment, one step per heartbeat. Pure.
 
-A member first gives up the partitions that are not in its target, then gets the free ones of its target. A partition
-becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. So no partition is
-ever read by two members, whatever is late or lost.
+A member first gives up the partitions that are not in its target, then gets the free partitions of its target. A
+partition becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. So two
+members never read the same partition, even if heartbeats are late or lost.
 
-    STABLE      at the epoch of the target: nothing to do. Another epoch: next. Subscription changed: the member must
-                give up at once the topics that it no longer reads. UNREUNREVOKED   it still owns partitions that it
-                must give up, or does not report them: it keeps its state and epoch.nOtherwise: see the next row. Else:
-                next. UNRELEASED  next, at each heartbeat: so freed partitions are handed out. UNKNOWN     owns nothing:
-                next. Otherwise it is fenced.
+    state       action at a heartbeat
+    STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
+                subscription has changed, the member must give up the topics that it no longer reads immediately. At
+                another epoch: `_next`.
+    UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. Otherwise the
+                member keeps its state and epoch.
+    UNRELEASED  `_next`, so that the member gets partitions that have become free.
+    UNKNOWN     `_next`, if the heartbeat lists no partitions. Otherwise the member is fenced.
 
-Source: Kafka's CurrentAssignmentBuilder, with KAFKA-19974 (leaving UNREVOKED does not raise the epoch by itself).
+Source: Kafka's CurrentAssignmentBuilder, with KAFKA-19974 (the end of the state UNREVOKED alone does not raise the
+epoch).
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Aim(NamedTuple):
-    """Where a member is to get: `target` at the epoch `epoch`. `topics` are the ids of the topics that it reads; of
-    others it gets nothing. `is_free` tells whether a partition has no owner. `owned` are the partitions that the
-    member's request lists, None if it has no list."""
+    """The input of a reconciliation: the target assignment `target` of the assignment epoch `epoch`. `topics` are the
+    ids of the topics that the member reads; the member gets no partitions of other topics. `is_free(topic_id,
+    partition)` returns whether a partition has no owner. `owned` are the partitions that the member's request lists;
+    None if the request has no list."""
 
     epoch: int
     target: Target
@@ -37,7 +42,8 @@ class Aim(NamedTuple):
 
 
 def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """Return the member one step further; the same value if no step is due. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Return the member after the next step; returns the same member if no step is possible. Raises KafkaError
+    FENCED_MEMBER_EPOCH."""
     if member.state is MemberState.STABLE:
         if member.epoch != aim.epoch:
             return _next(member, member.epoch, aim)
@@ -57,7 +63,7 @@ def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _owns(owned: Owned | None, partitions: Current) -> bool:
-    """Whether the member still owns any of these partitions, as far as known."""
+    """Whether the member still owns any of these partitions; True if the request does not list the owned partitions."""
     if owned is None:
         return True
     return any(
@@ -66,7 +72,7 @@ def _owns(owned: Owned | None, partitions: Current) -> bool:
 
 
 def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """Remove the topics that the member no longer reads; the epoch stays."""
+    """Move the partitions of topics that the member no longer reads to `pending_revocation`; the epoch stays."""
     unread = member.assigned.keys() - aim.topics
     if not unread:
         return member
@@ -80,7 +86,8 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """`epoch` is the one in which the member stays while it has partitions to give up."""
+    """The member after the next step towards its target. `epoch`: the epoch of the member while it has partitions to
+    give up."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}
@@ -95,7 +102,8 @@ def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
             revoked[topic_id] = {partition: since for partition, since in had.items() if partition not in wanted}
         own = member.pending_revocation.get(topic_id, EMPTY)
         for partition in sorted(wanted - kept.keys()):
-            # The member may keep a partition that it was about to give up: no other member can have it.
+            # The member may keep a partition that it was about to give up, because no other member can have this
+            # partition.
             if partition in own or aim.is_free(topic_id, partition):
                 given.setdefault(topic_id, []).append(partition)
             else:

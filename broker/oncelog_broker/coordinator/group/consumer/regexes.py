@@ -1,9 +1,10 @@
-"""Regular expressions of subscriptions: when they are compared with the names of topics, and how the group changes
-then. Pure.
+"""Regular expressions in subscriptions: decides when the expressions are matched against the names of topics, and
+changes the group afterwards. Pure.
 
-A pattern is RE2's and must match a name as a whole. The time of RE2 is proportional to pattern and name, but names may
-be many, so it runs in a thread, some names at a time (`coordinator.patterns`). All patterns of a group are resolved
-together, for all its members: they match the topics that the member whose heartbeat asked for it may describe.
+A pattern has the syntax of RE2 and must match a topic name completely. RE2 takes time proportional to the pattern and
+the name, and there may be many names, so RE2 runs in a thread, with some names per job (`coordinator.patterns`). All
+patterns of a group are matched together, for all members. The result has only topics that the member whose heartbeat
+started the job may describe.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from oncelog_protocol.coordinator_records.consumer_groups import ConsumerGroupRe
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MIN_REFRESH_MS: Final = 10_000
-"""The least time between two look-ups for the sake of new topics. A new pattern is looked up at once."""
+"""Minimum milliseconds between two matchings that are caused by new topics. A new pattern is matched immediately."""
 REGEX_JOB: Final = "regexes"
 MayDescribe = Callable[[str], bool]
-"""Whether the member's principal may describe the topic with that name."""
+"""Function of a topic name that returns whether the member's principal may describe the topic."""
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression by a heartbeat. RESOLVED: the topics of the new pattern are known."""
+    """The change of a member's regular expression by a heartbeat. RESOLVED: the topics that the new pattern matches are
+    already known, or the member no longer has a pattern."""
 
     NONE = 0
     CHANGED = 1
@@ -39,15 +41,16 @@ class RegexChange(Enum):
 
 
 class Resolved(NamedTuple):
-    """The result of a job: topics by pattern, looked up among `names`."""
+    """The result of a job: the topics among `names` that each pattern matches."""
 
     topics: Mapping[str, frozenset[str]]
     names: Collection[str]
 
 
 def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
-    """Take in the regular expression that the member has now. `wrong` is the error message of the pattern, if the
-    pattern was checked. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Handle the regular expression that the member has after the change, and start a job if patterns must be matched.
+    `wrong` is the error message of the pattern, if the pattern was checked. Raises KafkaError
+    INVALID_REGULAR_EXPRESSION."""
     step, group = change.step, change.step.group
     old, new = change.before.regex, change.member.regex
     used = set(group.regex_members)
@@ -83,7 +86,7 @@ def _is_due(step: ConsumerStep, used: set[str]) -> bool:
 
 
 def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | None]:
-    """The job."""
+    """The job that matches all patterns of the group; the result is None if the group no longer exists."""
     group, names = step.logged_group(), step.topics.names_of_topics
     if group is None:
         return None
@@ -102,10 +105,11 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
-    """Log the topics of the patterns that are still used; if they changed, the group must be assigned again.
+    """Log the topics of the patterns that are still used. If these topics have changed, raise the group epoch, so that
+    the group is assigned again.
 
-    Hundreds of patterns may match thousands of topics each: too much for one batch. The epoch comes first, so that the
-    group is assigned again even if only some of the other records can be logged.
+    Hundreds of patterns may match thousands of topics each, which is too much for one batch. The group epoch is logged
+    first, so that the group is assigned again even if only some of the other records can be logged.
     """
     group, effects = step.group, step.effects
     regexes = dict(group.regexes)
@@ -137,7 +141,7 @@ def _mark_resolved(step: ConsumerStep, resolved: Resolved) -> None:
 
 
 def drop_unused(step: ConsumerStep, left: Collection[str]) -> None:
-    """Tombstones of the regular expressions that no member in `left` uses."""
+    """Log tombstones for the regular expressions that no member in `left` uses."""
     group, effects = step.group, step.effects
     used = {group.members[member_id].regex for member_id in left}
     for regex in sorted({*group.regex_members, *group.regexes} - used):

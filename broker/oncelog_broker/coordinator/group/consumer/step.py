@@ -14,10 +14,12 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class ConsumerStep(NamedTuple):
-    """`group` is the logged group, or the group after the records with which the step began have been replayed.
+    """The context of one step. `group` is the logged group, or the group as it will be after the first records of the
+    step are replayed.
 
     `groups` are all groups of the machine, by id. `settings` are the settings of this group, `topics` the topics of the
-    cluster; `new_id()` makes a member id."""
+    cluster; `new_id()` creates a member id.
+    """
 
     group: ConsumerGroup
     groups: Mapping[str, object]
@@ -29,7 +31,7 @@ class ConsumerStep(NamedTuple):
     new_id: Callable[[], str]
 
     def start_session(self, member: ConsumerMember) -> None:
-        """Expect a heartbeat within the session timeout: the group's, or a classic member's own."""
+        """Start the session timer of a member, with the session timeout of the group, or of a classic member."""
         timeout = self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.start_timer(TimerKind.SESSION, member.member_id, timeout)
 
@@ -40,13 +42,13 @@ class ConsumerStep(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id, member_id))
 
     def cancel_timers(self, member_id: str) -> None:
-        """All timers of a member."""
+        """Cancel all timers of a member."""
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC):
             self.cancel_timer(kind, member_id)
 
     def follow_reconciliation(self, member: ConsumerMember) -> None:
-        """A member that is to give partitions up has its rebalance timeout for it. Classic members have their own
-        timers."""
+        """Start the rebalance timer of a member that must give up partitions; cancel the timer of any other member.
+        Classic members have other timers."""
         if member.classic is not None:
             return
         if member.is_revoking:
@@ -55,13 +57,13 @@ class ConsumerStep(NamedTuple):
             self.cancel_timer(TimerKind.REBALANCE, member.member_id)
 
     def logged_group(self) -> ConsumerGroup | None:
-        """The group after the records of the step have been replayed: for changes and jobs, which run after the
-        replay."""
+        """The group after the records of the step were replayed, for changes and jobs, which run after the replay. None
+        if the group no longer exists."""
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ConsumerGroup) else None
 
     def start_timers(self) -> None:
-        """The group was just loaded: restart the session timeouts of all members."""
+        """Start the timers of all members, after the group was loaded."""
         for member in self.group.members.values():
             self.start_session(member)
             if member.is_revoking:

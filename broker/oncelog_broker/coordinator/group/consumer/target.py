@@ -1,10 +1,11 @@
-"""When and how the target assignment of a consumer group is computed: in the step itself for a small group, as a job
-for a large one. Pure.
+"""Decides when the target assignment of a consumer group is computed, and computes it: in the step itself for a small
+group, as a job for a large group. Pure.
 
-A group is assigned when its epoch is above the epoch of its target, at most once in `consumer.assignment.interval.ms`
-(KIP-1263). A job works on the group as it was when the job began. Its result is always used, whatever has happened
-since: a member that left is skipped, a new one waits for the next assignment, and a member does not get partitions of a
-topic that it no longer reads (`reconcile`)."""
+A new target is computed when the group epoch is above the assignment epoch, at most once in
+`consumer.assignment.interval.ms` (KIP-1263). A job uses the group as it was when the job began. The result of the job
+is used although the group may have changed since: a member that left is skipped, a new member waits for the next
+assignment, and a member does not get partitions of a topic that it no longer reads (`reconcile`).
+"""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Members and partitions of a group that is assigned in the step that asks for it: a few milliseconds."""
+"""Maximum number of members plus partitions of a group whose target is computed within a step, which takes a few
+milliseconds."""
 ASSIGN_JOB: Final = "assign"
 
 
 class Assigned(NamedTuple):
-    """The result of a job: targets for the group epoch `epoch`. `changed` has the record of each member whose target
-    has changed, with the instance id of that member."""
+    """The result of a job: the targets for the group epoch `epoch`. `changed` has the instance id and the target record
+    of each member whose target has changed."""
 
     epoch: int
     changed: list[tuple[str | None, TargetRecord]]
@@ -46,22 +48,23 @@ class _Snapshot(NamedTuple):
     members: Mapping[str, ConsumerMember]
     targets: Mapping[str, Target]
     static_targets: Mapping[str, Target]
-    """Member id -> the target that a static member takes over from its older incarnation."""
+    """Member id -> the target that a static member gets from its older incarnation."""
     regexes: Mapping[str, ResolvedRegex]
     topics: TopicView
 
 
 def wait_ms(step: ConsumerStep) -> int:
-    """How much longer the group may not be assigned. If the clock was set back it may be at once."""
+    """Milliseconds until a new target may be computed; 0 if it may be computed now, also after the clock was set
+    back."""
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
     return interval - since if 0 <= since < interval else 0
 
 
 def maybe_assign(change: MemberChange) -> tuple[int, Target]:
-    """Compute a new target assignment if the group epoch is ahead of the assignment epoch and the assignment interval
-    has passed; for a large group, start a job that does it later. Returns the present assignment epoch and the member's
-    target."""
+    """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
+    passed. For a large group, start a job that computes the target. Returns the present assignment epoch and the
+    member's target."""
     step, group, member = change.step, change.step.group, change.member
     present = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= change.group_epoch or wait_ms(step) > 0:
@@ -93,7 +96,7 @@ def _snapshot(step: ConsumerStep, members: Mapping[str, ConsumerMember], epoch: 
 
 
 def _partitions_at_most(snapshot: _Snapshot, bound: int) -> int:
-    """How many partitions the members read, or any number above `bound`."""
+    """Number of partitions that the members read; the count stops at the first number above `bound`."""
     count = 0
     for names in {(member.topics, member.regex) for member in snapshot.members.values()}:
         for topic_id in snapshot.topics.ids_of(_names(snapshot, *names)):
@@ -109,7 +112,7 @@ def _names(snapshot: _Snapshot, topics: frozenset[str], regex: str) -> frozenset
 
 
 def _targets(snapshot: _Snapshot) -> Steps[Targets]:
-    """The result of the assignor."""
+    """Run the assignor; the result is the target of each member."""
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     subscribers = []
     for number, member_id in enumerate(sorted(snapshot.members), 1):
@@ -123,15 +126,16 @@ def _targets(snapshot: _Snapshot) -> Steps[Targets]:
             yield None
     partitions = {topic_id: snapshot.topics.partitions_of(topic_id) for read in ids.values() for topic_id in read}
     yield None
-    # A regular expression beside explicit names may match the same names: Kafka counts such a subscription as
-    # different, too.
+    # If subscriptions use both names and regular expressions, members may read the same topics, but the group counts as
+    # heterogeneous, as in Kafka.
     is_homogeneous = len(ids) == 1 and (not any(regex for _, regex in ids) or not any(topics for topics, _ in ids))
     spec = GroupSpec(subscribers, partitions, is_homogeneous)
     return (yield from ASSIGNORS[snapshot.assignor](spec))
 
 
 def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
-    """The job: the group as it is now, and the records of its new targets with their bytes."""
+    """The job that computes the target of the present group, and encodes the records of changed targets. The result is
+    None if no new target is necessary."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch:
         return None
@@ -152,12 +156,13 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
 
 
 def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
-    """Log the target assignment that a job computed, unless one of the same or a later group epoch has been logged."""
+    """Log the target assignment that a job computed, unless a target of the same or a later group epoch has been
+    logged."""
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    # The epoch comes last: if the epoch record is missing, the assignment is computed again, and owners do not depend
-    # on targets.
+    # The assignment epoch is logged last. If its record is missing, the assignment is computed again; a partly logged
+    # target does no harm, because the owners of partitions do not depend on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

@@ -1,8 +1,10 @@
-"""Converts a classic group with members to the consumer protocol, when the first member of that protocol joins. Pure.
+"""Converts a classic group with members to the consumer protocol, when the first member of the consumer protocol joins.
+Pure.
 
-The conversion is one batch of records, which must not be divided: the tombstone of the classic group, and for its
-members their subscriptions, targets, and current assignments, all at the epoch that was the generation. Waiting
-requests of the classic group are answered with an error that makes the member join again."""
+The conversion is one batch of records, which must not be divided: the tombstone of the classic group, and the
+subscription, target, and current assignment of each member, all with the generation as epoch. Waiting requests of the
+classic group get an error that makes the member join again.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,13 @@ from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 logger = logging.getLogger(__name__)
 
 STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""Assignors whose user data may be dropped: the sticky ones only store what the broker knows. librdkafka returns the
-user data of a subscription in its assignment, which Kafka's broker mistakes for state of a custom assignor."""
+"""Client-side assignors whose user data may be dropped: sticky assignors store only information that the broker has.
+librdkafka returns the user data of a subscription in the assignment, which Kafka's broker mistakes for state of a
+custom assignor."""
 
 
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:
-    """The group as it will be once the records are replayed that are added to `effects`.
+    """Add the records of the conversion to `effects`; returns the group as it will be after these records are replayed.
 
     Raises KafkaError GROUP_ID_NOT_FOUND if the group cannot be converted: because of the policy, protocol, or size, or
     because user data of a member would be lost.
@@ -84,7 +87,7 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _member(classic: ClassicGroup, member: Member, topics: TopicView) -> tuple[ConsumerMember, Target]:
-    """The converted member, and its target: its last assignment. A member that never sent SyncGroup has no
+    """The converted member, and as its target the member's last assignment. A member that never sent SyncGroup has no
     assignment."""
     protocol = classic.protocol_name or member.protocols[0][0]
     try:

@@ -1,7 +1,8 @@
 """Share groups (KIP-932): members share the records of a partition. Pure.
 
-`share_member` and `share_group` are the state, which the log alone changes; `state_partitions` says of which share
-partitions the group has state in `__share_group_state`. `share_step` is the context of one operation. `heartbeat` is
-how members join, stay and go, `share_target` when and how the group is assigned. `share_groups` has all share groups of
-a machine, and is all that the machine knows of them; `offsets_administration` has what administrators ask for.
+`share_member` and `share_group` are the state, which only replayed records change. `state_partitions` lists the share
+partitions whose state in `__share_group_state` the group has initialized. `share_step` is the context of one operation.
+`heartbeat` handles members that join, stay and leave, `share_target` computes the target assignment. `share_groups` has
+all share groups of a machine and is the only interface for the machine; `offsets_administration` handles requests of
+administrators.
 """

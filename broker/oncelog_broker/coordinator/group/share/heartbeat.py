@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat: a member joins a share group, stays in it, and leaves it. Pure; durable change is left to the
-log.
+"""Handles ShareGroupHeartbeat, with which a member joins a share group, stays, and leaves. Pure; only replayed records
+change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike it, members are asked for the next heartbeat soon
-while share partitions are being initialized, since a new member has nothing to read until then.
+Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
+soon while share partitions are being initialized, since a new member cannot read before that.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 SOON_MS: Final = 500
-"""The heartbeat interval of members that wait for an assignment, at most."""
+"""Maximum heartbeat interval, in ms, of members that wait for an assignment."""
 VERY_SOON_MS: Final = 100
-"""The heartbeat interval of members while share partitions are being initialized."""
+"""Maximum heartbeat interval, in ms, while share partitions are being initialized."""
 MAX_MEMBER_ID_CHARS: Final = 36
 BY_RESET: Final = -1
-"""A start offset that the group's share.auto.offset.reset decides when the share partition is first read."""
+"""Start offset of a share partition whose group's share.auto.offset.reset decides the offset at the first read."""
 FROM_THE_START: Final = 0
 
 Assignment = ShareGroupHeartbeatResponse.Assignment
 
 
 class ShareHeartbeat(NamedTuple):
-    """One request and who sent it."""
+    """One heartbeat request with its sender."""
 
     request: ShareGroupHeartbeatRequest
     client: Client
@@ -63,7 +63,7 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def check_member_id(member_id: str | None) -> None:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raises KafkaError INVALID_REQUEST if the member id is empty or too long."""
     if member_id is None or not member_id.strip():
         raise _invalid("MemberId can't be empty.")
     if len(member_id) > MAX_MEMBER_ID_CHARS:
@@ -75,7 +75,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
-    """Serve a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, MESSAGE_TOO_LARGE,
     COORDINATOR_NOT_AVAILABLE.
@@ -120,8 +120,8 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
-    """The member, if it has all that it is to have and says nothing new, and there is nothing to look for: nearly every
-    heartbeat is one of these."""
+    """The member, if it has reached its target, reports no change, and no other work is due; otherwise None. Nearly
+    every heartbeat is of this kind."""
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -139,8 +139,8 @@ def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """The member's epoch, or the one before: then the answer with the new epoch was lost. Raises KafkaError
-    FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat. The member's epoch is valid, and also the previous epoch, because the response
+    with the new epoch may be lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.epoch) or (epoch == member.previous_epoch and epoch < member.epoch):
         return
     how = "greater" if epoch > member.epoch else "smaller"
@@ -164,8 +164,8 @@ def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
 
 
 def _check_bytes(step: ShareStep, before: ShareMember | None, member: ShareMember) -> None:
-    """Check the limits on members' metadata, which are those of other groups. Raises KafkaError MESSAGE_TOO_LARGE,
-    GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
+    """Check the limits on the stored metadata of members, which are the same as in classic groups. Raises KafkaError
+    MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     if before is not None and before.said == member.said:
         return
     group, config, size = step.group, step.config, member.held_bytes
@@ -184,8 +184,8 @@ def _check_bytes(step: ShareStep, before: ShareMember | None, member: ShareMembe
 
 
 def _lacks_assignment(step: ShareStep, members: Collection[str], names: frozenset[str]) -> bool:
-    """Whether the assignments differ from the initialized share partitions of subscribed topics: one is not assigned
-    yet, or an assigned one has no state any more."""
+    """Whether the assignments differ from the initialized share partitions of subscribed topics: an initialized share
+    partition is not assigned yet, or an assigned share partition no longer has state."""
     group = step.group
     if group.assignment_epoch < group.epoch or not members:
         return False
@@ -204,7 +204,8 @@ def _lacks_assignment(step: ShareStep, members: Collection[str], names: frozense
 
 
 def _raise_group_epoch(step: ShareStep, names: frozenset[str], *, is_needed: bool) -> int:
-    """Raise the group epoch if the subscriptions have changed, or the subscribed topics. Returns the epoch."""
+    """Raise the group epoch if the subscriptions (`is_needed`) or the subscribed topics in the cluster have changed.
+    Returns the group epoch."""
     group = step.group
     if not is_needed and group.checked_topics is step.topics:
         return group.epoch
@@ -222,8 +223,8 @@ def _mark_checked(group: ShareGroup | None, topics: TopicView) -> None:
 
 
 def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target) -> ShareMember:
-    """The member with its target, without topics that it no longer reads: they stay in the target until the next
-    assignment."""
+    """The member with its target as assignment. Topics that the member no longer reads are left out; these topics stay
+    in the target until the next assignment."""
     read = step.topics.ids_of(member.topics)
     assigned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in read}
     if member.epoch == epoch:
@@ -232,10 +233,11 @@ def _reconciled(step: ShareStep, member: ShareMember, epoch: int, target: Target
 
 
 def _initialize_states(step: ShareStep, names: frozenset[str], group_epoch: int) -> bool:
-    """Initialize share partitions of subscribed topics that have no state. Returns whether any are being initialized.
+    """Initialize the share partitions of subscribed topics that have no state. Returns whether any share partitions are
+    being initialized.
 
-    A partition that was added to a topic begins at its first record: with `latest` its records until now would be lost
-    (KAFKA-20742).
+    A partition that was added to a topic starts at its first record, because with `latest` the records until now would
+    be lost (KAFKA-20742).
     """
     group, topics = step.group, step.topics
     state = group.state_partitions
@@ -294,7 +296,7 @@ def _assignment(assigned: Target) -> Assignment:
 
 
 def leave(step: ShareStep, asked: ShareHeartbeat) -> None:
-    """Serve a heartbeat with an epoch of -1. Raises KafkaError UNKNOWN_MEMBER_ID."""
+    """Handle a heartbeat with the epoch -1 (leave). Raises KafkaError UNKNOWN_MEMBER_ID."""
     member_id = asked.request.member_id
     if member_id not in step.group.members:
         raise _unknown(step.group, member_id)
@@ -312,7 +314,7 @@ def fence(step: ShareStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     left = {other: member for other, member in group.members.items() if other != member_id}
     effects.append(group.epoch_record(group.epoch + 1, step.topics.hash_of(topics_of(left))))
-    if not left:  # nobody is left to be assigned
+    if not left:  # no member is left for an assignment
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

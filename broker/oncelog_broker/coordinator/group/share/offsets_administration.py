@@ -1,8 +1,9 @@
-"""What administrators do with the share partitions of a group without members: set start offsets, delete state. Pure.
+"""Handles requests of administrators for the share partitions of a group without members: set start offsets, delete
+state. Pure.
 
-The state itself is in the share coordinators. So each change has two steps: the group logs the intended change, and
-then its completion once the share coordinators have made it. If a coordinator fails in between, the request is sent
-again.
+The share coordinators store the state of share partitions. So each change has two steps: the group logs the intended
+change, and logs the completion after the share coordinators have made the change. If a coordinator fails between the
+two steps, the administrator sends the request again.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-    """Log that the state of these topics is being deleted; None: of all topics. Returns the effects and the share
-    partitions to delete: all partitions of a topic whose deletion had begun before. Raises KafkaError
+    """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
+    share partitions to delete. For a topic whose deletion had begun before, these are all partitions. Raises KafkaError
     NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)

@@ -1,11 +1,12 @@
-"""One share group: its members, epochs, targets, and of which share partitions it has state. Pure.
+"""One share group: its members, epochs, targets, and the share partitions with initialized state. Pure.
 
-Epochs are those of the consumer protocol (`consumer_group`): the group's rises when something changes that the
-assignment depends on, the assignment's is the group epoch for which the target was made, a member's the assignment
-epoch that it was brought to. A member takes its target at once: partitions are shared, so nobody waits for others.
+The epochs are the same as in the consumer protocol (`consumer_group`). The group epoch rises when a property changes on
+which the assignment depends. The assignment epoch is the group epoch for which the target was computed. The member
+epoch is the assignment epoch to which the member was reconciled. A member gets its target immediately: partitions are
+shared, so a member need not wait for other members.
 
-All of this is what the log says: only `replay` changes it. Invariant: `held_bytes` is the sum of the members', and part
-of `held` until the group is `let_go`.
+The fields contain the logged state, which only `replay` changes. Invariant: `held_bytes` is the sum over the members,
+and is counted in `held` until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from oncelog_protocol.coordinator_records.share_groups import (
 
 SHARE_PROTOCOL: Final = "share"
 FIRST_EPOCH: Final = 1
-"""The epoch of a group that was never logged, and of its empty target; the first member makes it 2, as in Kafka 4.3."""
+"""The group epoch and assignment epoch of a group that was never logged. The first member raises the group epoch to 2,
+as in Kafka 4.3."""
 
 
 class ShareGroupState(Enum):
-    """The value is the name on the wire."""
+    """The state of a share group; the value is the name in the protocol."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -47,9 +49,9 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """`checked_topics` is the view of the cluster's topics in which the group last compared its metadata hash; None:
-    not since loading. `asked_at_ms` is the wall time of the last request to initialize share partitions; 0:
-    none since loading."""
+    """A share group. `checked_topics` is the view of the cluster's topics with which the group last compared its
+    metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to initialize share
+    partitions, in ms; 0 after loading."""
 
     __slots__ = (
         "asked_at_ms",
@@ -74,14 +76,14 @@ class ShareGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assigned_at_ms = 0
-        """Wall time of the last assignment; 0: not known."""
+        """Wall time of the last assignment, in ms; 0 if it is not known."""
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Target] = {}
         self.state_partitions = StatePartitions()
         self.checked_topics: TopicView | None = None
         self.asked_at_ms = 0
 
-    # --- what is derived
+    # --- derived values
 
     protocol_type: Final = SHARE_PROTOCOL
     kind: Final = "share"
@@ -111,7 +113,7 @@ class ShareGroup:
         return StatePartitionsRecord(self.group_id, partitions.to_value())
 
     def tombstones_of(self, member_id: str) -> list[ShareGroupRecord]:
-        """The tombstones of a member's records. The order matters to Kafka's brokers."""
+        """The tombstones that delete a member, in the order that Kafka's brokers expect."""
         return [
             ShareCurrentRecord(self.group_id, member_id, None),
             ShareTargetRecord(self.group_id, member_id, None),
@@ -119,7 +121,7 @@ class ShareGroup:
         ]
 
     def tombstones(self) -> list[ShareGroupRecord]:
-        """The tombstones of the records of a group without members."""
+        """The tombstones that delete a group without members."""
         records: list[ShareGroupRecord] = [ShareTargetRecord(self.group_id, member, None) for member in self.targets]
         records += [
             ShareTargetEpochRecord(self.group_id, None),
@@ -129,8 +131,8 @@ class ShareGroup:
         return records
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Apply a logged record, other than the tombstone of the group itself. Records of one group may come in any
-        order: compaction and loading leave out records that later ones replace."""
+        """Apply a logged record, except the tombstone of the group itself. The records of one group may be replayed in
+        any order, because compaction and loading skip records that later records replace."""
         if isinstance(record, ShareCurrentRecord):
             member = self.members.get(record.member_id) or ShareMember(record.member_id)
             if record.value is not None:
@@ -157,13 +159,13 @@ class ShareGroup:
             self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
         else:
             self.state_partitions = StatePartitions.of(record.value)
-            self.checked_topics = None  # the next heartbeat looks what can be assigned now
+            self.checked_topics = None  # the next heartbeat checks which share partitions can be assigned
 
     def let_go(self) -> None:
-        """Give back the memory that the group's members hold: the group is deleted."""
+        """Subtract the metadata of all members from `held`, because the group is being deleted."""
         self._hold(-self.held_bytes)
 
-    # --- inside
+    # --- private helpers
 
     def _put(self, member: ShareMember) -> None:
         before = self.members.get(member.member_id)

@@ -1,7 +1,7 @@
-"""All share groups of one machine: what the machine asks of this protocol. Pure.
+"""The share groups of one group machine, with the operations that the machine needs for share groups. Pure.
 
-A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this
-class changes for share groups alone.
+A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`. `ShareGroups` adds
+and removes only share groups in this dict.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class ShareGroups:
-    """`remove(group_id)` takes away a group of whatever protocol, `has_offsets(group_id)` says whether offsets are
-    committed; the other parameters are those of the machine."""
+    """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters are the same as in
+    `GroupMachine`."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class ShareGroups:
         self._topics = topics
         self._overrides_of = overrides_of
 
-    # --- the machine's
+    # --- methods for the machine
 
     def replay(self, record: ShareGroupRecord) -> None:
         """Apply a logged record. The tombstone of a group that is no longer a share group has no effect."""
@@ -69,7 +70,7 @@ class ShareGroups:
         self._step(group, effects).start_sessions()
 
     def on_timer(self, group: ShareGroup, timer: GroupTimer, effects: Effects) -> None:
-        """The session of a member has ended."""
+        """Remove a member whose session has timed out."""
         if timer.member_id in group.members:
             heartbeat.fence(self._step(group, effects), timer.member_id)
 
@@ -79,14 +80,14 @@ class ShareGroups:
         return Effects()
 
     def on_failed(self, group: ShareGroup, effects: Effects) -> None:
-        """The append of a step failed. Logged state is intact; only the session timers may be wrong."""
+        """Restart the session timers after a step failed: the logged state is intact, but the timers may be wrong."""
         group.checked_topics = None
         self.start_sessions(group, effects)
 
     # --- members
 
     def heartbeat(self, asked: ShareHeartbeat) -> Effects:
-        """Serve a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of
+        """Handle a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of
         `heartbeat.heartbeat`."""
         group_id = asked.request.group_id
         group = self._groups.get(group_id)
@@ -102,8 +103,8 @@ class ShareGroups:
     # --- the state of share partitions
 
     def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
-        """Log that the share coordinators have initialized these share partitions, or failed to. Nothing happens if
-        the group no longer waits for them."""
+        """Log which share partitions the share coordinators have initialized (`done`) or failed to initialize
+        (`failed`). Share partitions that are no longer marked as initializing are ignored."""
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -115,7 +116,8 @@ class ShareGroups:
         return effects
 
     def topics_deleted(self, group_id: str) -> Effects:
-        """Forget the state of topics that are gone: the share coordinators delete it by themselves."""
+        """Remove deleted topics from the group; the share coordinators delete the state of these topics without a
+        request."""
         effects = Effects()
         group = self._groups.get(group_id)
         if isinstance(group, ShareGroup):
@@ -125,7 +127,7 @@ class ShareGroups:
         return effects
 
     def all_states(self, group_id: str) -> Target:
-        """The share partitions of which a group has state; topics that are gone are left out. Raises KafkaError
+        """The share partitions whose state a group has initialized, without deleted topics. Raises KafkaError
         GROUP_ID_NOT_FOUND."""
         group = find_share_group(self._groups.get(group_id), group_id)
         assignable, topics = group.state_partitions.assignable(), self._topics()
@@ -133,21 +135,21 @@ class ShareGroups:
 
     def alter_offsets(self, group_id: str, starts: Starts) -> tuple[Effects, int]:
         """Log that these share partitions are initialized again. Returns the effects and the new state epoch. Creates
-        the group if there is none. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        the group if it does not exist. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._groups.get(group_id)
         if group is None and not self._has_offsets(group_id):
             group = ShareGroup(group_id, self._held)
         return offsets_administration.alter(self._step(find_share_group(group, group_id), Effects()), starts)
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-        """Log that the state of these topics is being deleted; None: of all topics. Returns the effects and the share
-        partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
+        share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = find_share_group(self._groups.get(group_id), group_id)
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
-        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too,
-        if it has no other state."""
+        """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too;
+        raises KafkaError NON_EMPTY_GROUP if it has members or other state."""
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -161,7 +163,7 @@ class ShareGroups:
             effects.append(group.state_record(left))
         return effects
 
-    # --- inside
+    # --- private helpers
 
     def _step(self, group: ShareGroup, effects: Effects) -> ShareStep:
         own = self._overrides_of(group.group_id)
@@ -178,7 +180,7 @@ class ShareGroups:
 
 
 def find_share_group(group: object, group_id: str) -> ShareGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    """`group` itself, if it is a share group. Raises KafkaError GROUP_ID_NOT_FOUND."""
     if not isinstance(group, ShareGroup):
         what = "not found" if group is None else "is not a share group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

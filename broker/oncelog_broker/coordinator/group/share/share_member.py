@@ -15,21 +15,23 @@ from oncelog_protocol.coordinator_records.share_groups import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STABLE: Final = 0
-"""The only state of a member: it takes its target at once."""
+"""The only state of a member, because a member gets its target immediately."""
 
 CurrentTopic = ShareGroupCurrentMemberAssignmentValue.TopicPartitions
 
 
 class ShareMember(NamedTuple):
-    """`topics` are the names that the member reads, `assigned` the share partitions that it has.
+    """A member of a share group. `topics` are the names of the topics that the member reads, `assigned` are the
+    member's share partitions.
 
-    `previous_epoch`: the epoch before, which a member may name whose last answer was lost.
+    `previous_epoch`: the epoch before the present epoch; a member whose last response was lost may still send the
+    previous epoch.
     """
 
     member_id: str
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
-    # --- what the member says of itself: see `said`
+    # --- fields that the member reports about itself: see `said`
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -38,12 +40,12 @@ class ShareMember(NamedTuple):
 
     @property
     def said(self) -> tuple[object, ...]:
-        """The fields that the member sets itself, for comparison."""
+        """All fields that the member reports about itself, for comparison."""
         return self[3:7]
 
     @property
     def held_bytes(self) -> int:
-        """Estimated bytes of memory that the member's own fields take."""
+        """Estimated bytes of memory of the fields that the member reports."""
         texts = (self.member_id, self.rack_id, self.client_id, self.client_host)
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)

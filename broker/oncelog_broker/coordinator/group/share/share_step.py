@@ -1,4 +1,4 @@
-"""One step of a share group: the group, what may be known, and the effects so far. Pure."""
+"""One step of a share group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class InitializeStates(NamedTuple):
-    """What the rim does once the records of a step are committed: have the share coordinators initialize share
-    partitions. `starts`: start offsets by topic id and partition, -1: by the group's share.auto.offset.reset."""
+    """Requests that the share coordinators initialize share partitions, after the records of the step are committed
+    (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
+    share.auto.offset.reset decides."""
 
     group_id: str
     state_epoch: int
@@ -23,13 +24,13 @@ class InitializeStates(NamedTuple):
 
     @property
     def topics(self) -> Target:
-        """The share partitions."""
+        """The share partitions to initialize."""
         return {topic_id: frozenset(starts) for topic_id, starts in self.starts.items()}
 
 
 class ShareStep(NamedTuple):
-    """`group` is the group as the log has it. `groups` are all groups of the machine, by id. `settings` are those of
-    this group, `topics` the topics of the cluster."""
+    """The context of one step. `group` is the logged group, `groups` are all groups of the machine by id. `settings`
+    are the settings of this group, `topics` the topics of the cluster, `now_ms` is wall time."""
 
     group: ShareGroup
     groups: Mapping[str, object]
@@ -40,7 +41,7 @@ class ShareStep(NamedTuple):
     now_ms: int
 
     def start_session(self, member_id: str) -> None:
-        """Expect a heartbeat within the session timeout."""
+        """Start the session timer of a member."""
         timer = GroupTimer(TimerKind.SESSION, self.group.group_id, member_id)
         self.effects.start_timer(timer, self.settings.session_timeout_ms / 1000)
 
@@ -48,11 +49,12 @@ class ShareStep(NamedTuple):
         self.effects.cancel_timer(GroupTimer(TimerKind.SESSION, self.group.group_id, member_id))
 
     def start_sessions(self) -> None:
-        """The group was just loaded: members have a session timeout's time to show that they are still there."""
+        """Start the session timers of all members, after the group was loaded."""
         for member_id in self.group.members:
             self.start_session(member_id)
 
     def logged_group(self) -> ShareGroup | None:
-        """The group once the records of the step are replayed: for changes and jobs, which come after that."""
+        """The group after the records of the step were replayed, for changes and jobs, which run after the replay. None
+        if the group no longer exists."""
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ShareGroup) else None

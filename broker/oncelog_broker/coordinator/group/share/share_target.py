@@ -1,8 +1,9 @@
-"""When a share group is assigned anew, and how: in the step itself where it is small, as a job where it is large. Pure.
+"""Decides when the target assignment of a share group is computed, and computes it: in the step itself for a small
+group, as a job for a large group. Pure.
 
-A group is assigned when its epoch is above that of its target, once in `share.assignment.interval.ms` at most. Only
-share partitions with initialized state are assigned. A job works on the group as it was when the job began; a member
-that is gone meanwhile is passed over, a new one waits for the next assignment.
+A new target is computed when the group epoch is above the assignment epoch, at most once in
+`share.assignment.interval.ms`. Only share partitions with initialized state are assigned. A job uses the group as it
+was when the job began; a member that has left meanwhile is skipped, and a new member waits for the next assignment.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from oncelog_broker.coordinator.group.share_records import ShareTargetRecord
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Members and partitions of a group that is assigned in the step that asks for it: a few milliseconds."""
+"""Maximum number of members plus partitions of a group whose target is computed within a step, which takes a few
+milliseconds."""
 ASSIGN_JOB: Final = "assign"
 
 
 class ShareAssigned(NamedTuple):
-    """The result of a job: targets for the group epoch `epoch`, of the members whose target is another one now."""
+    """The result of a job: the targets for the group epoch `epoch`. `changed` has the records of the members whose
+    targets have changed."""
 
     epoch: int
     changed: list[ShareTargetRecord]
 
 
 def wait_ms(step: ShareStep) -> int:
-    """How much longer the group may not be assigned. A group in which nothing was assigned yet, and one whose clock was
-    set back, may be at once."""
+    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is 0 while no partition
+    is assigned, and after the clock was set back."""
     if not any(step.group.targets.values()):
         return 0
     since = step.now_ms - step.group.assigned_at_ms
@@ -45,8 +48,9 @@ def wait_ms(step: ShareStep) -> int:
 def maybe_assign(
     step: ShareStep, members: Mapping[str, ShareMember], group_epoch: int, member_id: str
 ) -> tuple[int, Target]:
-    """Compute a new target if the group epoch is ahead of the assignment epoch and the interval has passed; for a large
-    group, start a job that does it later. Returns the present assignment epoch and the target of `member_id`."""
+    """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
+    passed. For a large group, start a job that computes the target. Returns the present assignment epoch and the target
+    of `member_id`."""
     group = step.group
     present = group.assignment_epoch, group.target_of(member_id)
     if group.assignment_epoch >= group_epoch or wait_ms(step) > 0:
@@ -66,7 +70,7 @@ def maybe_assign(
 def _targets(
     step: ShareStep, members: Mapping[str, ShareMember], assignable: Target, old: Mapping[str, Target]
 ) -> Steps[Targets]:
-    """Run the assignor: member id to share partitions."""
+    """Run the assignor; the result is the target of each member."""
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     subscribers = []
     for member_id in sorted(members):
@@ -82,7 +86,7 @@ def _targets(
 
 
 def _assign_later(step: ShareStep) -> Steps[ShareAssigned | None]:
-    """The job: the group as it is now, and the records of its new targets."""
+    """The job that computes the target of the present group. The result is None if no new target is necessary."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch or not group.members:
         return None
@@ -97,11 +101,12 @@ def _assign_later(step: ShareStep) -> Steps[ShareAssigned | None]:
 
 
 def take_assigned(group: ShareGroup, assigned: ShareAssigned, now_ms: int) -> Effects:
-    """Log the result of a job, unless a later one is there."""
+    """Log the target assignment that a job computed, unless a target of the same or a later group epoch has been
+    logged."""
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    effects.may_be_divided = True  # the epoch comes last: what is logged without it is computed again
+    effects.may_be_divided = True  # the epoch is logged last; without its record the job runs again
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))
     return effects

@@ -1,8 +1,8 @@
 """The share partitions whose state a group has initialized, is initializing or is deleting. An immutable value. Pure.
 
 Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
-partitions of subscribed topics. Until they have done so the share partitions are logged as initializing: if a
-coordinator fails in between, they are initialized again, which does no harm.
+partitions of subscribed topics. Until the share coordinators have done so, the share partitions are logged as
+initializing. If a coordinator fails meanwhile, these share partitions are initialized again, which does no harm.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class NamedPartitions(NamedTuple):
 
 
 Topics = Mapping[bytes, NamedPartitions]
-"""By topic id."""
+"""Topic id -> partitions."""
 NO_TOPICS: Final[Topics] = MappingProxyType({})
 
 
 class StatePartitions(NamedTuple):
-    """`deleting` maps the ids of topics to their names."""
+    """The share partitions of one group by the status of their state. `deleting` maps topic ids to topic names."""
 
     initializing: Topics = NO_TOPICS
     initialized: Topics = NO_TOPICS
     deleting: Mapping[bytes, str] = MappingProxyType({})
 
     def with_initializing(self, topics: Topics) -> StatePartitions:
-        """Mark these share partitions as initializing; those that were initialized before are so no longer."""
+        """Mark these share partitions as initializing, also if they were initialized before."""
         return self._replace(
             initializing=_plus(self.initializing, topics), initialized=_minus(self.initialized, _numbers(topics))
         )
@@ -52,7 +52,7 @@ class StatePartitions(NamedTuple):
         return self._replace(initializing=_minus(self.initializing, topics), initialized=_plus(self.initialized, found))
 
     def failed(self, topics: Target) -> StatePartitions:
-        """Remove these share partitions from the initializing ones: their initialization failed."""
+        """Remove these share partitions from `initializing`, because their initialization failed."""
         return self._replace(initializing=_minus(self.initializing, topics))
 
     def being_deleted(self, topic_ids: Iterable[bytes]) -> StatePartitions:
@@ -66,7 +66,7 @@ class StatePartitions(NamedTuple):
         return without._replace(deleting={**without.deleting, **names})
 
     def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Remove these topics."""
+        """Remove these topics from all three mappings."""
         gone = frozenset(topic_ids)
         return StatePartitions(
             {topic_id: named for topic_id, named in self.initializing.items() if topic_id not in gone},
@@ -79,15 +79,15 @@ class StatePartitions(NamedTuple):
         return _numbers(self.initialized)
 
     def all(self) -> Target:
-        """The share partitions that may have state, without those of topics that are being deleted."""
+        """The share partitions that may have state, initialized or initializing."""
         return _numbers(_plus(self.initialized, self.initializing))
 
     def topic_ids(self) -> frozenset[bytes]:
-        """The ids of all topics that are named here."""
+        """The ids of all topics in the three mappings."""
         return frozenset((*self.initializing, *self.initialized, *self.deleting))
 
     def to_value(self) -> Value | None:
-        """The value of the record; None if all three are empty."""
+        """The value of the record; None if all three mappings are empty."""
         if self == StatePartitions():
             return None
         return Value(
