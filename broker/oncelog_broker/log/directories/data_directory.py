@@ -6,7 +6,7 @@
     .kafka_cleanshutdown                exists only if the last broker closed all logs; removed at startup
     recovery-point-offset-checkpoint    the recovery point of each log
     replication-offset-checkpoint       the high watermark of each log
-    log-start-offset-checkpoint         the log starts that a power cut could hide, because segment names do not show them
+    log-start-offset-checkpoint         the log starts that segment names do not show for certain
     cleaner-offset-checkpoint           the offset up to which each compacted log was compacted
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a deleted log, which is freed after file.delete.delay.ms

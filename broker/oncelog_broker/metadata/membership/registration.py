@@ -134,7 +134,7 @@ async def register_broker(
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
-            pass  # another process with our id has registered since we read: it is registered now
+            pass  # another process with this broker's id has registered: the next attempt finds it
         except NoNode as error:
             if error.path != paths.FOUNDING:
                 raise
