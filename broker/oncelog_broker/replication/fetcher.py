@@ -150,7 +150,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # do not fetch and truncate it again at once
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before fetching again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -356,6 +356,6 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # the error is already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those errors
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

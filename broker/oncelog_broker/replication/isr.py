@@ -88,7 +88,9 @@ class InSync:
 
 
 def changed_isr(committed: tuple[int, ...], leaving: Iterable[int], joining: Iterable[int]) -> tuple[int, ...] | None:
-    """Return `committed` without `leaving` and with `joining`; None if nothing changes, or if the ISR would be empty."""
+    """Return `committed` without `leaving` and with `joining`; None if nothing changes, or if the ISR would be
+    empty.
+    """
     gone = set(leaving)
     isr = tuple(member for member in committed if member not in gone)
     isr += tuple(member for member in joining if member not in isr)

@@ -46,7 +46,9 @@ class AsksLeaders(Protocol):
     """Asks leaders whether they lead; implemented by `LeaderCheck`."""
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """Return those partitions whose leaders have just confirmed that they lead in that epoch, with an online log."""
+        """Return those partitions whose leaders have just confirmed that they lead in that epoch, with an online
+        log.
+        """
 
 
 class LeaderCheck:
