@@ -134,8 +134,8 @@ class LogFlusher:
         return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync.
-        Raises KAFKA_STORAGE_ERROR.
+        """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync. Raises
+        KAFKA_STORAGE_ERROR.
 
         During a truncation neither happens until the next flush: the recovery point was lowered for the truncation, and
         must not be above the log's end afterwards. A log that went offline during the sync is not changed: reopening

@@ -61,8 +61,7 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
         """Record that `epoch` begins at `start_offset`. Entries that contradict the new one are dropped: those whose
-        epoch or start offset is not below the new entry's.
-        If this raises, the entries are unchanged.
+        epoch or start offset is not below the new entry's. If this raises, the entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """

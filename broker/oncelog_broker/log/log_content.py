@@ -107,7 +107,7 @@ class LogContent:
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
-    # # --- oldest segments ------------------------------------------------------------------------------------------
+    # --- oldest segments -------------------------------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
         """Return how many of the `count` oldest segments may be deleted now: those whose producer state is on the disk
@@ -124,7 +124,7 @@ class LogContent:
         self.producers.forget_below(self.local.first.base_offset)
         return gone
 
-    # # --- compacted segments ---------------------------------------------------------------------------------------
+    # --- compacted segments ----------------------------------------------------------------------------------------
 
     def replace(
         self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
@@ -136,7 +136,7 @@ class LogContent:
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
-    # # --- newest records -------------------------------------------------------------------------------------------
+    # --- newest records --------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset`, and all batches after it."""

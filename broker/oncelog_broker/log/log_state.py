@@ -96,7 +96,7 @@ class LogState:
         """Whether background maintenance may change the log: the log is online, and no truncation is running."""
         return self.offline_reason is None and not self.is_truncating
 
-    # # --- durable log start ----------------------------------------------------------------------------------------
+    # --- durable log start -----------------------------------------------------------------------------------------
 
     @property
     def durable_start_offset(self) -> int:

@@ -174,7 +174,7 @@ class PartitionLog:
         offline = "" if reason is None else f", offline: {reason}"
         return f"{type(self).__name__}({self.name}, {self.log_start_offset} to {self.log_end_offset}{offline})"
 
-    # # --- properties ------------------------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -302,15 +302,13 @@ class PartitionLog:
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
         written into this memory, which is then written to the file without a copy. A client may append only one batch
-        in each call.
-        `transaction_version` is the transaction version of the producer (KIP-890). `records_checked` means that the
-        steps of `records_check` have run; otherwise they run here, and may take long.
+        in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
+        means that the steps of `records_check` have run; otherwise they run here, and may take long.
 
         If a producer sends one of its last batches again, the response has the same offset as before, and nothing
-        changes (S8).
-        Nothing changes if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-        UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of `ProducerState.prepare_append`.
-        After KAFKA_STORAGE_ERROR, the only change is that the log may be offline.
+        changes (S8). Nothing changes if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
+        `ProducerState.prepare_append`. After KAFKA_STORAGE_ERROR, the only change is that the log may be offline.
         """
         if self.state.offline_reason is not None:
             raise self.state.offline_error()

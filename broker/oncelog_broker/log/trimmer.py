@@ -55,7 +55,7 @@ class LogTrimmer:
         except OSError as error:
             raise self._state.append_failed(error, end_before=end, end=self._local.log_end_offset) from error
 
-    # # --- deleting the oldest records ------------------------------------------------------------------------------
+    # --- deleting the oldest records -------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start to `offset` (DeleteRecords); returns the log start afterwards.
@@ -76,9 +76,9 @@ class LogTrimmer:
     def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
         """Delete old segments by time, size and log start; returns their base offsets.
 
-        Segments whose deletion must wait for a flush are kept until then: see `LogFlusher.is_flush_due`.
-        `upper_bound` is the high watermark, or by default the log end: no segment that extends above it is deleted.
-        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        Segments whose deletion must wait for a flush are kept until then: see `LogFlusher.is_flush_due`. `upper_bound`
+        is the high watermark, or by default the log end: no segment that extends above it is deleted. Raises
+        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         state = self._state
         state.check_online()
@@ -131,7 +131,7 @@ class LogTrimmer:
                 if not is_out_of_space(error):  # the next read of the file drops the superfluous entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
-    # # --- compaction -----------------------------------------------------------------------------------------------
+    # --- compaction ------------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
@@ -158,10 +158,10 @@ class LogTrimmer:
         `suffix`.
 
         Every record in `cleaned` must also be in `old`. `aborted` is for the transaction index of `cleaned`: at least
-        every aborted transaction of `old` that still has records in `cleaned`.
-        Returns False, and changes nothing, if the log is offline, is being truncated, is no longer at `generation`, or
-        has deleted a segment of `old`. Raises KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be
-        the only copy of its records, and the next startup completes the replacement.
+        every aborted transaction of `old` that still has records in `cleaned`. Returns False, and changes nothing, if
+        the log is offline, is being truncated, is no longer at `generation`, or has deleted a segment of `old`. Raises
+        KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be the only copy of its records, and the
+        next startup completes the replacement.
         """
         state = self._state
         if not state.may_be_changed or generation != self.generation or not self._local.holds(old):
@@ -172,7 +172,7 @@ class LogTrimmer:
             raise state.fail("replace compacted segments of", error) from error
         return True
 
-    # # --- truncating the newest records ----------------------------------------------------------------------------
+    # --- truncating the newest records -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset`, all other records of its batch, and all records after it.

@@ -3,8 +3,8 @@ functions (S59, T18, T20).
 
 Every batch is checked for all header fields, the CRC, and whether the number of records fits into the number of bytes.
 In an uncompressed batch, each of the first records must also begin where the previous record ends
-(`record.validation=frames`).
-`record_validation` checks what requires reading all records: timestamps, keys, compressed records.
+(`record.validation=frames`). `record_validation` checks what requires reading all records: timestamps, keys, compressed
+records.
 
 In contrast to Kafka, the error for an unknown compression id is UNSUPPORTED_COMPRESSION_TYPE. Kafka's response,
 UNKNOWN_SERVER_ERROR, makes idempotent clients reset their state (E23).

@@ -31,7 +31,7 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a line such as `2026-01-01T00:00:00.000Z warning connection refused client=127.0.0.1 reason="too many"`."""
+    """Formats lines like `2026-01-01T00:00:00.000Z warning connection refused client=127.0.0.1 reason="too many"`."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [_timestamp(record), record.levelname.lower(), visible(record.getMessage())]

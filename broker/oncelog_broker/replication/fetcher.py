@@ -1,8 +1,8 @@
 """The follower's fetch loops: one loop for each leader, with one outstanding Fetch request.
 
 Records are appended directly from the response, partition by partition, with other work in between. A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. An error of one partition does
-not stop the others; the partition is retried after a back-off.
+for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. An error of one partition does not
+stop the others; the partition is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
 `LeaderCheck`.

@@ -2,8 +2,8 @@
 open.
 
 Only the controller changes the ISR. A leader proposes a change (AlterPartition, KIP-497), with only one open proposal
-for each partition.
-Until the controller has responded, either ISR may be the stored one, so the high watermark counts the members of both.
+for each partition. Until the controller has responded, either ISR may be the stored one, so the high watermark counts
+the members of both.
 """
 
 from __future__ import annotations

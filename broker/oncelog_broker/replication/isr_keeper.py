@@ -167,7 +167,7 @@ class IsrKeeper:
         broker = self._metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
-    # # --- requests
+    # --- requests
 
     async def _ask(self) -> None:
         """Send proposals until each has a final response, or is outdated by a newer state."""

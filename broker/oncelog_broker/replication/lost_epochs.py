@@ -39,8 +39,7 @@ async def epochs_above_store(
 ) -> dict[TopicPartition, int]:
     """Return the last epochs of those logs whose epoch is newer than the store's state of their partition. Call this
     before this broker registers, because each later election raises the state's epoch, which hides that the store is
-    older.
-    Raises StoreUnavailable.
+    older. Raises StoreUnavailable.
     """
     above: dict[TopicPartition, int] = {}
     for start in range(0, len(logs), LOGS_AT_A_TIME):

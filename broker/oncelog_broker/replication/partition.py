@@ -365,8 +365,7 @@ class Partition(Replica):
 
         `records` is writable memory, which is modified in place. `guard` was created before the producer's transaction
         was verified. `records_checked` is described at PartitionLog.append_as_leader. Raises KafkaError:
-        NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):

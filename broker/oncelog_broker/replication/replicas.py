@@ -137,7 +137,7 @@ class Replicas:
         """Note that the machine lost power before this startup, so that every present log may lack its end."""
         self._doubted.update(self._logs.partitions())
 
-    # # --- called by the request handlers
+    # --- called by the request handlers
 
     def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
         """Register a waiting fetch from another broker.
@@ -375,7 +375,7 @@ class Replicas:
             return True
         return bool(self._opening) if topic is None else any(name == topic for name, _ in self._opening)
 
-    # # --- changes of the cluster image
+    # --- changes of the cluster image
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Apply a new image: open, lead, follow, reconfigure and delete partitions."""

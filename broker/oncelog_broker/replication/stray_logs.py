@@ -2,8 +2,8 @@
 another id.
 
 The metadata store may also be older than the logs, because it was restored from a backup, or lacks the end of its
-write-ahead log.
-These two causes cannot be distinguished, so no records are deleted, and the log line tells the operator what to check.
+write-ahead log. These two causes cannot be distinguished, so no records are deleted, and the log line tells the
+operator what to check.
 """
 
 from __future__ import annotations

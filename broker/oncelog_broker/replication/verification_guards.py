@@ -6,9 +6,8 @@ therefore creates a guard before the verification, and presents the guard with t
 a new leader epoch, invalidates the guard.
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
-transaction.
-A marker with the guard's epoch therefore ended the previous transaction, which the coordinator may complete while the
-producer continues; such a marker leaves the guard valid.
+transaction. A marker with the guard's epoch therefore ended the previous transaction, which the coordinator may
+complete while the producer continues; such a marker leaves the guard valid.
 """
 
 from __future__ import annotations

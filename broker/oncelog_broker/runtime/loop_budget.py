@@ -25,7 +25,9 @@ class Budget(Protocol):
 
 
 class LoopBudget:
-    """A time budget for one iteration of the event loop. The first claim in an iteration starts the time measurement."""
+    """A time budget for one iteration of the event loop. The first claim in an iteration starts the time
+    measurement.
+    """
 
     __slots__ = ("_end", "_monotonic", "_seconds")
 

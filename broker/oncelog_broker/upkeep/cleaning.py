@@ -83,7 +83,9 @@ class LogCleaner:
             self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
-        """Compact the dirtiest log, repeatedly, until no log is due. A log that failed is skipped until the next call."""
+        """Compact the dirtiest log, repeatedly, until no log is due. A log that failed is skipped until the next
+        call.
+        """
         failed: set[PartitionLog] = set()
         while True:
             found = await self._dirtiest(failed)
@@ -210,7 +212,9 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Pauses after each slice for as long as the slice took, and after each job for as long as the throttle requires."""
+    """Pauses after each slice for as long as the slice took, and after each job for as long as the throttle
+    requires.
+    """
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the seconds to wait after a job."""

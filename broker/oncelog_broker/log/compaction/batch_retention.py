@@ -88,8 +88,7 @@ class TransactionScan:
 
     def ends_empty_transaction(self, batch: RecordBatch, control_type: ControlType | None) -> bool:
         """Whether control batch `batch` may be dropped: either it has no record, or it is the marker of a transaction
-        without data.
-        `control_type` is the type of the batch's control record; None if the type is unknown.
+        without data. `control_type` is the type of the batch's control record; None if the type is unknown.
         """
         self._advance(batch.last_offset)
         if batch.records_count == 0:

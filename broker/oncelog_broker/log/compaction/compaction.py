@@ -57,8 +57,7 @@ slower than decompressing.
 """
 MAX_SEGMENTS_PER_GROUP: Final = 16
 """The maximum number of segments that are replaced in one step; each needs a few renames, and 64 segments took 8 ms, or
-57 ms on a busy disk.
-The next cleaning merges the remaining segments.
+57 ms on a busy disk. The next cleaning merges the remaining segments.
 """
 
 Kept = RecordBatch | None

@@ -2,8 +2,8 @@
 
 A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and a part that
 must wait. The active segment must wait, as must segments that reach the high watermark (or last stable offset) and
-records younger than min.compaction.lag.ms.
-Each segment belongs to only one of the parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+records younger than min.compaction.lag.ms. Each segment belongs to only one of the parts. Source: Kafka's
+LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations

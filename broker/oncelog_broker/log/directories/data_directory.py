@@ -133,8 +133,7 @@ class DataDirectory:
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
         """Lock the directory and check that it belongs to this broker or to no broker yet; create the directory if it
-        does not exist.
-        The caller must then call `claim`.
+        does not exist. The caller must then call `claim`.
 
         Raises LockHeld, MetaPropertiesError, NoteError, OSError; the directory is then not locked.
         """

@@ -9,8 +9,7 @@ after the takeover.
 
 A record's value is a frame (unsigned varint: frame version 1, record type, record version) and a message, flexible in
 every version. Only three record types matter here; other types are skipped. Sources: Kafka's MetadataRecordSerde,
-KIP-631
-(TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
+KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """
 
 from __future__ import annotations

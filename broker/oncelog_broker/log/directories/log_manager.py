@@ -138,8 +138,7 @@ class LogManager:
         without it, all topics have Kafka's defaults.
 
         Raises LockHeld, MetaPropertiesError, OSError, all with a message for the operator; no directory then stays
-        locked.
-        Errors of single logs are stored in `failures`.
+        locked. Errors of single logs are stored in `failures`.
         """
         directories = lock_directories(data_dirs, node_id=node_id, cluster_id=cluster_id, disk=disk)
         return cls.open_locked(
@@ -274,15 +273,14 @@ class LogManager:
         *,
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Search for missing logs after the startup. `partitions` are the partitions that this broker must host.
-        `lost` has the paths of data directories that are lost. `replicated` returns whether other brokers have replicas
-        of a partition, too.
+        """Search for missing logs after the startup. `partitions` are the partitions that this broker must host. `lost`
+        has the paths of data directories that are lost. `replicated` returns whether other brokers have replicas of a
+        partition, too.
 
         A missing log stays offline if a checkpoint shows that the log had records: a new log, which Kafka would create,
         would assign the same offsets a second time. A missing log also stays offline if a data directory is lost, since
         the log may have been in that directory. In all other cases it is unknown whether the log had records, because
-        the creation of the topic may have been interrupted.
-        One warning then lists all of these logs.
+        the creation of the topic may have been interrupted. One warning then lists all of these logs.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -325,8 +323,7 @@ class LogManager:
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
-        other replicas.
-        Does nothing if the log exists, in any state.
+        other replicas. Does nothing if the log exists, in any state.
         """
         key = topic, partition
         if key in self._missing:
@@ -446,8 +443,7 @@ class LogManager:
 
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Rename the directory of a log that no topic owns, without freeing it; returns the new path, or None if the
-        log had no directory. Raises
-        KAFKA_STORAGE_ERROR.
+        log had no directory. Raises KAFKA_STORAGE_ERROR.
 
         The broker does not use this log, but the log may be the only copy of its records, so the operator decides what
         to do with it.
@@ -522,7 +518,7 @@ class LogManager:
         """Return the high watermarks that were read from the checkpoints at the startup."""
         return self._high_watermarks
 
-    # # --- periodic work ------------------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
@@ -591,8 +587,7 @@ class LogManager:
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints, and unlock the directories; an error does not stop the remaining
-        steps.
-        Raises OSError.
+        steps. Raises OSError.
 
         The next startup treats a data directory as cleanly closed only if every log in that directory was closed.
         """

@@ -1,10 +1,10 @@
 """The aborted transactions of a segment, in the file `<base offset>.txnindex` (S51, S52).
 
-    int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
+An entry has 34 bytes: version 0 (int16), producer id (int64), first offset (int64), last offset (int64), last stable
+offset (int64).
 
 The file has one entry for each ABORT marker in the segment that ended a transaction with data; `last offset` is the
-offset of the marker.
-Entries are ordered by their markers. A segment without entries has no file.
+offset of the marker. Entries are ordered by their markers. A segment without entries has no file.
 
 Compaction removes an entry together with its marker. If the entry were removed before the last aborted record that it
 covers, a reader would treat that record as committed; if the entry outlived its marker, a reader would skip records

@@ -1,8 +1,7 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end.
 
 Source: Kafka's LocalLog. This class has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have
-those.
-Methods raise OSError; methods that read also raise CorruptBatch.
+those. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class LocalLog:
         self._max_offset_index_bytes = self._roll_params.max_offset_index_bytes
         self._max_time_index_bytes = self._roll_params.max_time_index_bytes
 
-    # # --- appending ------------------------------------------------------------------------------------------------
+    # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, batch: memoryview, last_offset: int, max_timestamp: int, now_ms: int) -> None:
         """Append one batch that has its offsets; if the batch does not fit the active segment, roll first."""
@@ -245,7 +244,7 @@ class LocalLog:
         # the previous segment may not have been synced.
         return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
-    # # --- deleting -------------------------------------------------------------------------------------------------
+    # --- deleting --------------------------------------------------------------------------------------------------
 
     def remove_first(self, count: int) -> list[int]:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""

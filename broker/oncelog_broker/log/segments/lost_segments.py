@@ -5,7 +5,8 @@ segments. A gap alone therefore proves nothing, and only the following cases are
 
 - The log file is empty, but its index or time index has entries: the log file was emptied.
 - The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.
-- The index points behind the end of the log file, and the last batch in the log file confirms that: the file was cut.
+- The last index entry is at or behind the end of the log file, and the batches in the file end before the offset of
+  that entry: the file was cut.
 - There is an index or time index with entries, but no log file: the log file was removed.
 
 This module does not detect a file that lost less than its last `index.interval.bytes`, or a segment whose files are all
@@ -92,8 +93,7 @@ def check_removed(
     """Search for log files that were removed; returns the paths of indexes that have no log file for another reason.
 
     An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
-    the log file last.
-    Raises LogCorrupt, CorruptBatch, OSError.
+    the log file last. Raises LogCorrupt, CorruptBatch, OSError.
     """
     names = disk.list_directory(directory)
     orphans = _orphans(names)

@@ -4,8 +4,7 @@ entry per `index.interval.bytes`.
 An entry has 8 bytes: the offset relative to the segment's base offset (int32) and the position (int32), both
 big-endian. An entry means that the batch at `position` ends with `offset`; in files from Kafka, the first of several
 batches is at `position`, and the last of these batches ends with `offset`. A search for an offset starts at the entry
-with the greatest offset that is not above it. Source: Kafka's
-OffsetIndex.
+with the greatest offset that is not above it. Source: Kafka's OffsetIndex.
 """
 
 from __future__ import annotations

@@ -513,7 +513,7 @@ class Segment:
     def _no_batch_at(self, entry: OffsetPosition) -> IndexCorrupt:
         return IndexCorrupt(f"no batch at position {entry.position} that could hold offset {entry.offset}")
 
-    # # --- closing, renaming and deleting ---------------------------------------------------------------------------
+    # --- closing, renaming and deleting ----------------------------------------------------------------------------
 
     def close(self) -> None:
         if self._file is not None:

@@ -63,9 +63,8 @@ class FoundTopic:
 
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
-    """The contents of the data directories at startup. `cluster_id` comes from `meta.properties`.
-    `highest_producer_id` is the highest producer id in any log, -1 if there is none; the new cluster must not assign it
-    again.
+    """The contents of the data directories at startup. `cluster_id` comes from `meta.properties`. `highest_producer_id`
+    is the highest producer id in any log, -1 if there is none; the new cluster must not assign it again.
     """
 
     cluster_id: str | None = None

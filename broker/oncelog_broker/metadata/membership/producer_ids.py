@@ -12,11 +12,9 @@ them when it started. A broker that already has a block from the older store giv
 another broker has raised the last block.
 
 Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
-(producer.id.expiration.ms).
-The most recently assigned ids matter, since their producers may still be active: a raised block therefore leaves a gap
-of UNKNOWN_IDS.
-An older id that has expired in all logs may be assigned again. No log then mistakes the records of the new producer for
-those of the earlier one.
+(producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
+block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again. No log then
+mistakes the records of the new producer for those of the earlier one.
 """
 
 from __future__ import annotations

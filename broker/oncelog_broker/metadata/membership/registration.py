@@ -161,8 +161,7 @@ async def _with_endpoints(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
 ) -> Membership:
     """Return the new membership if no other broker registered one of the addresses earlier; otherwise delete the new
-    registration.
-    Raises EndpointInUse.
+    registration. Raises EndpointInUse.
     """
     conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
     if conflict is None:
@@ -235,8 +234,8 @@ async def _try_to_register(
 
 async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
     """Check that the store is the one in which this process was registered, and not an earlier state of it, before the
-    broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted.
-    Raises WrongStore, StoreUnavailable.
+    broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted. Raises
+    WrongStore, StoreUnavailable.
     """
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
     found_id, found_store, incarnation = await store.get_many(asked)

@@ -72,8 +72,7 @@ def _process_of(data: bytes, path: str) -> str:
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
     """Return the partitions whose only in-sync replica is this broker, because other replicas may lack acknowledged
-    records.
-    Nodes that cannot be read are skipped. Raises StoreUnavailable.
+    records. Nodes that cannot be read are skipped. Raises StoreUnavailable.
     """
     try:
         topics = await store.children(paths.TOPICS)

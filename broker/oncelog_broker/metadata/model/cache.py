@@ -1,8 +1,7 @@
 """Provides the current cluster image, and keeps it current by a single mechanism: the store's watches.
 
 A broker's own changes arrive through the watches like all other changes, so that the broker always serves the state of
-the store.
-A handler that has changed something calls `wait_for`, which returns when the image shows the change.
+the store. A handler that has changed something calls `wait_for`, which returns when the image shows the change.
 """
 
 from __future__ import annotations
@@ -138,8 +137,8 @@ class MetadataCache:
 
         `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
         another session. If it raises, the image is not changed: nothing may be read from a replaced store, since
-        everything missing there would be treated as deleted. Raises NoNode if no broker has ever
-        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        everything missing there would be treated as deleted. Raises NoNode if no broker has ever registered in the
+        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.

@@ -4,8 +4,8 @@ The copy is read only when the metadata store was lost and a cluster is founded 
 brokers (`restoring.py`). Without the copy, settings, users, ACLs, quotas, and the assignment of partitions to brokers
 would be lost.
 
-    metadata-copy.jsonl            written a second after a change, at most every ten seconds, and at a clean stop
-    metadata-copy.previous.jsonl   the last copy of the process before this one
+- `metadata-copy.jsonl` is written a second after a change, at most every ten seconds, and at a clean shutdown.
+- `metadata-copy.previous.jsonl` is the last copy of the previous process.
 
 The first line has the cluster id and the time of writing; the last line has the number of nodes. A copy without that
 last line was cut short, and is not used. Each line between has the path and the data of one node. SCRAM keys of users

@@ -75,8 +75,7 @@ class Incarnation:
 
     def unsure_epoch(self, written: int) -> int:
         """Return the broker epoch before which partition states prove nothing about the broker's records; -1 if all
-        states are valid.
-        `written` is the zxid of the node's last write, which is the broker epoch of the registration.
+        states are valid. `written` is the zxid of the node's last write, which is the broker epoch of the registration.
         """
         return self.unsure_since if self.is_log_tail_kept else written
 

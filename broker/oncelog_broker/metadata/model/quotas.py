@@ -1,9 +1,9 @@
 """Finds the quotas among the settings of an entity. The values are strings, like all settings.
 
-    user and client id   /config/users/<user>/clients/<client>
-    user                 /config/users/<user>, beside SCRAM credentials
-    client id            /config/clients/<client>
-    address              /config/ips/<ip>
+- The quotas of a user and client id are in the node `/config/users/<user>/clients/<client>`.
+- The quotas of a user are in the node `/config/users/<user>`, together with SCRAM credentials.
+- The quotas of a client id are in the node `/config/clients/<client>`.
+- The quotas of an address are in the node `/config/ips/<ip>`.
 
 The name `<default>` stands for all entities without quotas of their own.
 """

@@ -255,8 +255,8 @@ def _create_file(path: Path) -> None:
 
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    # SQLite would create the file readable for all users. The file contains the keys that verify SCRAM logins.
-    # The -wal and -shm files get the same mode as the file.
+    # SQLite would create the file readable for all users. The file contains the keys that verify SCRAM logins. The -wal
+    # and -shm files get the same mode as the file.
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:

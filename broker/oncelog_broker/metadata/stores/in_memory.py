@@ -124,7 +124,7 @@ class MemorySession(TreeStore):
             await asyncio.gather(*self._under_way, return_exceptions=True)
         self._shared.end(self._session_id)
 
-    # # --- callbacks of the tree
+    # --- callbacks of the tree
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
         """Notify the watches: immediately of this session's own changes, and of other sessions' changes in the next

@@ -7,8 +7,8 @@ half a tick later; if the follower dies in between, the leader counts from the p
 heartbeat therefore proves nothing, but the answer to a later heartbeat does: with T of at least four ticks, T/8 is at
 least half a tick, and the rule is:
 
-    lead until s + 0.9 T, where s is the sending time of the newest answered heartbeat after which another one, sent at
-                               least T/8 later, was answered, too.
+    The broker leads until s + 0.9 T, where s is the sending time of the newest answered heartbeat after which another
+    heartbeat, sent at least T/8 later, was answered, too.
 
 (With T = 3 s and ticks of 0.5 s, measured sessions ended 2.03 s after the last answered heartbeat.) The remaining tenth
 of T allows for clocks that run at different speeds. The opening of a session, and its resumption on another connection,
@@ -30,7 +30,7 @@ PROOF_SHARE: Final = 1 / 8
 """The minimum time between a heartbeat and the later heartbeat that proves it, as a share of the session timeout."""
 HEARTBEAT_SHARE: Final = 1 / 6
 """Time between two heartbeats, as a share of the session timeout. Immediately after an answer, LEASE_SHARE -
-HEARTBEAT_SHARE of the timeout remains; the document page on `broker.session.lease` tells users this share.
+HEARTBEAT_SHARE of the timeout remains; the description of the setting `broker.session.lease` tells users this share.
 """
 SILENCE_SHARE: Final = 1 / 3
 """The time that a response may take before another server is tried, as a share of the session timeout; the lease is

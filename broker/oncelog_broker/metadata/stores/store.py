@@ -233,8 +233,8 @@ class MetadataStore(Protocol):
         """Return the data and the stat of a node. Raises NoNode."""
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Read many nodes in one request, in the given order; None for a node that does not exist.
-        The result is not a snapshot: later paths of the list may be read in a later state.
+        """Read many nodes in one request, in the given order; None for a node that does not exist. The result is not a
+        snapshot: later paths of the list may be read in a later state.
         """
 
     async def exists(self, path: str) -> Stat | None:
@@ -267,8 +267,7 @@ class MetadataStore(Protocol):
 
         The call means only that the caller should read that path again: several changes may cause a single call. A call
         with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
-        not exist.
-        The callback for a change is called before the await of the write that made the change returns.
+        not exist. The callback for a change is called before the await of the write that made the change returns.
         """
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:

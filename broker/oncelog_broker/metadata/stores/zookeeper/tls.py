@@ -15,8 +15,7 @@ from oncelog_broker.metadata.stores.zookeeper.sockets import ReadAhead
 
 def connected(address: tuple[str, int], host: str, seconds: float, context: ssl.SSLContext) -> ReadAhead:
     """Connect and do the TLS handshake; `host` is the host name that the certificate must have. Connecting may take
-    `seconds`, and the handshake another `seconds`.
-    Raises OSError, including its subclass ssl.SSLError.
+    `seconds`, and the handshake another `seconds`. Raises OSError, including its subclass ssl.SSLError.
     """
     plain = socket.create_connection(address, seconds)
     try:

@@ -127,8 +127,7 @@ class ZooKeeperStore:
         make_session: MakeSession = ZooKeeperSession,
     ) -> ZooKeeperStore:
         """Begin a session and wait until a server has accepted it. `connect` has the form `host:port,host:port/chroot`;
-        the chroot is created if it does not exist.
-        `make_session` creates the session with the servers.
+        the chroot is created if it does not exist. `make_session` creates the session with the servers.
 
         Raises ConnectionLost if no server has answered within `connection_timeout` seconds, ValueError for a malformed
         `connect`.
@@ -194,7 +193,7 @@ class ZooKeeperStore:
         """The session timeout that the servers have granted, in seconds."""
         return self._lease.timeout
 
-    # # --- methods of MetadataStore
+    # --- methods of MetadataStore
 
     @property
     def session(self) -> SessionState:
@@ -304,7 +303,7 @@ class ZooKeeperStore:
         if self._stopping:
             await asyncio.wait(tuple(self._stopping))
 
-    # # --- callbacks of the session, in the event loop
+    # --- callbacks of the session, in the event loop
 
     def on_connected(self, session: Session, connected: Connected) -> None:
         """Send all requests that must precede those of callers, before this method returns."""
