@@ -1,12 +1,13 @@
-"""Reads and writes Kafka's text checkpoints: one small file per data directory (or partition), replaced as a whole.
+"""Reads and writes Kafka's text checkpoints: one small file per data directory (or partition), always replaced
+completely.
 
-    0                     version
-    2                     number of entries
-    orders 0 1201         an entry per line: here topic, partition, offset
+    0                     the version of the format
+    2                     the number of entries
+    orders 0 1201         one entry per line; in this file: topic, partition, offset
     orders 1 988
 
-The reader of a checkpoint decides what to do about a corrupt file: `LogManager` for the three offset checkpoints (a
-start can do without each, at the price named there), and `recovery` for leader epochs (rebuilt from the batches).
+The caller that reads a checkpoint decides what to do about a corrupt file: `LogManager` ignores each of the three
+offset checkpoints, with the consequences named there, and `recovery` rebuilds the leader epochs from the batches.
 Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
@@ -32,7 +33,9 @@ class CheckpointCorrupt(ValueError):
 
 
 def parse_checkpoint(path: str, data: bytes, parse_entry: Callable[[list[str]], Entry]) -> list[Entry]:
-    """The entries; `parse_entry` takes the fields of a line and may raise ValueError. Raises CheckpointCorrupt."""
+    """Return the entries of a checkpoint; `parse_entry` converts the fields of one line and may raise ValueError.
+    Raises CheckpointCorrupt.
+    """
     number = 0
     try:
         lines = data.decode("utf-8").splitlines()
@@ -68,7 +71,7 @@ def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write the file. Raises OSError; the old file then still exists."""
+    """Replace the checkpoint file at `path` with these offsets. Raises OSError; the old file then still exists."""
     rows = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
     disk.replace_file(path, format_checkpoint(rows))
 

@@ -15,29 +15,30 @@ COMPACT: Final = "compact"
 
 STRICT: Final = "strict"
 KAFKA: Final = "kafka"
-"""The two ways to answer a batch that is out of sequence (`idempotence.duplicate.classification`)."""
+"""The two values of `idempotence.duplicate.classification`: how a leader responds to a batch that is out of sequence.
+"""
 ACCEPT: Final = "accept"
 LEGACY_2_0: Final = "legacy-2.0"
-"""The two ways to answer a producer without known state (`idempotence.unknown.producer`)."""
+"""The two values of `idempotence.unknown.producer`: how a leader responds to a producer without known state."""
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"
-"""Two values of `compression.type`, which has no effect: batches are stored as producers sent them."""
+"""Two values of `compression.type`; the setting has no effect, because batches are stored as producers sent them."""
 
 HEADER: Final = "header"
 FRAMES: Final = "frames"
 FULL: Final = "full"
-"""How far a leader looks into a producer's batch before it appends it (`record.validation`)."""
+"""The values of `record.validation`: how much of a producer's batch the leader checks before it appends the batch."""
 
 DAY_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The storage settings of one topic. Sizes in bytes, times in ms.
+    """The storage settings of one topic. Sizes are in bytes, times in ms.
 
-    Immutable: a changed setting is a new LogConfig (`PartitionLog.update_config`). Types and ranges are not checked
-    here, but where configuration enters (`config/`).
+    An instance is immutable: to change a setting, pass a new LogConfig to `PartitionLog.update_config`. Types and
+    ranges are not checked here; `config/` checks them when settings are read.
     """
 
     segment_bytes: int = 1024**3
@@ -70,8 +71,8 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> LogConfig:
-        """Build the settings from typed values by Kafka key (`segment.bytes`); keys that storage does not use are
-        ignored.
+        """Build the settings from typed values by Kafka key (such as `segment.bytes`); keys that storage does not use
+        are ignored.
 
         `cleanup.policy` may be a string ("compact,delete") or a collection of strings.
         """

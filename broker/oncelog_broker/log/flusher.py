@@ -1,4 +1,4 @@
-"""Makes a log durable: fsync in three steps (`pending_flush.py`), and knows what is not on the disk yet."""
+"""Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from oncelog_protocol.errors import KafkaError
 
 
 class LogFlusher:
-    """Syncs one log. Not thread-safe. Methods raise KafkaError only, with the codes that they name."""
+    """Syncs one log to disk. Not thread-safe. Methods raise only KafkaError, with the codes that their docstrings
+    name.
+    """
 
     __slots__ = (
         "_clock",
@@ -39,37 +41,40 @@ class LogFlusher:
         self._flushes = FlushesUnderWay()
         self._last_flush_at = clock.monotonic()
         self.new_directory: NewDirectory | None = None
-        """The log's directory, if it may not be synced yet; None if it is. The maker of the log syncs it, at the latest
-        the first flush does."""
+        """The log's directory, until it is known to be synced; then None. The code that creates the log syncs the
+        directory; otherwise the first flush does.
+        """
 
     # --- data that is not on the disk yet -------------------------------------------------------------------------
 
     @property
     def unflushed_records(self) -> int:
-        """How many offsets lie behind the recovery point."""
+        """The number of offsets at or above the recovery point."""
         return self._local.log_end_offset - self._state.recovery_point
 
     @property
     def last_flush_at(self) -> float:
-        """When the log was last flushed, or opened, in monotonic seconds."""
+        """Monotonic seconds when the log was last flushed or opened."""
         return self._last_flush_at
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a closed segment, or the producer snapshot at its end, is not on the disk yet."""
+        """Whether a closed segment, or the producer snapshot at the segment's end, is not on the disk yet."""
         closed_up_to = self._local.active.base_offset
         return closed_up_to > self._state.recovery_point or bool(self._producers.pending_snapshots(closed_up_to))
 
     @property
     def has_unsynced_names(self) -> bool:
-        """Whether a power cut may undo deletions of segments, so that their files come back."""
+        """Whether a power cut may undo deletions of segments, so that the deleted files reappear."""
         return self._local.directory_dirty or self._producers.aborted.has_new_files or self._flushes.sync_directory
 
     @property
     def start_to_checkpoint(self) -> int | None:
-        """The log start offset; None where the files tell it, also after a power cut. May be asked in any thread."""
+        """The log start offset that must be checkpointed; None if the names of the segment files tell it, even after a
+        power cut. Any thread may read this property.
+        """
         state = self._state
-        first = self._local.first.base_offset  # read first: when segments are deleted, the log start moves after them
+        first = self._local.first.base_offset  # read first: deleting segments moves the log start afterwards
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
@@ -77,9 +82,10 @@ class LogFlusher:
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """fsync all records below `up_to` (default: all) and the indexes, then move the recovery point there.
+        """Sync all records below `up_to` (None: all records) and the indexes, then move the recovery point to that
+        offset.
 
-        Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
+        Raises KAFKA_STORAGE_ERROR; then the recovery point has not moved, and the log is offline.
         """
         pending = self.prepare_flush(up_to)
         if pending is None:
@@ -91,15 +97,16 @@ class LogFlusher:
         self.finish_flush(pending)
 
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
-        """Write the indexes and collect the files to sync; None if nothing needs a sync, or if the log is being
+        """Write the indexes and collect the files to sync; returns None if nothing needs a sync, or if the log is being
         truncated. Raises KAFKA_STORAGE_ERROR.
 
-        `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
+        Another thread may then call `PendingFlush.sync`; afterwards the log's own thread must call `finish_flush` or
+        `flush_failed`.
         """
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # the log end is not known, and its files are another thread's
+            return None  # the log end is unknown: a worker thread changes the files
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
@@ -127,12 +134,12 @@ class LogFlusher:
         return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """`pending` is synced: move the recovery point, and delete the segments that waited for it.
+        """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync. Raises
         KAFKA_STORAGE_ERROR.
 
-        During a truncation they wait for the next flush: the recovery point was lowered for it, and must not be above
-        the log's end after it. A log that went offline meanwhile is not changed: when it is opened again, only the
-        records that were known to be synced while it was online are kept.
+        During a truncation neither happens until the next flush: the recovery point was lowered for the truncation, and
+        must not be above the log's end afterwards. A log that went offline during the sync is not changed: reopening
+        such a log keeps only the records that were known to be synced while it was online.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()
@@ -147,11 +154,13 @@ class LogFlusher:
         self._trimmer.delete_below_start()
 
     def flush_failed(self, error: OSError) -> KafkaError:
-        """Take the log offline after `PendingFlush.sync` has raised. Returns the error that the caller must raise."""
+        """Take the log offline after `PendingFlush.sync` has raised `error`. Returns the error that the caller must
+        raise.
+        """
         state = self._state
         return state.offline_error() if state.offline_reason is not None else state.fail("flush", error)
 
     def note_failed_flush(self) -> None:
-        """Take the log offline if a flush whose caller was cancelled has failed."""
+        """Take the log offline if a flush failed whose caller was cancelled."""
         if self._flushes.failure is not None:
             self.flush_failed(self._flushes.failure)

@@ -1,7 +1,7 @@
-"""The fields of a batch header as a tuple from `HEADER.unpack_from`, and the index of each field.
+"""A batch header as a plain tuple, from `HEADER.unpack_from`, and the index of each field in that tuple.
 
-A plain tuple, since one is made for every batch that is produced, followed or replayed: an object with named fields
-would cost more than all accesses to it.
+The type is a plain tuple because one is created for every batch that is produced, fetched by a follower or replayed: an
+object with named fields would cost more than all accesses to its fields.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 FIRST_OFFSET: Final = 0
 """The batch's base offset."""
 BATCH_LENGTH: Final = 1
-"""Bytes of the batch after this field."""
+"""Number of bytes of the batch after this field."""
 MAGIC: Final = 3
 CRC: Final = 4
 ATTRIBUTES: Final = 5

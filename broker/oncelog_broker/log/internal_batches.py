@@ -1,6 +1,6 @@
-"""Appends of several batches at once: the batches of a coordinator, or those that a follower fetched.
+"""Appends several batches in one operation: batches from a coordinator, or batches that a follower fetched.
 
-The hot path, a produce request with one batch, does not come here: `PartitionLog.append_as_leader` handles it.
+`PartitionLog.append_as_leader` handles the hot path, a produce request with one batch, without this module.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CRC: Final = Struct(">I")
 
 
 def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
-    """Give all records of `batch` the timestamp `now_ms`: in the header alone, with a new CRC."""
+    """Give all records of `batch` the timestamp `now_ms`, by changing only the batch header and the CRC."""
     ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_BIT)
     TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_ms)
     CRC.pack_into(batch, CRC_AT, batch_crc(batch))
 
 
 def checked_batches(records: Buffer) -> list[RecordBatch]:
-    """All batches of `records`, each whole and with a good CRC. Raises CORRUPT_MESSAGE."""
+    """Return all batches of `records`; each is complete and has a valid CRC. Raises CORRUPT_MESSAGE."""
     try:
         whole = list(batches(records))
     except CorruptBatch as error:
@@ -53,9 +53,10 @@ def checked_batches(records: Buffer) -> list[RecordBatch]:
 def assign_offsets(
     records: memoryview, limits: ValidationLimits, *, base_offset: int, leader_epoch: int, now_ms: int
 ) -> list[RecordBatch]:
-    """Check all batches in `records`, then write offsets from `base_offset` on, epoch and append time into them.
+    """Check all batches in `records`, then write the offsets from `base_offset` on, the leader epoch and the append
+    time into these batches.
 
-    Raises the errors of `check_batch`, and INVALID_RECORD for a producer's batch; `records` is unchanged then.
+    Raises the errors of `check_batch`, and INVALID_RECORD for a batch with a producer id; `records` is then unchanged.
     """
     whole = checked_batches(records)
     for batch in whole:
@@ -76,7 +77,7 @@ def assign_offsets(
 
 
 def check_offsets(whole: list[RecordBatch], next_offset: int) -> None:
-    """Check that the offsets of the batches increase, from `next_offset` on. Raises OFFSET_OUT_OF_RANGE."""
+    """Check that the offsets of the batches increase and are at least `next_offset`. Raises OFFSET_OUT_OF_RANGE."""
     for batch in whole:
         if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch!r} does not come after offset {next_offset - 1}")

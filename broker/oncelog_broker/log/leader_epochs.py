@@ -1,10 +1,10 @@
 """The first offset of each leader epoch of a log, kept in `leader-epoch-checkpoint`.
 
-With it a follower finds the offset from which its log differs from the leader's (KIP-101, KIP-279). The file is
-rewritten at each change of leader, before the first record of the new epoch is appended. It is synced with the records,
-before the recovery point moves. Entries that a power cut removes are rebuilt by recovery from the batches behind the
-recovery point, or from all batches if the file is damaged. Source: Kafka's LeaderEpochFileCache, which syncs at once:
-here, that would block the event loop, twice for each partition that gets a leader.
+A follower uses these offsets to find where its log diverges from the leader's (KIP-101, KIP-279). The file is rewritten
+at each change of leader epoch, before the first record of the new epoch is appended. The file is synced together with
+the records, before the recovery point moves. If a power cut removes entries, recovery rebuilds them from the batches
+above the recovery point, or from all batches if the file is damaged. Source: Kafka's LeaderEpochFileCache, which syncs
+the file immediately; here, an immediate sync would block the event loop twice for each partition that gets a leader.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ UNDEFINED_OFFSET: Final = -1
 
 
 class EpochEntry(NamedTuple):
-    """`start_offset` is the offset of the first record of `epoch`."""
+    """A leader epoch, and the offset of the first record of that epoch."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """Invariant: epochs and start offsets both strictly increase. Methods that change it raise OSError."""
+    """The leader epochs of one log. Invariant: epochs and start offsets both strictly increase. Methods that change the
+    entries raise OSError.
+    """
 
     __slots__ = ("_disk", "_entries", "_path", "is_unsynced", "latest_epoch")
 
@@ -36,12 +38,16 @@ class LeaderEpochs:
         self._path = path
         self._entries = entries
         self.is_unsynced = False
-        """Whether the file, or its name, is not synced yet. Reset by the code that syncs both."""
+        """Whether the file's content, or its name, is not synced yet. The code that syncs content and name sets this to
+        False.
+        """
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> LeaderEpochs:
-        """Read the file; no entries if it does not exist. Raises CheckpointCorrupt, OSError."""
+        """Read the leader epochs from the file at `path`; there are no entries if the file does not exist. Raises
+        CheckpointCorrupt, OSError.
+        """
         if not disk.exists(path):
             return cls(disk, path, [])
         epochs = cls(disk, path, [])
@@ -54,10 +60,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """`epoch` begins at `start_offset`. Entries that contradict it (not below it in both fields) are dropped.
-        Nothing has changed if this raises.
+        """Record that `epoch` begins at `start_offset`. Entries that contradict the new one are dropped: those whose
+        epoch or start offset is not below the new entry's. If this raises, the entries are unchanged.
 
-        `persist=False` leaves the writing to a later `flush`: for recovery, which assigns many epochs.
+        `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """
         before = list(self._entries)
         if self._insert(EpochEntry(epoch, start_offset)) and persist:
@@ -69,17 +75,19 @@ class LeaderEpochs:
                 raise
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`; None if that is before the first known epoch."""
+        """Return the leader epoch of the record at `offset`; None if `offset` is before the first known epoch."""
         for entry in reversed(self._entries):
             if entry.start_offset <= offset:
                 return entry.epoch
         return None
 
     def end_offset_for_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The answer to OffsetForLeaderEpoch: (the largest epoch not above `epoch`, the offset after its last record).
+        """Return the result of OffsetForLeaderEpoch: (the largest known epoch that is not above `epoch`, the offset
+        after the last record of that epoch).
 
-        (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all known epochs. For an epoch before the first known one,
-        `epoch` itself and the start of the first; so also for an invalid epoch, such as -2.
+        Returns (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all known epochs. For an epoch before the first
+        known epoch, returns `epoch` itself and the start offset of the first known epoch; an invalid epoch, such as -2,
+        is treated equally.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -93,11 +101,13 @@ class LeaderEpochs:
         return UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
     def truncate_from_end(self, end_offset: int, *, persist: bool = True) -> None:
-        """Forget epochs that begin at or after `end_offset`."""
+        """Remove the entries of epochs that begin at or after `end_offset`."""
         self._replace([entry for entry in self._entries if entry.start_offset < end_offset], persist=persist)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the epoch that contains it now begins there."""
+        """Remove the entries of epochs that ended before `start_offset`; the epoch that contains `start_offset` then
+        begins there.
+        """
         below = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if below:
             kept = self._entries[len(below) - 1 :]
@@ -107,12 +117,14 @@ class LeaderEpochs:
         self._replace([])
 
     def flush(self) -> None:
-        """Write the file and sync it."""
+        """Write the leader epoch file and sync it."""
         self._disk.replace_file(self._path, format_checkpoint(self._entries))
         self.is_unsynced = False
 
     def files_to_sync(self) -> list[File]:
-        """The file, opened for the caller to sync and close; empty if nothing is unsynced."""
+        """Return the leader epoch file, opened for the caller to sync and close; an empty list if nothing is
+        unsynced.
+        """
         return [self._disk.open_briefly(self._path)] if self.is_unsynced else []
 
     def _write(self) -> None:
@@ -138,7 +150,7 @@ class LeaderEpochs:
 
 
 def parse_entry(fields: list[str]) -> tuple[int, int]:
-    """Parse the fields of a line of the file. Raises ValueError."""
+    """Parse the fields of one line of the file: epoch and start offset. Raises ValueError."""
     epoch, start_offset = fields
     if int(epoch) < 0 or int(start_offset) < 0:
         raise ValueError("a negative epoch or offset")

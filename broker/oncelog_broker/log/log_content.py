@@ -1,7 +1,7 @@
-"""The content of a log: its segments, its leader epochs and its producers, opened together and truncated together.
+"""The content of a log: its segments, leader epochs and producer state, which are opened and truncated together.
 
-It has no policy, and guarantees no offsets: that is the task of `LogState` and the modules that share it, which also
-handle the errors. Methods raise OSError, and CorruptBatch where they read.
+This module has no policy and guarantees no offsets: `LogState` and the modules that share it do that, and also handle
+the errors. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 class LogContent:
-    """Invariant: epochs and producers describe exactly the records that the segments hold."""
+    """The files of one log. Invariant: leader epochs and producer state describe exactly the records in the
+    segments.
+    """
 
     __slots__ = ("epochs", "generation", "local", "producers")
 
@@ -35,7 +37,7 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """Grows with each truncation: facts about the content from an earlier generation no longer hold."""
+        """Increases with each truncation: facts about the content from an earlier generation are no longer valid."""
         local.on_roll = producers.take_snapshot
 
     @classmethod
@@ -50,8 +52,9 @@ class LogContent:
         known: LastKnown,
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
-        """Open the content of `directory`. If the directory does not exist, create it with `new_directory`. Raises
-        LogCorrupt too; no file stays open then."""
+        """Open the files in `directory`. If the directory does not exist, create it; `new_directory` then writes its
+        first files. Also raises LogCorrupt; no file then stays open.
+        """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
             if new_directory is not None:
@@ -78,7 +81,7 @@ class LogContent:
     def _make(
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
-        """Create the content in a directory that was just created: it has no files to read."""
+        """Create the content of a log in a directory that was just created, and therefore has no files to read."""
         segment = loader.create_first(start_offset)
         local = LocalLog(loader, [segment], name=name, config=config, clock=clock)
         epochs = LeaderEpochs(loader.disk, os.path.join(loader.directory, LEADER_EPOCH_FILE), [])
@@ -87,12 +90,13 @@ class LogContent:
         return cls(local, epochs, producers)
 
     def _agree(self, known: LastKnown) -> None:
-        """Make epochs and producers agree with the segments, just after these were opened."""
+        """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
-        # Compaction removes only decided transactions, so no transaction that began there is open. Its marker may have
-        # been removed, and an older snapshot, used in place of a damaged one, may list it as open.
+        # Compaction removes records of decided transactions only, so no transaction that began in the compacted part is
+        # open. The marker of such a transaction may have been removed, and an older snapshot, used in place of a
+        # damaged one, may list the transaction as open.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
-        # A start that was killed while it emptied the log, as below, left a snapshot at the log start.
+        # A startup that was killed while it emptied the log, as below, left a snapshot at the log start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
         self.producers.load(
             local.segments, snapshots_up_to, decided_up_to=compacted_up_to, high_watermark=known.high_watermark
@@ -105,41 +109,46 @@ class LogContent:
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
-    # --- at the front --------------------------------------------------------------------------------------------
+    # --- oldest segments -------------------------------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """How many of the `count` oldest segments may be deleted now: those whose producer state is on the disk in
-        another place. The next flush deletes the remaining ones."""
+        """Return how many of the `count` oldest segments may be deleted now: those whose producer state is on the disk
+        in a later snapshot. The next flush deletes the other segments.
+        """
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
 
     def remove_first(self, count: int) -> list[int]:
-        """Delete the oldest segments; returns their base offsets. The epochs follow when the log start is moved."""
+        """Delete the oldest segments; returns their base offsets. The leader epochs are removed later, when the log
+        start moves.
+        """
         gone = self.local.remove_first(count)
         self.producers.forget_below(self.local.first.base_offset)
         return gone
 
-    # --- in the middle -------------------------------------------------------------------------------------------
+    # --- compacted segments ----------------------------------------------------------------------------------------
 
     def replace(
         self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
     ) -> None:
-        """Put a compacted segment in the place of the segments `old`. `aborted`: for its transaction index."""
+        """Replace the segments `old` by the compacted segment `cleaned`. `aborted` has the entries for the transaction
+        index of `cleaned`.
+        """
         self.local.replace(old, cleaned, suffix=suffix)
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
-    # --- at the end ----------------------------------------------------------------------------------------------
+    # --- newest records --------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it."""
+        """Remove the batch that contains `offset`, and all batches after it."""
         self.generation += 1
         self.local.truncate_to(offset)
         self.epochs.truncate_from_end(self.local.log_end_offset)
         self.producers.truncate_to(self.local.segments, self.local.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records; the next record may have `offset`."""
+        """Remove all records; `offset` becomes the offset of the next record."""
         self.generation += 1
         self.local.truncate_fully_and_start_at(offset)
         self.epochs.clear()

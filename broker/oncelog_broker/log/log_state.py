@@ -1,11 +1,13 @@
-"""The state of one log that is not in its files: whether it is online, its start, and up to which offset it is synced.
+"""The part of a log's state that is not in its files: whether the log is online, its log start, and its recovery point.
 
-A failed write or fsync takes the log offline at once (E26). The content of its files is then unknown, so nothing is
-retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+A failed write or fsync takes the log offline immediately (E26). The content of the log's files is then unknown. Nothing
+is retried, and every later call raises KAFKA_STORAGE_ERROR until the log is reopened, which verifies the end of the
+log.
 
-A write that the system refused for want of space or of file descriptors has changed nothing, so it does not take the
-log offline. It raises KAFKA_STORAGE_ERROR; the log can still be read, its oldest segments can be deleted, and the next
-write may succeed. This exception does not apply to fsync: whatever the reason of the failure, data may be lost.
+A write that the system refused for lack of space or of file descriptors has changed nothing, so such a write does not
+take the log offline. The refused write raises KAFKA_STORAGE_ERROR; the log can still be read, its oldest segments can
+be deleted, and the next write may succeed. A failed fsync always takes the log offline, because data may be lost
+whatever the reason of the failure.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 NOT_REFUSED: Final = -1
 CLOSED: Final = "closed"
-"""`LogState.offline_reason` of a log that was closed in order."""
+"""The `LogState.offline_reason` of a log that was closed without an error."""
 
 
 class LogState:
-    """Shared by a `PartitionLog` and its reader, trimmer and flusher. Not thread-safe."""
+    """The state that a `PartitionLog` shares with its reader, trimmer and flusher. Not thread-safe."""
 
     __slots__ = (
         "_synced_first_offset",
@@ -62,49 +64,56 @@ class LogState:
         self.directory = directory
         self.config = config
         self.offline_reason: str | None = None
-        """Why the log is offline; None while it is online."""
+        """The reason why the log is offline; None while it is online."""
         self.log_start_offset = log_start_offset
-        """The first offset that may be read. Invariant: only a truncation moves it back."""
+        """The first offset that may be read. Invariant: only a truncation lowers it."""
         self.recovery_point = recovery_point
-        """Every record below this offset is synced. Invariant: never above the log end offset, also during a
-        truncation."""
+        """Every record below this offset is synced. Invariant: the recovery point is never above the log end offset,
+        not even during a truncation.
+        """
         self.cleaner_checkpoint = cleaner_checkpoint
-        """The offset up to which the log was compacted; None if no compaction of it was ever begun."""
+        """The offset up to which the log was compacted; None if no compaction of the log was ever started."""
         self.is_truncating = False
-        """A worker thread is cutting the end of the log: no other task may change the log, background maintenance
-        included."""
+        """Whether a worker thread is truncating the end of the log: no other task, including background maintenance,
+        may change the log meanwhile.
+        """
         self.checkpointed_start = log_start_offset
-        """The log start offset in the checkpoint file."""
+        """The log start offset that is in the checkpoint file."""
         self.refused_append_at = NOT_REFUSED
-        """The log end offset when an append was last refused without a change; NOT_REFUSED if none was."""
+        """The log end offset at which an append was last refused without a change; NOT_REFUSED if no append was
+        refused.
+        """
         self._synced_first_offset = 0
         """The base offset of the first segment when the names of the segments were last known to be synced."""
 
     @property
     def name(self) -> str:
-        """Topic and partition, as in the name of the log's directory."""
+        """Topic and partition in one string, equal to the name of the log's directory."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def may_be_changed(self) -> bool:
-        """Whether background maintenance may change the log: it is online, and its end is not being cut."""
+        """Whether background maintenance may change the log: the log is online, and no truncation is running."""
         return self.offline_reason is None and not self.is_truncating
 
-    # --- the log start on the disk ---------------------------------------------------------------------------------
+    # --- durable log start -----------------------------------------------------------------------------------------
 
     @property
     def durable_start_offset(self) -> int:
-        """The lowest offset at which the log can begin when it is opened again, even after a power cut: the start is
-        checkpointed, or the segments below it are deleted and their names synced. Never above `log_start_offset`."""
+        """The lowest offset at which the log can begin when it is reopened, even after a power cut: either the log
+        start is checkpointed, or the segments below it are deleted and that deletion is synced. This offset is never
+        above `log_start_offset`.
+        """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
-        """The directory is synced and its first segment begins at `first_offset`: earlier segments are permanently
-        gone."""
+        """Note that the directory was synced while its first segment began at `first_offset`: earlier segments cannot
+        reappear.
+        """
         self._synced_first_offset = max(self._synced_first_offset, first_offset)
 
     def note_names_from(self, offset: int) -> None:
-        """A truncation made the log begin at `offset`: the synced names no longer prove a later start."""
+        """Note that a truncation made the log begin at `offset`: the synced names no longer prove a later log start."""
         self._synced_first_offset = min(self._synced_first_offset, offset)
 
     # --- faults ----------------------------------------------------------------------------------------------------
@@ -115,20 +124,22 @@ class LogState:
             raise self.offline_error()
 
     def offline_error(self) -> KafkaError:
-        """Return the error that each call of an offline log raises: KAFKA_STORAGE_ERROR."""
+        """Return the KAFKA_STORAGE_ERROR that each call of an offline log raises."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
 
     def fail(self, what: str, error: Exception) -> KafkaError:
-        """Take the log offline after the action `what` ("append to") failed. Returns the error for the caller to
+        """Take the log offline because an action failed; `what` names the action ("append to"). Returns the error for
+        the caller to
         raise."""
         self.offline_reason = f"could not {what} {self.name}: {error}"
         logger.error("%s: offline: %s", self.directory, self.offline_reason)
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
-        """Like `fail`, but stay online if the system refused the write for lack of space or of file descriptors.
+        """Like `fail`, but keep the log online if the system refused the write for lack of space or of file
+        descriptors.
 
-        For a write that has changed nothing before the failure, so that it may be tried again.
+        Use this for a write that has changed nothing before it failed, so that the write may be retried.
         """
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self.fail(what, error)
@@ -138,8 +149,10 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
-        """Take the log offline if records were appended in part (`end`, the log end offset now, differs from
-        `end_before`): they can be neither kept nor undone. Otherwise like `fail_unless_refused`. Returns the error for
+        """Take the log offline if an append wrote only some of its records: these can be neither kept nor undone. That
+        is the case if `end`, the log end offset now, differs from `end_before`. Otherwise it does the same as
+        `fail_unless_refused`.
+        Returns the error for
         the caller to raise."""
         if end != end_before:
             return self.fail("append to", error)
@@ -147,13 +160,15 @@ class LogState:
         return self.fail_unless_refused("append to", error)
 
     def read_error(self, error: Exception) -> KafkaError:
-        """The error for the caller to raise. A failed read says nothing of the rest of the log, which stays online."""
+        """Return the error that the caller must raise after a failed read. A failed read proves nothing about the rest
+        of the log, so the log stays online.
+        """
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
         if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), "read", error):
             logger.error("%s: read failed: %s", self.directory, error)
         return KafkaError(code, f"{self.name}: {error}")
 
     def out_of_range(self, offset: int, log_end_offset: int) -> KafkaError:
-        """OFFSET_OUT_OF_RANGE for an offset that the log does not hold."""
+        """Return an OFFSET_OUT_OF_RANGE error for an offset that the log does not contain."""
         held = f"{self.log_start_offset} to {log_end_offset}"
         return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self.name}, which holds {held}")

@@ -1,22 +1,22 @@
-"""The directory of a log that was created just now, until it is synced.
+"""The directory of a new log, until the directory is synced.
 
-A log is used as soon as its directory exists, so that a topic of a thousand partitions does not wait for some thousand
-fsyncs. The directory is synced before any file refers to its records: the first flush syncs it, and so does a
-checkpoint that names an offset of the log, such as the high watermark some seconds after the first record. A log that
-stays empty has nothing to lose.
+A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
+for thousands of fsyncs. The directory is synced before any file refers to the log's records: the first flush syncs it,
+and so does the first checkpoint that contains an offset of the log, such as the high watermark some seconds after the
+first record. A log that stays empty has no records to lose.
 
-A kill loses nothing, but the next process cannot see whether the directory was synced. After a power cut the directory
-may be missing, or have incomplete files; no record of that log was synced. The log's identity is written before the
-file for records, and file systems keep the order of names in one directory. So a log with records but without an
-identity is from a release that wrote none, and is kept.
+A kill of the process loses no data, but the next process cannot see whether the directory was synced. After a power
+cut, the directory may be missing, or may have incomplete files; no record of that log was synced then. The file with
+the log's topic id is written before the file for records, and file systems keep the order of names in one directory. A
+log with records but without a topic id is therefore from a release that wrote no topic ids, and is kept.
 
-After a failed fsync the directory counts as lost, like a log (E26): a second fsync would prove nothing, so its log goes
-offline when the next flush is due. A missing file descriptor says nothing of the disk, and is tried again. One sync of
-the data directory makes the names of many logs durable. The kernel reports a failure once, so it is stored for each log
-whose name was not synced by then (`NameSyncs`).
+After a failed fsync the directory counts as lost, like a log (E26): a second fsync would prove nothing, so the next
+flush takes the log offline. A missing file descriptor proves nothing about the disk, so that sync is retried. One sync
+of the data directory makes the names of many logs durable. The kernel reports a failure only once, so the failure is
+stored for each log whose name was not synced before (`NameSyncs`).
 
-Source: Kafka, too, writes partition.metadata some time after the log exists, before the first append
-(UnifiedLog.maybeFlushMetadataFile); here, that would block the event loop.
+Source: Kafka also writes partition.metadata some time after the log is created, before the first append
+(UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class NameSyncs:
-    """The fsyncs of one data directory, which make the names of the logs in it durable. May be used in any thread."""
+    """Syncs one data directory, which makes the names of the logs in it durable. Any thread may use an instance."""
 
     __slots__ = ("_disk", "failure", "failures", "guard", "path")
 
@@ -43,19 +43,19 @@ class NameSyncs:
         self._disk = disk
         self.path = path
         self.guard = Lock()
-        """Held during an fsync, and until its caller has noted the outcome."""
+        """Held during an fsync, and until the caller of the fsync has stored the outcome."""
         self.failures = 0
-        """How many fsyncs have failed: a name created before a failed one may be lost in a power cut."""
+        """The number of failed fsyncs: a power cut may remove a name that was created before a failed fsync."""
         self.failure: OSError | None = None
-        """The reason why the last sync failed."""
+        """The error of the last failed sync; None if no sync has failed."""
 
     def sync(self) -> None:
-        """Sync the directory. Raises OSError."""
+        """Sync the data directory. Raises OSError."""
         with self.guard:
             self.sync_guarded()
 
     def sync_guarded(self) -> None:
-        """Like `sync`, for a caller that holds the guard. Raises OSError."""
+        """Like `sync`, for a caller that already holds `guard`. Raises OSError."""
         try:
             self._disk.sync_directory(self.path)
         except OSError as error:
@@ -63,20 +63,22 @@ class NameSyncs:
             raise
 
     def note_failure(self, error: OSError) -> None:
-        """Note that an fsync of this directory has failed elsewhere, for example in the write of a checkpoint."""
+        """Note that another fsync of this directory has failed, for example while a checkpoint was written."""
         if not (is_descriptor_limit(error) or is_out_of_space(error)):
             self.failures, self.failure = self.failures + 1, error
 
 
 class NewDirectory:
-    """The new directory of one log. `begin` is called by the creator of the log; the other methods may be called in any
-    thread, more than once."""
+    """The new directory of one log, until it is synced. The creator of the log calls `begin`; any thread may call the
+    other methods, more than once.
+    """
 
     __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")
 
     def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes], names: NameSyncs | None = None) -> None:
-        """`files`: name -> content of the first files in it. `names`: the syncs of its data directory; None: no other
-        log syncs that directory."""
+        """`files` maps names to contents of the first files in the directory. `names` syncs the data directory for
+        several logs; None if no other log needs that sync.
+        """
         self._disk = disk
         self.names = names or NameSyncs(disk, os.path.dirname(path))
         self._failures_before = self.names.failures
@@ -85,37 +87,40 @@ class NewDirectory:
         self.is_begun = False
         self.is_synced = False
         self.failure: OSError | None = None
-        """Why the last attempt to sync it failed; None if it did not."""
+        """The error of the last attempt to sync the directory; None if that attempt succeeded."""
         self._guard = Lock()
-        """One sync at a time: the kernel reports a lost write once, so of two concurrent syncs only one would see the
-        error."""
+        """Allows only one sync simultaneously: the kernel reports a lost write once, so that only one of two concurrent
+        syncs would see the error.
+        """
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """A directory that an earlier process may have created just before it was killed, with its first files."""
+        """Return a directory that an earlier process may have created just before it was killed, with its first
+        files.
+        """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
         return directory
 
     def begin(self) -> None:
-        """The directory exists and is empty: write the first files. Raises OSError."""
+        """Write the first files into the directory, which exists and is empty. Raises OSError."""
         for name, content in self._files.items():
             self._disk.replace_file(os.path.join(self.path, name), content, is_durable=False)
         self.is_begun = True
 
     @property
     def is_lost(self) -> bool:
-        """Whether an fsync of the directory failed: the sync is not tried again."""
+        """Whether an fsync of the directory failed; such a sync is not retried."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
     def sync(self) -> None:
-        """Sync the first files, the directory, and its name. Raises OSError."""
+        """Sync the first files, the directory, and the directory's name. Raises OSError."""
         sync_together([self])
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
     def sync_content(self) -> None:
-        """Sync the first files and the directory, not its name. An error is in `failure`."""
+        """Sync the first files and the directory, but not the directory's name. An error is stored in `failure`."""
         with self._guard:
             if self.is_synced or self.is_lost:
                 return
@@ -143,15 +148,18 @@ class NewDirectory:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
-        """`names` was synced, and its guard is still held. This does not apply to a name that was created before a
-        failed fsync. An error is in `failure`."""
+        """Mark the directory as synced, after `names` was synced and while its guard is still held. A directory that
+        was created before a failed fsync of `names` is not marked, but fails. The error is then in `failure`.
+        """
         if self.names.failures != self._failures_before and self.names.failure is not None:
             self.fail(self.names.failure)
         self.is_synced = self.failure is None
 
 
 def sync_together(directories: Collection[NewDirectory]) -> None:
-    """Sync several new directories, and their data directories once for all. Errors are in their `failure`."""
+    """Sync several new directories, and sync each of their data directories only once. Errors are stored in `failure`
+    of each new directory.
+    """
     unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:
         directory.sync_content()

@@ -1,15 +1,16 @@
-"""The log of one partition: appends to it, and hands out its reader, trimmer and flusher.
+"""The log of one partition: appends records, and provides the log's reader, trimmer and flusher.
 
-All four work on one `LogContent` (segments, leader epochs, producers) and one `LogState` (offline, log start, recovery
-point):
+All four share one `LogContent` (segments, leader epochs, producers) and one `LogState` (offline flag, log start,
+recovery point):
 
-    append    `PartitionLog` itself: check a batch, give it offsets, write it
-    read      `LogReader`: records, offsets by timestamp, last stable offset
-    shorten   `LogTrimmer`: retention, DeleteRecords, compaction, truncation
-    sync      `LogFlusher`: fsync, recovery point
+- `PartitionLog` appends: it checks a batch, assigns offsets and writes the batch.
+- `LogReader` reads records, finds offsets by timestamp, and computes the last stable offset.
+- `LogTrimmer` shortens the log: retention, DeleteRecords, compaction, truncation.
+- `LogFlusher` syncs the log and moves the recovery point.
 
-Offsets: log start <= high watermark <= log end, the next offset to be assigned. The high watermark belongs to
-replication; it is passed in as `upper_bound`. Every record below the recovery point is synced.
+The offsets are ordered: log start <= high watermark <= log end, where the log end is the next offset to be assigned.
+The high watermark belongs to replication, which passes it in as `upper_bound`. Every record below the recovery point is
+synced.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ NO_APPEND_TIME: Final = -1
 
 
 class PartitionLog:
-    """The log of one partition, created by `open`. Not thread-safe. Methods raise KafkaError only, with the codes that
-    they name."""
+    """The log of one partition, created by `open`. Not thread-safe. Methods raise only KafkaError, with the codes that
+    their docstrings name.
+    """
 
     __slots__ = (
         "_append_limits",
@@ -105,10 +107,13 @@ class PartitionLog:
         self.leader_epochs = content.epochs
         self._content = content
         self.local = content.local
-        """The segments; `local.log_end_offset` is `log_end_offset` without a call, for those who ask very often."""
+        """The segments; reading `local.log_end_offset` saves a call of the property `log_end_offset`, for code that
+        reads it very often.
+        """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """`_fingerprint` of a log that was opened after a clean shutdown, when it was opened; None for any other."""
+        """`_fingerprint` at the time of opening, if the log was opened after a clean shutdown; None for any other log.
+        """
         self.update_config(state.config)
 
     @classmethod
@@ -128,12 +133,13 @@ class PartitionLog:
         high_watermark: int = 0,
         new_directory: NewDirectory | None = None,
     ) -> PartitionLog:
-        """Open or create the log in `directory`. After a crash, verify its records behind `recovery_point`. The last
-        stable offset does not pass a transaction whose marker is at or above `high_watermark`, the checkpointed one.
+        """Open or create the log in `directory`. After a crash, also verify the records at or above `recovery_point`.
+        The last stable offset does not pass a transaction whose marker is at or above the checkpointed
+        `high_watermark`.
 
-        A new log is created with `new_directory`, whose writes are not synced when this returns. Raises
-        KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says which file
-        and why, and nothing has been changed.
+        A new log is created with `new_directory`, whose writes are not synced yet when this method returns. Raises
+        KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and the
+        reason, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint, high_watermark)
@@ -149,14 +155,15 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Not `first`: segments deleted earlier may come back after a power cut, and were perhaps never synced.
+            # Do not use `first`: segments that were deleted earlier may reappear after a power cut, and were perhaps
+            # never synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Not `first` here either, for the same reason: the segments before it may have been deleted just before a
-            # kill.
+            # Do not use `first` here either: the segments before it may have been deleted just before a kill, and may
+            # reappear, too.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -170,7 +177,7 @@ class PartitionLog:
         offline = "" if reason is None else f", offline: {reason}"
         return f"{type(self).__name__}({self.name}, {self.log_start_offset} to {self.log_end_offset}{offline})"
 
-    # --- facts -----------------------------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -209,7 +216,7 @@ class PartitionLog:
 
     @property
     def refuses_appends(self) -> bool:
-        """Whether the last append was refused, by a full disk for example, while the log is online."""
+        """Whether the last append was refused, for example by a full disk, while the log is online."""
         return self.state.refused_append_at == self.local.log_end_offset
 
     @property
@@ -226,7 +233,9 @@ class PartitionLog:
         return self.leader_epochs.latest_epoch
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer has an open transaction of this very epoch here: it need not be verified (KIP-890)."""
+        """Whether the producer has an open transaction of exactly this epoch in this log, so that the transaction need
+        not be verified again (KIP-890).
+        """
         return self.producer_state.has_open_transaction(producer_id, producer_epoch)
 
     def takes_any_sequence(self, producer_id: int) -> bool:
@@ -234,13 +243,13 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Let the next append be tried, although the last one was refused."""
+        """Forget that the last append was refused, so that the next append is tried."""
         self.state.refused_append_at = NOT_REFUSED
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
-        """Takes effect from the next call on."""
+        """Apply changed settings, from the next call on."""
         self.state.config = config
         self._append_limits = ValidationLimits.of(config)
         self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
@@ -248,10 +257,11 @@ class PartitionLog:
         self.producer_state.update_config(config)
 
     def close(self) -> None:
-        """Flush, write all indexes, close the files. An offline log only closes its files. Raises KAFKA_STORAGE_ERROR.
+        """Flush the log, write all indexes, and close the files. An offline log only closes its files. Raises
+        KAFKA_STORAGE_ERROR.
 
-        A log that has not changed since it was opened writes nothing: a broker with very many logs stops quickly. A log
-        with a failed flush is not cleanly closed, whether or not anybody learned of the failure.
+        A log that has not changed since it was opened writes nothing, so that a broker with very many logs stops
+        quickly. After a failed flush the log does not count as cleanly closed, even if no caller has seen the failure.
         """
         state = self.state
         try:
@@ -268,14 +278,15 @@ class PartitionLog:
             self.local.close()
 
     def abandon(self) -> None:
-        """Close the files without writing anything, and cancel the snapshots of flushes under way: for a log that is
-        being deleted or opened again. Another log may be in its directory soon."""
+        """Close the files of a log that is being deleted or reopened, without writing anything, and cancel the
+        snapshots of running flushes. Another log may soon be created in the same directory.
+        """
         self.state.offline_reason = "deleted"
         self.producers.cancel_snapshots()
         self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Differs whenever anything on the disk has changed."""
+        """Return values that differ whenever anything on the disk has changed."""
         content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
@@ -290,17 +301,17 @@ class PartitionLog:
         transaction_version: int = 0,
         records_checked: bool = False,
     ) -> tuple[int, int]:
-        """Append and assign offsets; returns (offset of the first record, log append time or -1).
+        """Append one batch and assign its offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
-        written into it, and it is written to the file as it is. A client may append only one batch at a time.
-        `transaction_version`: of the producer (KIP-890). `records_checked`: the steps of `records_check` have run; else
-        they run here, however long they take.
+        written into this memory, which is then written to the file without a copy. A client may append only one batch
+        in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
+        means that the steps of `records_check` have run; otherwise they run here, and may take long.
 
-        If a producer sends one of its last batches again, it gets the same answer as before, and nothing changes (S8).
-        Nothing changes either if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
-        UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of `ProducerState.prepare_append`.
-        After KAFKA_STORAGE_ERROR the only change is that the log may be offline.
+        If a producer sends one of its last batches again, the response has the same offset as before, and nothing
+        changes (S8). Nothing changes if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
+        `ProducerState.prepare_append`. After KAFKA_STORAGE_ERROR, the only change is that the log may be offline.
         """
         if self.state.offline_reason is not None:
             raise self.state.offline_error()
@@ -315,7 +326,7 @@ class PartitionLog:
         if origin is AppendOrigin.CLIENT:
             if self.walks_records and not records_checked:
                 run_steps(records_check(batch, limits, now_ms))
-                header = HEADER.unpack_from(batch)  # the maximum timestamp may have been corrected
+                header = HEADER.unpack_from(batch)  # the check may have corrected the maximum timestamp
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if not limits.stamps_append_time and (
                 header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
@@ -335,8 +346,8 @@ class PartitionLog:
             max_timestamp = append_time = now_ms
         entry = None
         if header[PRODUCER_ID] >= 0:
-            # KIP-890: if `has_open_transaction` is False, the caller has asked the coordinator whether it knows the
-            # transaction, and no marker was written in between (E2, E3).
+            # KIP-890: if `has_open_transaction` is False, the caller has verified the transaction with the coordinator,
+            # and no marker was written since (E2, E3).
             prepared = self.producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
             if isinstance(prepared, DuplicateBatch):
                 return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
@@ -347,9 +358,9 @@ class PartitionLog:
         return base_offset, append_time
 
     def records_check(self, records: memoryview) -> Steps[None]:
-        """The walk through the records of a producer's batch that `append_as_leader` needs if `walks_records`.
+        """Check each record of a producer's batch; `append_as_leader` needs this check if `walks_records`.
 
-        It may correct the maximum timestamp in the header. The steps raise KafkaError, RecordsRefused among them.
+        The check may correct the maximum timestamp in the header. The steps raise KafkaError, including RecordsRefused.
         """
         return records_check(records, self._append_limits, self._clock.now_ms())
 
@@ -362,10 +373,11 @@ class PartitionLog:
         leader_epoch: int,
         transaction_version: int = 0,
     ) -> int:
-        """End the producer's transaction, if one is open, with the coordinator's marker; returns the marker's offset
-        (S39).
+        """Append the coordinator's marker, which ends the producer's transaction if one is open; returns the offset of
+        the marker (S39).
 
-        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. Raises KAFKA_STORAGE_ERROR.
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; nothing has then changed. Raises
+        KAFKA_STORAGE_ERROR.
         """
         if self.state.offline_reason is not None:
             raise self.state.offline_error()
@@ -385,7 +397,7 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> tuple[int, int]:
-        """Append `batch`, which holds `marker`. Returns as `append_as_leader`."""
+        """Append `batch`, which contains `marker`. Returns the same values as `append_as_leader`."""
         stamped = self._append_limits.stamps_append_time
         timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
         entry = self.producer_state.prepare_marker(
@@ -410,7 +422,7 @@ class PartitionLog:
         max_timestamp: int,
         now_ms: int,
     ) -> None:
-        """Append one batch that is fully checked. Raises KAFKA_STORAGE_ERROR."""
+        """Append one batch after all its checks. Raises KAFKA_STORAGE_ERROR."""
         if self._append_limits.stamps_append_time:
             stamp_append_time(batch, header[ATTRIBUTES], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -423,12 +435,12 @@ class PartitionLog:
             raise self._append_failed(error, base_offset) from error
 
     def append_as_follower(self, records: memoryview | bytearray | bytes, *, leader_epoch: int | None = None) -> None:
-        """Append batches of a leader, with their offsets and epochs.
+        """Append batches fetched from a leader, keeping their offsets and leader epochs.
 
-        `leader_epoch`: the epoch in which the records were fetched. Batches of a later epoch, and all after them, are
-        skipped: this log was not compared with the log of that later leader (KAFKA-18723). Raises CORRUPT_MESSAGE (a
-        batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after the log's end),
-        KAFKA_STORAGE_ERROR. If the batches fill several segments, the segments before a failed write are kept.
+        `leader_epoch` is the epoch in which the records were fetched. Batches with a later epoch, and all batches after
+        them, are skipped, because this log was not compared with the log of that later leader (KAFKA-18723). Raises
+        CORRUPT_MESSAGE (a batch is incomplete or its CRC is wrong), OFFSET_OUT_OF_RANGE (a batch begins below the log
+        end), KAFKA_STORAGE_ERROR. If the batches fill several segments, the segments before a failed write are kept.
         """
         self.state.check_online()
         whole = checked_batches(records)
@@ -439,8 +451,9 @@ class PartitionLog:
             self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
-        """`epoch` begins at `start_offset`, by default at the log's end. Called as soon as the leader of the epoch is
-        known."""
+        """Record that `epoch` begins at `start_offset`, by default at the log end. Call this as soon as the leader of
+        the epoch is known.
+        """
         self.state.check_online()
         try:
             self.leader_epochs.assign(epoch, self.local.log_end_offset if start_offset is None else start_offset)
@@ -448,7 +461,7 @@ class PartitionLog:
             raise self.state.fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
-        """Append several batches of an internal producer, all or none."""
+        """Append either all of these batches of an internal producer, or none."""
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))
@@ -470,7 +483,9 @@ class PartitionLog:
     # --- faults ----------------------------------------------------------------------------------------------------
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
-        """The error to raise after an append failed. `end_before`: the log end offset before the append."""
+        """Return the error that the caller must raise after a failed append. `end_before` is the log end offset before
+        the append.
+        """
         return self.state.append_failed(error, end_before=end_before, end=self.local.log_end_offset)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:

@@ -1,10 +1,12 @@
-"""A flush in three steps: prepare, sync, finish. Only sync waits for the disk, and may run in a worker thread.
+"""A flush in three steps: prepare, sync, finish. Only the sync waits for the disk, and may run in a worker thread.
 
-`LogFlusher.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
-`LogFlusher.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
+`LogFlusher.prepare_flush` and `finish_flush` belong to the thread of the log; any thread may call `PendingFlush.sync`.
+`LogFlusher.flush` runs all three steps in one call. Several flushes of one log may run simultaneously:
+`FlushesUnderWay`.
 
-The kernel reports a lost write once, to whichever fsync comes first. So a failed flush is remembered as long as the log
-is open, and every later flush of the log fails with the same error, even if the caller of the first one was cancelled.
+The kernel reports a lost write only once, to the first fsync after it. A failed flush is therefore remembered until the
+log is closed, and every later flush of the log fails with the same error, even if the caller of the first flush was
+cancelled.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class PendingFlush:
-    """Files with unsynced bytes, and the state that is durable after the sync."""
+    """The files with unsynced bytes, and the state that is durable after the sync."""
 
     __slots__ = (
         "_directory",
@@ -54,27 +56,29 @@ class PendingFlush:
         self._directory = directory
         self._logs = logs
         self._indexes = indexes
-        """Opened for this flush, hence closed by it."""
+        """These files were opened for this flush, so the flush closes them."""
         self._snapshots = snapshots
         self._of_this_log = of_this_log
         self.index_paths = [file.path for file in indexes]
         self.up_to = up_to
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
-        """The generation of the log's content; after a truncation `up_to` no longer holds."""
+        """The generation of the log's content; after a truncation, `up_to` is no longer valid."""
         self.first_offset = 0
-        """Where the first segment begins. After `sync`, the earlier segments are permanently gone if it
-        `syncs_directory`."""
+        """The base offset of the first segment. After a `sync` that `syncs_directory`, segments below this offset
+        cannot reappear.
+        """
         self.new_directory: NewDirectory | None = None
-        """A new directory to sync first; None if it is known to be synced."""
+        """The log's new directory, which is synced first; None if it is known to be synced."""
 
     @property
     def syncs_directory(self) -> bool:
         return self._directory is not None
 
     def sync(self) -> None:
-        """fsync all files. Raises OSError: the content of the files on the disk is then unknown, and a retry proves
-        nothing. A later flush of the same log raises the same error and touches no file."""
+        """Sync all files of this flush. Raises OSError: what the disk contains is then unknown, and a successful retry
+        would prove nothing. A later flush of the same log raises the same error without accessing any file.
+        """
         with self._of_this_log.guard:
             try:
                 self._of_this_log.raise_failure()
@@ -91,11 +95,11 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # its segment was deleted in the meantime and need not be durable
+            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
                 file.sync()
         for file in self._indexes:
             file.sync()
-        for snapshot in self._snapshots:  # after the records that they describe
+        for snapshot in self._snapshots:  # write snapshots after the records that they describe
             try:
                 snapshot.write()
             except OSError as error:
@@ -112,9 +116,9 @@ class PendingFlush:
 
 
 class FlushesUnderWay:
-    """The flushes of one log that are prepared and not finished. Until they finish, their files do not count as synced.
+    """The flushes of one log that are prepared but not finished. Their files do not count as synced until they finish.
 
-    So each flush also syncs the files of unfinished earlier flushes, whether or not they ever finish.
+    Each flush therefore also syncs the files of earlier unfinished flushes, even of those that will never finish.
     """
 
     __slots__ = ("_flushes", "failure", "guard")
@@ -122,9 +126,11 @@ class FlushesUnderWay:
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """One sync at a time: two would write the same snapshot, and one of them would not see the other's failure."""
+        """Allows only one sync simultaneously: two syncs would write the same snapshot, and one of them would not see
+        the other's failure.
+        """
         self.failure: OSError | None = None
-        """The error of the first flush that failed; None if none has."""
+        """The error of the first flush that failed; None if no flush has failed."""
 
     def begin(
         self,
@@ -136,10 +142,12 @@ class FlushesUnderWay:
         up_to: int,
         generation: int,
     ) -> PendingFlush:
-        """Prepare a flush of everything new and of everything that unfinished flushes have to sync. Raises OSError."""
+        """Prepare a flush of everything that is new, and of everything that unfinished flushes must sync. Raises
+        OSError.
+        """
         unsynced = {path for flush in self._flushes for path in flush.index_paths}
         for path in unsynced.difference([file.path for file in indexes]):
-            with suppress(FileNotFoundError):  # its segment was deleted meanwhile
+            with suppress(FileNotFoundError):  # the segment of this file was deleted meanwhile
                 indexes.append(disk.open_briefly(path))
         flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self)
         self._flushes.append(flush)
@@ -151,11 +159,11 @@ class FlushesUnderWay:
             raise OSError(self.failure.errno, self.failure.strerror, self.failure.filename)
 
     def finish(self, flush: PendingFlush) -> None:
-        """`flush` is synced, and with it the flushes before it."""
+        """Remove `flush` and all flushes before it, which are synced now, too."""
         if flush in self._flushes:
             del self._flushes[: self._flushes.index(flush) + 1]
 
     @property
     def sync_directory(self) -> bool:
-        """Whether any unfinished flush has to sync the log's directory."""
+        """Whether any unfinished flush must sync the log's directory."""
         return any(flush.syncs_directory for flush in self._flushes)

@@ -1,4 +1,4 @@
-"""Reading a log: records by offset, offsets by timestamp, and the last stable offset (LSO)."""
+"""Reads a log: records by offset, offsets by timestamp, and the last stable offset (LSO)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_protocol.records.batch import CorruptBatch
 
 
 class LogReader:
-    """Reads one log. Not thread-safe. Methods raise KafkaError only, with the codes that they name."""
+    """Reads one log. Not thread-safe. Methods raise only KafkaError, with the codes that their docstrings name."""
 
     __slots__ = ("_local", "_producers", "_state")
 
@@ -25,12 +25,14 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> memoryview:
-        """Return whole batches of one segment, from the one that contains `offset` on, all below `upper_bound`.
+        """Return complete batches of one segment, beginning with the batch that contains `offset`, all below
+        `upper_bound`.
 
-        At most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. Empty if there are no such
-        batches (yet). The view may be a mapping of the file: see `RealFile` for its limits when the log is truncated.
-        Without `may_copy` only a first batch that is returned whole is a copy, and the view is empty if the file cannot
-        be mapped. Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
+        empty if there are no such batches (yet). The view may be a mapping of the file: `RealFile` says what happens to
+        it when the log is truncated. Without `may_copy`, nothing is copied except a first batch that `min_one_batch`
+        requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
         if state.offline_reason is not None:
@@ -67,14 +69,17 @@ class LogReader:
         return view, aborted.collect(offset, end) if end > offset else []
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The LSO: every transaction with records below it is decided, and the decision is replicated (S50)."""
+        """Return the LSO: every transaction with records below this offset is decided, and the decision is replicated
+        (S50).
+        """
         first_unstable = self._producers.state.first_unstable_offset
         if first_unstable >= high_watermark:
             return high_watermark
         return max(first_unstable, self._state.log_start_offset)
 
     def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> Steps[TimestampedOffset | None]:
-        """The first record below `upper_bound` with at least this timestamp (T12): (offset, timestamp, leader epoch).
+        """Return (offset, timestamp, leader epoch) of the first record below `upper_bound` with at least this timestamp
+        (T12); None if there is none.
 
         The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
@@ -93,9 +98,9 @@ class LogReader:
             raise state.read_error(error) from error
 
     def max_timestamp_offset(self, *, upper_bound: int | None = None) -> Steps[TimestampedOffset | None]:
-        """The first record below `upper_bound` with the largest timestamp; None if none has one.
+        """Return the first record below `upper_bound` with the largest timestamp; None if no record has a timestamp.
 
-        `upper_bound` is the log's end by default. The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        `upper_bound` is the log end offset by default. The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         state = self._state
         state.check_online()

@@ -1,11 +1,12 @@
-"""Checks each record of a producer's batch before a leader appends it, in steps: the checks that `validation` leaves
-out.
+"""Checks each record of a producer's batch, in steps, before a leader appends the batch; `validation` checks only the
+batch as a unit.
 
-Records are walked if a setting asks for it (`record.validation=full`, Kafka's LogValidator), if semantics need it (a
-compacted topic accepts no record without a key, T20), or to name the records with a wrong timestamp. Decompressing is a
-job for another thread, the walk pauses every few hundred records, and MAX_RECORDS_NAMED bounds the answer.
+The records are checked if a setting demands it (`record.validation=full`, as Kafka's LogValidator does), if the topic
+is compacted and so accepts no record without a key (T20), or to find the records with a wrong timestamp for the error
+message. A job for another thread decompresses the records, the check pauses every few hundred records, and
+MAX_RECORDS_NAMED limits the response.
 
-An error names the invalid records (KIP-467), so that a client can fail those and send the others again.
+An error lists the invalid records (KIP-467), so that a client can fail these records and send the others again.
 """
 
 from __future__ import annotations
@@ -43,23 +44,24 @@ from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 MAX_RECORDS_NAMED: Final = 1000
-"""The most invalid records that a response names; if there are more, it names the first ones."""
+"""The maximum number of invalid records that a response lists; if there are more, the response lists the first ones."""
 NAMED_IN_PLACE: Final = 1000
-"""For uncompressed batches of up to this many records, the records with a wrong timestamp are named during the
-append."""
+"""In uncompressed batches of up to this many records, the append itself searches for the records with a wrong
+timestamp.
+"""
 TIMESTAMP_FIELD: Final = Struct(">q")
 CRC_FIELD: Final = Struct(">I")
 
 
 class RecordError(NamedTuple):
-    """One invalid record: its index in the batch, and an error message."""
+    """One invalid record: its index in the batch, and the error message."""
 
     place: int
     message: str
 
 
 class RecordsRefused(KafkaError):
-    """A batch was refused for `records` (KIP-467)."""
+    """A batch was refused because of the invalid `records` (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, records: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -67,8 +69,9 @@ class RecordsRefused(KafkaError):
 
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """Refuse a batch if timestamps in its header are out of bounds; -1 means no timestamp. Raises KafkaError
-    INVALID_TIMESTAMP: RecordsRefused where it is cheap to find the records at fault."""
+    """Refuse a batch if the timestamps in its header are out of bounds; a timestamp of -1 means that there is none.
+    Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
+    """
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return
     if header[RECORDS_COUNT] <= NAMED_IN_PLACE and not header[ATTRIBUTES] & COMPRESSION_MASK:
@@ -81,10 +84,10 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
 
 
 def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
-    """Walk all records of `batch`, as settings or semantics ask for (`PartitionLog.walks_records`).
+    """Check all records of `batch`, if settings or the topic's compaction require it (`PartitionLog.walks_records`).
 
-    `batch` is writable: if the maximum timestamp in its header is not the maximum of its records, it is corrected, as
-    in Kafka. The steps raise KafkaError, RecordsRefused among them.
+    `batch` must be writable: a maximum timestamp in its header that is not the maximum of its records is corrected, as
+    in Kafka. The steps raise KafkaError, including RecordsRefused.
     """
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
@@ -107,7 +110,7 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
 
 
 class _Findings:
-    """The findings of a walk so far."""
+    """What the check of a batch's records has found so far."""
 
     def __init__(self, batch: RecordBatch, limits: ValidationLimits, now_ms: int) -> None:
         self._base_timestamp = batch.base_timestamp
@@ -139,7 +142,9 @@ class _Findings:
                 self._mistimed.append(RecordError(index, wrong))
 
     def refuse(self) -> None:
-        """Raises RecordsRefused if a record is invalid; with Kafka's error code if there are errors of both kinds."""
+        """Raises RecordsRefused if a record is invalid; if there are errors of both kinds, the error code is the one
+        that Kafka uses.
+        """
         found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())
         if not found:
             return

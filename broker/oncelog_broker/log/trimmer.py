@@ -1,9 +1,10 @@
-"""Removing records from a log: at its front (retention, DeleteRecords), in the middle (compaction), at its end.
+"""Removes records from a log: the oldest (retention, DeleteRecords), superseded ones (compaction), and the newest
+(truncation).
 
-A follower truncates the end of its log: it gives up the records that its leader does not have. Truncation waits for the
-disk, and may replay a segment's worth of producers, so it runs in a worker thread. Its caller sets
-`LogState.is_truncating` meanwhile, and no other task, background maintenance included, may change the log until the
-flag is cleared.
+A follower truncates the end of its log: it removes the records that its leader does not have. A truncation waits for
+the disk, and may replay the producer state of an entire segment, so it runs in a worker thread. The caller sets
+`LogState.is_truncating` during the truncation; no other task, including background maintenance, may change the log
+until the flag is cleared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oncelog_protocol.records.batch import CorruptBatch
 
 
 class LogTrimmer:
-    """Shortens one log. Not thread-safe. Methods raise KafkaError only, with the codes that they name."""
+    """Shortens one log. Not thread-safe. Methods raise only KafkaError, with the codes that their docstrings name."""
 
     __slots__ = ("_content", "_local", "_state", "after_truncation", "before_truncation")
 
@@ -29,18 +30,21 @@ class LogTrimmer:
         self._local = content.local
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
-        """Called after `recovery_point` or `cleaner_checkpoint` went back, before any byte is cut. Lowers the offsets
-        in the checkpoint files: after a crash, a log that ends below its checkpointed recovery point counts as damaged,
-        and offsets below the cleaner checkpoint count as compacted. May raise OSError."""
+        """Called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The callback
+        lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed recovery
+        point counts as damaged, and records below the cleaner checkpoint count as compacted. May raise OSError.
+        """
         self.after_truncation: Callable[[LogState], None] | None = None
-        """Called after the log start went back below a start that may be checkpointed, before anything is appended.
-        Lowers it in the checkpoint file: after a crash, a log that ends before its start is emptied. May raise
+        """Called after the log start was lowered below a log start that may be checkpointed, before anything is
+        appended.
+        The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its checkpointed
+        start is emptied. May raise
         OSError."""
 
     # --- rolling ---------------------------------------------------------------------------------------------------
 
     def roll(self) -> None:
-        """Close the active segment and begin a new one, so that the closed one can be deleted or compacted.
+        """Close the active segment and create a new one, so that the closed segment can be deleted or compacted.
 
         Nothing happens if the active segment is empty. Raises KAFKA_STORAGE_ERROR.
         """
@@ -51,14 +55,14 @@ class LogTrimmer:
         except OSError as error:
             raise self._state.append_failed(error, end_before=end, end=self._local.log_end_offset) from error
 
-    # --- at the front ----------------------------------------------------------------------------------------------
+    # --- deleting the oldest records -------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset` (DeleteRecords); returns the log start now.
+        """Raise the log start to `offset` (DeleteRecords); returns the log start afterwards.
 
-        Segments wholly below it are deleted, at the latest with the next flush. Until the log start is checkpointed, a
-        crash brings back the records that the files still contain. Raises OFFSET_OUT_OF_RANGE beyond the log's end,
-        KAFKA_STORAGE_ERROR.
+        Segments that are entirely below the log start are deleted, at the latest by the next flush. Until the log start
+        is checkpointed, a crash makes deleted records readable again if their files still exist. Raises
+        OFFSET_OUT_OF_RANGE for an offset above the log end, KAFKA_STORAGE_ERROR.
         """
         state = self._state
         state.check_online()
@@ -72,9 +76,9 @@ class LogTrimmer:
     def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
         """Delete old segments by time, size and log start; returns their base offsets.
 
-        Segments that only a flush can set free stay until then: see `LogFlusher.is_flush_due`.
-        `upper_bound` is the high watermark, by default the log's end: nothing beyond it is deleted.
-        Raises KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        Segments whose deletion must wait for a flush are kept until then: see `LogFlusher.is_flush_due`. `upper_bound`
+        is the high watermark, or by default the log end: no segment that extends above it is deleted. Raises
+        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         state = self._state
         state.check_online()
@@ -94,13 +98,16 @@ class LogTrimmer:
         return self._delete_first(count)
 
     def delete_below_start(self) -> None:
-        """Delete the segments wholly below the log start, as far as they may go now. Raises KAFKA_STORAGE_ERROR."""
+        """Delete the segments that are entirely below the log start, except those whose deletion must wait for a flush.
+        Raises KAFKA_STORAGE_ERROR.
+        """
         start = self._state.log_start_offset
         self._delete_first(sum(1 for segment in self._local.segments[:-1] if segment.next_offset <= start))
 
     def take_deleted(self, now: float) -> list[str]:
-        """Paths of the files of segments deleted `file.delete.delay.ms` ago, for the caller to remove. `now`:
-        monotonic seconds."""
+        """Return the paths of files of segments that were deleted at least `file.delete.delay.ms` ago, for the caller
+        to remove. `now` is in monotonic seconds.
+        """
         return self._local.take_marked(now)
 
     def _delete_first(self, count: int) -> list[int]:
@@ -121,19 +128,21 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # the next read of the file drops the entries that it has too many
+                if not is_out_of_space(error):  # the next read of the file drops the superfluous entries
                     raise self._state.fail("write the leader epochs of", error) from error
 
-    # --- in the middle (compaction) --------------------------------------------------------------------------------
+    # --- compaction ------------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
-        """Grows with each truncation: facts about the content from an earlier generation no longer hold."""
+        """Increases with each truncation: facts about the content from an earlier generation are no longer valid."""
         return self._content.generation
 
     @property
     def closed_segments(self) -> list[Segment]:
-        """All segments but the active one. Only truncation changes them; they may leave the log at any time."""
+        """All segments except the active one. Only truncation changes the content of these segments; a segment may
+        leave the log at any time.
+        """
         return self._local.segments[:-1]
 
     def replace_segments(
@@ -145,13 +154,14 @@ class LogTrimmer:
         suffix: str,
         generation: int,
     ) -> bool:
-        """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
+        """Replace the adjacent segments `old` by `cleaned`, which is complete and synced under file names with
+        `suffix`.
 
-        `cleaned` holds no record that `old` does not hold. `aborted` is for its transaction index: at least every
-        aborted transaction of `old` of which `cleaned` still has records.
-        Returns False, and changes nothing, if the log is offline, is being truncated, is no longer at `generation`, or
-        has deleted one of `old`. Raises KAFKA_STORAGE_ERROR: the replacement is half done, so `cleaned` may be the only
-        copy of its records, and the next start completes it.
+        Every record in `cleaned` must also be in `old`. `aborted` is for the transaction index of `cleaned`: at least
+        every aborted transaction of `old` that still has records in `cleaned`. Returns False, and changes nothing, if
+        the log is offline, is being truncated, is no longer at `generation`, or has deleted a segment of `old`. Raises
+        KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be the only copy of its records, and the
+        next startup completes the replacement.
         """
         state = self._state
         if not state.may_be_changed or generation != self.generation or not self._local.holds(old):
@@ -162,17 +172,18 @@ class LogTrimmer:
             raise state.fail("replace compacted segments of", error) from error
         return True
 
-    # --- at the end (a follower truncates) -------------------------------------------------------------------------
+    # --- truncating the newest records -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the record at `offset` and all after it, the whole batch that contains it included.
+        """Remove the record at `offset`, all other records of its batch, and all records after it.
 
         The log end offset is then the end of the last remaining batch, perhaps below `offset`; the log start is lowered
-        with it if needed. Views from `LogReader.read` of removed records must not be accessed. Raises
+        to that offset if needed. Views of removed records from `LogReader.read` must not be accessed afterwards. Raises
         KAFKA_STORAGE_ERROR.
 
-        Where no record is removed, a leader epoch without records may be: one in which this broker led, and the disk
-        took no record. A leader that does not know that epoch would ask for the truncation again and again.
+        Even if no record is removed, a leader epoch without records may be removed: an epoch in which this broker was
+        the leader, but its disk refused all records. A leader that does not know that epoch would request the
+        truncation again and again.
         """
         state, local = self._state, self._local
         state.check_online()
@@ -193,11 +204,11 @@ class LogTrimmer:
             raise state.fail("truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove every record; log start and log end are then `offset`. Raises KAFKA_STORAGE_ERROR."""
+        """Remove every record; log start and log end both become `offset`. Raises KAFKA_STORAGE_ERROR."""
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # even if no record is removed, a leader epoch without records may be
+            self._lower_checkpoints(0)  # even without records, there may be a leader epoch to remove
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = offset
             self._begin_at(offset)
@@ -205,19 +216,19 @@ class LogTrimmer:
             raise state.fail("truncate", error) from error
 
     def _begin_at(self, offset: int) -> None:
-        """Set the log start after a truncation. Raises OSError."""
+        """Set the log start after a truncation, and lower it in the checkpoint file if needed. Raises OSError."""
         state = self._state
         before, state.log_start_offset = state.log_start_offset, offset
         state.note_names_from(offset)
-        # Compare with `before` too, though it may not be checkpointed: another thread may be writing it to the
-        # checkpoint file at this moment, and notes that only afterwards.
+        # Compare also with `before`, which may not be checkpointed yet: another thread may be writing it to the
+        # checkpoint file at this moment, and records that only after the write.
         if offset < max(before, state.checkpointed_start):
             if self.after_truncation is not None:
                 self.after_truncation(state)
             state.checkpointed_start = min(state.checkpointed_start, offset)
 
     def _lower_checkpoints(self, offset: int) -> None:
-        """Lower recovery point and cleaner checkpoint to `offset`, in memory and on disk. Raises OSError."""
+        """Lower the recovery point and the cleaner checkpoint to `offset`, in memory and on disk. Raises OSError."""
         state = self._state
         was_compacted = state.cleaner_checkpoint is not None and offset < state.cleaner_checkpoint
         if was_compacted:

@@ -1,5 +1,7 @@
-"""Decompresses the records of a batch: small ones at once, large ones as a job in another thread. Batches that may
-decompress to many bytes are processed one at a time, so that the memory is bounded by one of them."""
+"""Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
+Batches that may decompress to many bytes are processed one after another, so that the memory limit is that of a single
+batch.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,24 @@ from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
 
 PACKED_IN_PLACE: Final = 64 * 1024
-"""Up to how many compressed bytes a batch is first tried in this thread: another thread would cost more."""
+"""Batches of up to this many compressed bytes are first tried in the calling thread, because a job would cost more."""
 UNPACKED_IN_PLACE: Final = 512 * 1024
-"""Up to how many bytes it may decompress to in this thread: half a millisecond."""
+"""The maximum number of bytes that are decompressed in the calling thread, which takes half a millisecond."""
 UNPACKED_BESIDE_OTHERS: Final = 8 * 1024 * 1024
-"""Up to how many bytes a batch may decompress to while other batches do; nearly all batches of clients are smaller."""
+"""The maximum number of decompressed bytes of a batch that is decompressed simultaneously with other batches; nearly
+all client batches are smaller.
+"""
 
 
 def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
-    """The records of `batch`, decompressed, of at most `max_bytes`. The steps raise CorruptBatch, RecordsTooLarge."""
+    """Return the decompressed records of `batch`, at most `max_bytes`. The steps raise CorruptBatch,
+    RecordsTooLarge.
+    """
     if batch.size <= PACKED_IN_PLACE:
         try:
             return records_data(batch, min(UNPACKED_IN_PLACE, max_bytes))
         except RecordsTooLarge:
-            pass  # perhaps too large for this thread only
+            pass  # the batch may be too large only for this thread
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
         data = yield HeavyJob(partial(records_data, batch, max_bytes))
@@ -34,8 +40,9 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
 
 
 def _beside_others(batch: RecordBatch, max_bytes: int) -> bytes | None:
-    """The records; None if they are too large for this. It is not an exception, whose traceback would keep the data in
-    memory."""
+    """Return the decompressed records; None if they exceed UNPACKED_BESIDE_OTHERS. That case is not an exception,
+    because a traceback would keep the data in memory.
+    """
     try:
         return records_data(batch, min(UNPACKED_BESIDE_OTHERS, max_bytes))
     except RecordsTooLarge:

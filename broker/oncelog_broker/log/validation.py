@@ -1,11 +1,13 @@
-"""Checks a batch before a leader appends it, by its header and the lengths of its records. Pure (S59, T18, T20).
+"""Checks the header of a batch, and the lengths of its records, before a leader appends the batch. The checks are pure
+functions (S59, T18, T20).
 
-Always checked: every field of the header, the CRC, that this many records can fit into this many bytes; and of an
-uncompressed batch, that each of its first records begins where the one before ends (`record.validation=frames`).
-`record_validation` checks what needs a walk through all records: timestamps, keys, compressed records.
+Every batch is checked for all header fields, the CRC, and whether the number of records fits into the number of bytes.
+In an uncompressed batch, each of the first records must also begin where the previous record ends
+(`record.validation=frames`). `record_validation` checks what requires reading all records: timestamps, keys, compressed
+records.
 
-Differs from Kafka: an unknown compression id is answered with UNSUPPORTED_COMPRESSION_TYPE. Kafka's
-UNKNOWN_SERVER_ERROR makes idempotent clients reset their state (E23).
+In contrast to Kafka, the error for an unknown compression id is UNSUPPORTED_COMPRESSION_TYPE. Kafka's response,
+UNKNOWN_SERVER_ERROR, makes idempotent clients reset their state (E23).
 """
 
 from __future__ import annotations
@@ -37,11 +39,12 @@ from oncelog_protocol.records.compression import MAX_EXPANSION
 from oncelog_protocol.records.record_scan import records_end
 
 HIGHEST_COMPRESSION: Final = 4
-"""zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
+"""The compression ids: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
 
 FRAMES_WALKED: Final = 8
-"""How many records of an uncompressed batch have their lengths walked: about a microsecond. The output of a broken
-producer is wrong from its first record on."""
+"""The number of records in an uncompressed batch whose lengths are checked, which takes about a microsecond. A
+defective producer writes wrong lengths from the first record on, so that a few records suffice.
+"""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
@@ -50,14 +53,14 @@ class AppendOrigin(Enum):
     """The source of the records, which decides how thoroughly they are validated. Source: Kafka's AppendOrigin."""
 
     CLIENT = "client"
-    """A producer: everything is validated."""
+    """A producer, whose batches are validated completely."""
     COORDINATOR = "coordinator"
-    """The transaction or group coordinator: may write control batches, and several batches at once."""
+    """The transaction or group coordinator, which may write control batches, and several batches in one append."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationLimits:
-    """The values of a LogConfig that validation reads for each batch, computed once."""
+    """The values of a LogConfig that validation needs for each batch; they are computed once."""
 
     max_batch_size: int
     max_segment_size: int
@@ -85,9 +88,9 @@ class ValidationLimits:
 
 
 def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimits) -> None:
-    """The checks for every origin: a whole v2 batch with a good CRC, no larger than the topic allows.
+    """Check a batch of any origin: it must be a complete v2 batch with a valid CRC, no larger than the topic allows.
 
-    `batch` has at least HEADER_SIZE bytes and begins with `header`; more may follow the batch. Raises KafkaError.
+    `batch` has at least HEADER_SIZE bytes and begins with `header`; more bytes may follow the batch. Raises KafkaError.
     """
     size = header[BATCH_LENGTH] + LOG_OVERHEAD
     if header[MAGIC] != MAGIC_V2:
@@ -105,9 +108,9 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
 
 
 def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
-    """The checks for a producer's batch besides `check_batch`, except its timestamps (`record_validation`).
+    """Check a producer's batch after `check_batch`, except its timestamps (`record_validation` checks those).
 
-    `batch` is all records of the partition. Raises KafkaError.
+    `batch` must contain all records that the request has for the partition. Raises KafkaError.
     """
     base_offset, length, _, _, _, attributes, last_delta, _, _, pid, epoch, sequence, count = header
     if length + LOG_OVERHEAD != len(batch):
@@ -142,7 +145,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
 
 
 def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -> str | None:
-    """The error message for the timestamp of a record; None if it is valid."""
+    """Return the error message for the timestamp of a record; None if the timestamp is valid."""
     if timestamp - now_ms > limits.timestamp_after_max_ms:
         return f"timestamp {timestamp} is more than {limits.timestamp_after_max_ms} ms after the clock"
     if limits.timestamp_before_max_ms < now_ms - timestamp and timestamp != NO_TIMESTAMP:

@@ -1,6 +1,6 @@
-"""Which metadata store a broker has: ZooKeeper's where `zookeeper.connect` is set, else a file of its own.
+"""Opens a broker's metadata store: ZooKeeper if `zookeeper.connect` is set, otherwise a local file.
 
-A broker alone pays nothing for the other: kazoo is imported where it is used.
+A broker without ZooKeeper need not load the ZooKeeper client: kazoo is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ from oncelog_broker.metadata.stores.zookeeper.access import MakeContext, ZooKeep
 from oncelog_broker.runtime.clock import Clock
 
 METADATA_FILE: Final = "metadata.db"
-"""The embedded store, in the first log directory unless it lies in another one. The name is not a topic-partition, so
-Kafka's tools pass it over."""
+"""The file of the embedded store, in the first log directory unless another log directory already has it. The name does
+not look like a topic partition, so Kafka's tools ignore the file.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class StoreOpening(Protocol):
-    """How a starting broker opens its metadata store. `MemoryTree` is one, too."""
+    """Opens the metadata store of a starting broker. `MemoryTree` implements this protocol, too."""
 
     @property
     def kind(self) -> StoreKind:
-        """The kind of store, as noted in the data directories."""
+        """The kind of store, as written to the notes in the data directories."""
 
     def place(self, home: str) -> str:
-        """Return the place of the store as messages name it, a path or a connect string. `home`: the directory with
-        the embedded store."""
+        """Return the location of the store for messages: a path or a connect string. `home` is the directory with the
+        embedded store.
+        """
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
-        """Open the store. StoreFileError, StoreUnavailable, InvalidConfig: with a message for people."""
+        """Open the store. Raises StoreFileError, StoreUnavailable, InvalidConfig, with a message for the operator."""
 
 
 class EmbeddedOpening:
-    """Opens the file in the data directory."""
+    """Opens the store in a file in the data directory."""
 
     kind = StoreKind.EMBEDDED
 
@@ -54,7 +56,7 @@ class EmbeddedOpening:
 
 
 class ZooKeeperOpening:
-    """Begins a session with the servers that `zookeeper.connect` names."""
+    """Opens a session with the servers in `zookeeper.connect`."""
 
     kind = StoreKind.ZOOKEEPER
 
@@ -88,12 +90,14 @@ class ZooKeeperOpening:
 
 
 def configured_opening(config: BrokerConfig, tls: MakeContext | None = None) -> StoreOpening:
-    """The opening of the store that `config` names. `tls`: for connections to ZooKeeper. InvalidConfig."""
+    """Return the `StoreOpening` for the store that `config` names. `tls` creates the TLS context for connections to
+    ZooKeeper. Raises InvalidConfig.
+    """
     connect = config[keys.ZOOKEEPER_CONNECT]
     return EmbeddedOpening() if connect is None else ZooKeeperOpening(config, connect, configured_access(config, tls))
 
 
 def described_store(config: BrokerConfig) -> str:
-    """Describe the metadata store, for the log line that says that the broker is ready."""
+    """Describe the metadata store for the log line that reports that the broker is ready."""
     connect = config[keys.ZOOKEEPER_CONNECT]
     return "embedded metadata" if connect is None else f"metadata in ZooKeeper at {connect}"

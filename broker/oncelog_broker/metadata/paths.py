@@ -1,4 +1,4 @@
-"""Where things lie in the store: the node paths of Kafka 3.x in ZooKeeper mode. The contents of the nodes are in
+"""The paths of the metadata nodes, as in Kafka 3.x in ZooKeeper mode. The contents of the nodes are in
 `payloads.py`."""
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
-"""Its version counts the created topics: a multi can check it, since the nodes of a re-created topic begin with version
-0 again."""
+"""The version of this node counts the created topics, so that a multi can check it; the nodes of a re-created topic
+begin with version 0 again.
+"""
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
-"""SCRAM credentials and quotas of users. Below a user, `clients` has the quotas of the pairs of that user and a client
-id."""
+"""The settings of users: SCRAM credentials and quotas. Below a user's node, `clients` has the quotas of pairs of that
+user and a client id.
+"""
 CLIENT_CONFIGS = "/config/clients"
-"""Quotas of client ids."""
+"""The quotas of client ids."""
 IP_CONFIGS = "/config/ips"
-"""Quotas of addresses."""
+"""The quotas of addresses."""
 GROUP_CONFIGS = "/config/groups"
-"""Settings of groups. Kafka has no such node: it has settings of groups without ZooKeeper alone."""
+"""The settings of groups. Kafka has no such node: it supports group settings only without ZooKeeper."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -37,8 +39,10 @@ LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 LITERAL_ACLS = "/kafka-acl"
 EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
-"""Below it and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below those one for each name. A
-broker that watches these nodes needs no change notifications; Kafka's `/kafka-acl-changes` is not written."""
+"""Below this node and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below that a node for each
+resource name. A broker that watches these nodes needs no change notifications, so Kafka's `/kafka-acl-changes` is not
+written.
+"""
 
 ONCELOG = "/oncelog"
 """The parent of nodes that Kafka does not have."""
@@ -46,11 +50,11 @@ INCARNATIONS = "/oncelog/incarnations"
 SECRETS = "/oncelog/secrets"
 LOGIN_KEY = "/oncelog/secrets/login_key"
 PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
-"""The id that the first broker of a new cluster proposes, until the cluster is founded."""
+"""The cluster id that the first broker of a new cluster proposes, until the cluster is founded."""
 STORE_ID = "/oncelog/store_id"
-"""A random id of the store: a store that was created again for the same cluster has another one."""
+"""A random id of the store: if the store is created again for the same cluster, its id differs."""
 FOUNDING = "/oncelog/founding"
-"""Exists while a broker founds the cluster in several writes."""
+"""This node exists while a broker founds the cluster in several writes."""
 
 PERSISTENT = (
     BROKERS,
@@ -64,10 +68,10 @@ PERSISTENT = (
     ONCELOG,
     INCARNATIONS,
 )
-"""Nodes that must exist before anything else is written; parents come first."""
+"""Nodes that must exist before any other node is written; parents come first."""
 
 DEFAULT_BROKER = "<default>"
-"""Entity name of the settings that hold for every broker."""
+"""The entity name of the settings that apply to every broker."""
 
 
 def broker_id(broker: int) -> str:
@@ -76,12 +80,13 @@ def broker_id(broker: int) -> str:
 
 def incarnation(broker: int) -> str:
     """The incarnation node of a broker; its version counts the broker's registrations. A multi can check that version,
-    while each new registration node has version 0."""
+    which is impossible with registration nodes, because each has version 0.
+    """
     return f"{INCARNATIONS}/{broker}"
 
 
 def deletion(topic_name: str) -> str:
-    """The node that exists while a topic is deleted in several writes."""
+    """Return the path of the node that exists while a topic is deleted in several writes."""
     return f"{DELETE_TOPICS}/{topic_name}"
 
 
@@ -106,7 +111,7 @@ def topic_config(name: str) -> str:
 
 
 def broker_config(broker: int | None) -> str:
-    """None: the settings of every broker."""
+    """Return the path of a broker's settings; None means the settings for every broker."""
     return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker is None else broker}"
 
 
@@ -115,7 +120,7 @@ def acls(pattern: ResourcePattern) -> str:
 
 
 def acls_of_type(pattern: ResourcePattern) -> str:
-    """The node above the one of a pattern."""
+    """Return the path of the node above that of a pattern."""
     return f"{_ACL_ROOTS[pattern.pattern]}/{pattern.type.shown}"
 
 
@@ -143,18 +148,18 @@ FIXED: Final = (
     SECRETS,
     LOGIN_KEY,
 )
-"""All permanent nodes that have the same names in every cluster, including nodes that are created when needed."""
+"""All permanent nodes whose paths are equal in every cluster, including nodes that are created only when needed."""
 
 
 def parse_acl_path(path: str) -> ResourcePattern | None:
-    """Which pattern's ACLs the node at `path` holds; None if it holds none."""
+    """Return the pattern whose ACLs are in the node at `path`; None if that node is not for ACLs."""
     parent, _, name = path.rpartition("/")
     kind = _ACLS_OF_TYPE.get(parent)
     return None if kind is None or not name else ResourcePattern(kind[0], name, kind[1])
 
 
 def user_config(user: str | None) -> str:
-    """None: the settings of every user."""
+    """Return the path of a user's settings; None means the settings for every user."""
     return f"{USER_CONFIGS}/{DEFAULT_BROKER if user is None else sanitized(user)}"
 
 
@@ -163,8 +168,9 @@ def group_config(group_id: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """Escape a name of arbitrary characters for a path, as Kafka does. Names that are not legal for a node are escaped,
-    too: Kafka reads that."""
+    """Escape a name for use in a path, as Kafka does. Names that are not legal for a node ("." and "..") are escaped,
+    too, and Kafka reads them correctly.
+    """
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")
 
 
@@ -173,12 +179,12 @@ def unsanitized(node: str) -> str:
 
 
 def clients_of_user(user: Name) -> str:
-    """The parent node of the pairs of a user and a client id."""
+    """Return the path above the nodes for pairs of this user and a client id."""
     return f"{USER_CONFIGS}/{_node(user)}/clients"
 
 
 def quotas(entity: QuotaEntity) -> str:
-    """The settings of an entity."""
+    """Return the path of the settings of an entity."""
     if entity.ip is not None:
         return f"{IP_CONFIGS}/{_node(entity.ip)}"
     if entity.user is None:
@@ -189,8 +195,10 @@ def quotas(entity: QuotaEntity) -> str:
 
 
 def parse_quota_path(path: str) -> QuotaEntity | None:
-    """The entity whose quotas are stored in the node at `path`; None if the node stores no quotas. Quotas of a user are
-    among the user's settings. An address is the same entity however it is spelled (`address_nodes`)."""
+    """Return the entity whose quotas are in the node at `path`; None if that node is not for quotas. Nodes of users are
+    excluded, because a user's quotas are among the user's settings. All spellings of an address are the same entity
+    (`address_nodes`).
+    """
     parts = path.split("/")[1:]
     if len(parts) == 3 and path.startswith(f"{CLIENT_CONFIGS}/"):
         return QuotaEntity(client_id=_name(parts[2]))
@@ -211,14 +219,16 @@ def _name(node: str) -> Name:
 
 
 class TopicPath(NamedTuple):
-    """The subject of a path below `TOPICS`: a whole topic, or the state of one partition."""
+    """What a path below `TOPICS` belongs to: an entire topic, or the state of one partition."""
 
     topic: str
     partition: int | None
 
 
 def parse_topic_path(path: str) -> TopicPath | None:
-    """Which topic (and partition, for a state node) `path` belongs to; None if it is not beneath `TOPICS`."""
+    """Return the topic (and partition, for a state node) to which `path` belongs; None if `path` is not below
+    `TOPICS`.
+    """
     if not path.startswith(TOPICS + "/"):
         return None
     names = path[len(TOPICS) + 1 :].split("/")

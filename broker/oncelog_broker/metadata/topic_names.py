@@ -1,4 +1,4 @@
-"""Which names a topic may have. Pure. Source: Kafka's `Topic` class."""
+"""The rules for topic names. Source: Kafka's `Topic` class."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Iterable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_NAME_CHARS = 249
-"""A directory name holds 255; '-', the partition id and a deletion's suffix need the rest."""
+"""A directory name may have 255 characters; '-', the partition id and the suffix of a deleted directory need the rest.
+"""
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 CLUSTER_METADATA = "__cluster_metadata"
-"""The name of KRaft's metadata log: a directory with that name in the data directory is never treated as a topic's."""
+"""The name of KRaft's metadata log; a directory with that name in the data directory is never treated as a topic's
+directory.
+"""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION, with the reason, for a name that no topic may have."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION, with the reason, if no topic may have this name."""
     if not name:
         fault = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -35,15 +38,16 @@ def check_topic_name(name: str) -> None:
 
 
 def check_topic_may_be_made(name: str) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION, as above, or INVALID_REQUEST for a name that is kept for other things."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION, like `check_topic_name`, or INVALID_REQUEST for a reserved name."""
     check_topic_name(name)
     if name == CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
 
 
 def check_no_collision(name: str, existing: Iterable[str]) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION if `name` and an existing topic differ in '.' against '_' alone: metric names
-    know no '.', so both topics would have the same metrics."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION if `name` differs from an existing topic only in '.' instead of '_' or
+    vice versa: metric names cannot contain '.', so both topics would have the same metrics.
+    """
     if "." not in name and "_" not in name:
         return
     unified = unified_name(name)
@@ -54,7 +58,8 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
 
 def check_may_grow(name: str) -> None:
     """Raises KafkaError INVALID_TOPIC_EXCEPTION for a topic whose number of partitions decides where coordinators store
-    their state: groups would lose their committed offsets, and transactional ids their owners."""
+    their state: after a change, groups would lose their committed offsets, and transactional ids their owners.
+    """
     if is_internal(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal {name} cannot be changed."
@@ -66,5 +71,5 @@ def is_internal(name: str) -> bool:
 
 
 def unified_name(name: str) -> str:
-    """The same for all names that collide."""
+    """Return a name that is equal for all names that collide."""
     return name.replace(".", "_")

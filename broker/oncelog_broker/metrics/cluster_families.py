@@ -1,5 +1,6 @@
-"""Leadership, offline and under-replicated partitions, and the controller's counts: ReplicaManager, KafkaController,
-KafkaServer."""
+"""Metrics of leadership, offline and under-replicated partitions, and the controller's counts: Kafka's ReplicaManager,
+KafkaController, KafkaServer.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from oncelog_broker.replication.partition import Partition
 families = Families()
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""How long above transaction.max.timeout.ms a transaction is silent before it counts as late, as in Kafka."""
+"""Milliseconds, in addition to transaction.max.timeout.ms, for which a transaction may be silent before it counts as
+late, as in Kafka.
+"""
 
 
 def _of_replicas(name: str, text: str, value: Callable[[Source], float]) -> None:

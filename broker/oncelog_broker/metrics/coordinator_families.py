@@ -1,4 +1,4 @@
-"""Groups that this broker coordinates: kafka.coordinator.group:type=GroupMetadataManager."""
+"""Metrics of the groups that this broker coordinates: kafka.coordinator.group:type=GroupMetadataManager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All metrics, in the order of the scrape."""
+"""Lists all metrics, in the order of a scrape."""
 
 from __future__ import annotations
 

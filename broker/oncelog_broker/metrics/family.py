@@ -12,7 +12,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Sample(NamedTuple):
-    """One value with its labels. `suffix` names a part of a histogram."""
+    """One value with its labels. `suffix` is the name's suffix for a part of a histogram."""
 
     labels: Mapping[str, str]
     value: float
@@ -20,13 +20,15 @@ class Sample(NamedTuple):
 
 
 Samples = Iterator[Sample | None]
-"""Yields None after many items without a sample, so that other work may run."""
+"""The samples of a metric; None is yielded after many items without a sample, so that other work may run."""
 Reader = Callable[[Source], Samples]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with its help text and samples. `name` is the full name: a counter's ends in _total."""
+    """One metric: its name, kind, help text, labels and reader. `name` is the full name; a counter's name ends with
+    _total.
+    """
 
     name: str
     kind: str
@@ -36,12 +38,12 @@ class Family:
 
     @property
     def is_kafkas(self) -> bool:
-        """Whether dashboards for Apache Kafka know the metric."""
+        """Whether Kafka has a metric with this name, so that dashboards for Apache Kafka use it."""
         return not self.name.startswith("oncelog_")
 
 
 class Families:
-    """The metrics that one module declares, in order; with a decorator for each kind."""
+    """The metrics that one module declares, in order; there is a decorator for each kind."""
 
     def __init__(self) -> None:
         self.declared: list[Family] = []

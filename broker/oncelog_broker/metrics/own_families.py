@@ -1,4 +1,6 @@
-"""Metrics that Kafka does not have: duplicates, gaps, fencing, open transactions, markers, stalls of the event loop."""
+"""Metrics that Kafka does not have: duplicates, gaps, fencing, open transactions, markers, and stalls of the event
+loop.
+"""
 
 from __future__ import annotations
 

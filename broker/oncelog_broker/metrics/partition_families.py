@@ -1,6 +1,7 @@
-"""One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition.
+"""Metrics with one sample for each partition that this broker hosts or leads: kafka.log:type=Log,
+kafka.cluster:type=Partition.
 
-Partitions of topics that were never used have no samples, unless something is wrong with them.
+Partitions of topics that were never used have no samples, unless something is wrong with these partitions.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
         for partition, ends_step in in_steps(source.led_used):
-            if partition.leads:  # the broker may have resigned as leader since the scrape began
+            if partition.leads:  # the broker may have resigned meanwhile
                 yield _sample(partition, value)
             elif ends_step:
                 yield None
 
 
 def _alarm(name: str, text: str, is_wrong: Callable[[Partition], bool]) -> None:
-    """A gauge of 0 or 1; for unused topics reported only if 1."""
+    """Declare a gauge of 0 or 1, which is reported for unused topics only if it is 1."""
 
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:

@@ -1,6 +1,6 @@
-"""The process: CPU, memory, files, disks, free space, and the idle share of its event loop.
+"""Metrics of the process: CPU, memory, files, disks, free space, and the idle share of its event loop.
 
-Linux provides these in /proc; on other systems unknown ones are omitted.
+Linux provides these values in /proc; on other systems, unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE: Final = "Idle share of the broker's request thread since the last scrape, 
 
 
 def _of_process(kind: str, name: str, text: str, read: Callable[[], float]) -> None:
-    """A metric of the process, left out if `read` finds no value."""
+    """Declare a metric of the process, which is omitted if `read` finds no value."""
     declare = families.counter if kind == "counter" else families.gauge
 
     @declare(name, text)

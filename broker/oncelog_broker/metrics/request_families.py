@@ -1,8 +1,8 @@
-"""Request counts and durations: kafka.network:type=RequestMetrics, and connections.
+"""Metrics of request counts and durations, kafka.network:type=RequestMetrics, and of connections.
 
-Quantiles are of the latest thousand timed requests of each API; every eighth request is timed. A request answered at
-once has only a total: its local time. Kafka's stages for queued requests and responses are omitted, as this broker has
-no such queues.
+Quantiles are computed from the latest thousand timed requests of each API; every eighth request is timed. For a request
+that does not wait, only the total time is reported, which is its local time. Kafka's times for queued requests and
+responses are omitted, because this broker has no such queues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAGES: Final = (
 
 
 def kafka_name(api_key: int) -> str:
-    """PRODUCE -> Produce, END_TXN -> EndTxn: the API names in Kafka's metrics."""
+    """Return the name of an API in Kafka's metrics: PRODUCE -> Produce, END_TXN -> EndTxn."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
 
 
@@ -45,7 +45,7 @@ def _declare(stage: str, kafkas: str, text: str) -> None:
 
 
 def _shown(quantile: float) -> str:
-    """0.5 -> 0.50, as jmx_exporter derives it from 50thPercentile."""
+    """Format a quantile as jmx_exporter derives it from 50thPercentile: 0.5 -> 0.50."""
     return f"{quantile:.2f}" if round(quantile, 2) == quantile else str(quantile)
 
 

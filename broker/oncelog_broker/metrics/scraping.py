@@ -1,9 +1,9 @@
 """Formats the metrics for Prometheus in slices, so that a scrape of very many partitions delays no request.
 
-prometheus_client writes the format, one family at a time; a family of ten thousand samples would take a tenth of a
-second. So each family is passed in pieces, and the header of all pieces but the first is removed.
+prometheus_client writes the format one metric family at a time; a family of ten thousand samples would take a tenth of
+a second. Each family is therefore passed in pieces, and the header is removed from all pieces except the first.
 
-A request during a scrape gets the text of that scrape, as does a request soon after it: scrapes take at most a fixed
+A request during a scrape, or soon after a scrape, gets the text of that scrape. Scrapes therefore take at most a fixed
 share of the time, however often they are requested.
 """
 
@@ -29,17 +29,19 @@ from oncelog_broker.runtime.steps import Steps
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
-"""Samples written in one slice: half a millisecond."""
+"""The number of samples that are formatted in one slice, which takes half a millisecond."""
 LARGEST_SHARE: Final = 0.1
-"""The largest share of time for scrapes, unless the text would become older than"""
+"""The maximum share of time that scrapes may take, unless the text would become older than OLDEST_SECONDS."""
 OLDEST_SECONDS: Final = 5.0
-"""this many seconds: rates need two different texts, and Prometheus scrapes about every 15 seconds."""
+"""The maximum age of a reused text in seconds: rates need two different texts, and Prometheus scrapes about every 15
+seconds.
+"""
 PIECE_BYTES: Final = 64 * 1024
-"""The approximate size of the pieces of the text, in bytes."""
+"""The approximate size in bytes of the pieces of the text."""
 
 
 class _Piece(Collector):
-    """A registry with a single metric."""
+    """A metric registry with a single metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -49,7 +51,7 @@ class _Piece(Collector):
 
 
 def text_of(family: Family, samples: Samples) -> Steps[list[bytes]]:
-    """The lines of one family with these `samples`, in pieces; the first has the header."""
+    """Return the lines of one family with these `samples`, in pieces; the first piece has the header."""
     name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
     pieces: list[bytes] = []
     is_complete = False
@@ -70,7 +72,7 @@ def text_of(family: Family, samples: Samples) -> Steps[list[bytes]]:
 
 
 def scrape(parts: Parts, families: Iterable[Family] = FAMILIES) -> Steps[list[bytes]]:
-    """The text of all metrics, in pieces of about PIECE_BYTES."""
+    """Return the text of all metrics, in pieces of about PIECE_BYTES."""
     source = Source(parts)
     yield from source.look()
     pieces: list[bytes] = []
@@ -89,7 +91,7 @@ def scrape(parts: Parts, families: Iterable[Family] = FAMILIES) -> Steps[list[by
 
 
 class Scraper:
-    """Serves scrapes of one broker."""
+    """Serves the scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
         """`parts` returns None while the broker starts."""
@@ -101,7 +103,7 @@ class Scraper:
         self._good_until = float("-inf")
 
     async def text(self) -> list[bytes] | None:
-        """The text in pieces; None while the broker starts or stops."""
+        """Return the text of all metrics in pieces; None while the broker starts or stops."""
         parts = self._parts()
         if parts is None:
             return None
@@ -116,7 +118,7 @@ class Scraper:
             made.add_done_callback(self._done)
         under_way = self._under_way
         try:
-            return await asyncio.shield(under_way)  # cancelling one caller must not cancel the scrape for others
+            return await asyncio.shield(under_way)  # cancelling one caller must not cancel the scrape
         except asyncio.CancelledError:
             if under_way.cancelled() and not is_being_cancelled():
                 return None

@@ -1,7 +1,7 @@
-"""The source of one scrape: the parts of a broker, and values collected once for all metrics.
+"""The data for one scrape: the parts of a broker, and values that are collected once for all metrics.
 
-The broker works on between two slices of a scrape. So collections are copied before iteration, and a scrape is no
-snapshot of one moment: sums of different metrics may differ.
+The broker continues to work between two slices of a scrape. Collections are therefore copied before iteration, and a
+scrape is not a snapshot of one moment: sums of different metrics may differ.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
-"""Partitions visited in one slice: less than a millisecond."""
+"""The number of partitions visited in one slice, which takes less than a millisecond."""
 RUNNING: Final = 3
 CONTROLLED_SHUTDOWN: Final = 6
-"""Kafka's BrokerState."""
+"""Two values of Kafka's BrokerState."""
 
 
 class Observed(Protocol):
-    """The services of a broker that metrics and health use."""
+    """The services of a broker that metrics and health checks use."""
 
     config: BrokerConfig
     clock: Clock
@@ -56,7 +56,9 @@ class Observed(Protocol):
     fetch_sessions: FetchSessions
 
     def key_ages(self) -> Iterable[tuple[str, float]]:
-        """Each listener that accepts signed tokens, with the seconds since its keys were last read (`Securities`)."""
+        """Return each listener that accepts signed tokens, with the seconds since its keys were last read
+        (`Securities`).
+        """
 
     @property
     def image(self) -> ClusterImage:
@@ -79,7 +81,7 @@ class Parts:
 
 
 class ClusterCounts:
-    """The controller's counts of the whole cluster; all 0 on other brokers."""
+    """The controller's counts of the entire cluster; all are 0 on other brokers."""
 
     def __init__(self) -> None:
         self.is_controller = False
@@ -105,7 +107,7 @@ class ClusterCounts:
 
 
 class Source:
-    """The values of one scrape. Complete when the steps of `look` have run."""
+    """The values for one scrape. They are complete when the steps of `look` have run."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -113,36 +115,39 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """Topic -> traffic, including the counters of its present partitions. Unused topics are omitted, as in Kafka,
-        which creates the series of a topic with its first traffic: thousands of idle topics would dominate the text."""
+        """Topic -> traffic, including the counters of the topic's present partitions. Unused topics are omitted, as in
+        Kafka, which creates the series of a topic with the topic's first traffic; thousands of idle topics would
+        otherwise make up most of the text.
+        """
         self.hosted_used: list[Partition] = []
         """The hosted partitions of used topics."""
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """The sum over all topics, deleted ones included."""
+        """The sum over all topics, including deleted ones."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
-        """Follower -> its largest lag in records, over the partitions that this broker leads."""
+        """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""
         self.connections: Counter[str] = Counter()
-        """Listener -> connections."""
+        """Listener name -> number of connections."""
         self.open_files: int | None = None
-        """Open file descriptors; None if unknown."""
+        """The number of open file descriptors; None if unknown."""
         self.rooms: dict[str, tuple[int, int]] = {}
         """Data directory -> (bytes of its file system, bytes that the broker may still write). A directory whose file
-        system does not answer is left out."""
+        system does not respond is omitted.
+        """
 
     @property
     def replicas(self) -> Replicas:
         return self.services.replicas
 
     def quotas(self, key: QuotaKey) -> Iterator[Seen]:
-        """The reported users of a quota."""
+        """Return the usage of a quota by each reported user or client."""
         observed = self.parts.dispatcher.observed
         return iter(()) if observed is None else observed.seen(key, self.services.clock.monotonic())
 
     def look(self) -> Steps[None]:
-        """Copy the collections to iterate over, and compute the counts that several metrics use."""
+        """Copy the collections that are iterated over, and compute the counts that several metrics use."""
         self.open_files = yield LightJob(_open_files)
         self.rooms = yield LightJob(partial(_rooms, self.services.logs))
         replicas = self.replicas
@@ -174,7 +179,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # perhaps by an earlier process
+                used.add(partition.topic)  # perhaps written by an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -201,7 +206,7 @@ class Source:
 
 
 def _open_files() -> int | None:
-    """Count open file descriptors; takes some milliseconds if there are very many."""
+    """Count the open file descriptors; this takes some milliseconds if there are very many."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -217,6 +222,6 @@ def _rooms(logs: LogManager) -> dict[str, tuple[int, int]]:
 
 
 def in_steps(things: Iterable[Partition]) -> Iterable[tuple[Partition, bool]]:
-    """Each partition, with whether other work should run after it."""
+    """Yield each partition, and whether other work should run after it."""
     for number, thing in enumerate(things, 1):
         yield thing, number % PARTITIONS_PER_STEP == 0

@@ -1,7 +1,7 @@
-"""Traffic by topic: kafka.server:type=BrokerTopicMetrics.
+"""Metrics of the traffic of each topic: kafka.server:type=BrokerTopicMetrics.
 
 A sample without the label `topic` is the sum of all topics, as in Kafka: dashboards select topic!="" or topic="".
-Unused topics have no samples, as in Kafka.
+Topics that were never used have no samples, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
-"""Logging: `logs` (structured, quiet by default), `log_levels` (the levels of loggers, changed while the broker runs),
-`log_writer` (the thread that writes lines). Counters for `metrics/`:
-`topic_traffic`, `request_times`, `loop_watch`."""
+"""The modules for logging: `logs` (structured, quiet by default), `log_levels` (the levels of loggers, which can be
+changed while the broker runs), `log_writer` (the thread that writes lines). The modules with counters for `metrics/`:
+`topic_traffic`, `request_times`, `loop_watch`.
+"""

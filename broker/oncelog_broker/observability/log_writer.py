@@ -1,8 +1,8 @@
 """Writes log lines in a thread, so that a slow reader of the log does not block the broker.
 
-A pipe holds 64 KB. If its reader pauses, the next `write` would block the event loop and every client. So lines wait in
-a bounded queue and a thread writes them; lines that find the queue full are dropped. The first line written after that
-reports their number.
+A pipe can buffer 64 KB. If the reader of the pipe pauses, the next `write` would block the event loop and every client.
+Lines therefore wait in a bounded queue, and a thread writes them; lines are dropped while the queue is full. The next
+line that is written then reports the number of dropped lines.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Limit of queued lines; further ones are dropped."""
+"""Maximum bytes of the queued lines; further lines are dropped."""
 FLUSH_SECONDS: Final = 1.0
-"""Seconds that the end of the process waits for the last lines."""
+"""Seconds that the end of the process waits until the last lines are written."""
 
 
 class LogWriter:
-    """Writes lines to a descriptor, in order, from its own thread. `put` never blocks.
+    """Writes lines to a file descriptor, in order, from its own thread. `put` never blocks.
 
-    It writes to the descriptor directly: at exit, the blocked thread could hold the lock of a stream.
+    The thread writes directly to the descriptor, because at exit a blocked thread could hold the lock of a stream.
     """
 
     def __init__(self, descriptor: int, tell_dropped: Callable[[int], str]) -> None:
-        """`tell_dropped` formats the line that reports dropped lines."""
+        """`tell_dropped` formats the line that reports the number of dropped lines."""
         self._descriptor = descriptor
         self._tell_dropped = tell_dropped
         self._lines: deque[bytes] = deque()
@@ -42,8 +42,8 @@ class LogWriter:
         """Queue `line`, which has no trailing newline."""
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         with self._changed:
-            # Dropped lines are reported after the lines queued before; until then further lines are dropped too, as one
-            # gap.
+            # Dropped lines are reported after the lines that were queued before; until then, further lines are dropped,
+            # too, so that there is a single gap.
             if self._dropped or self._waiting_bytes + len(data) > MAX_WAITING_BYTES:
                 self._dropped += 1
                 return
@@ -52,7 +52,7 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait at most `seconds` until all lines are written. Returns whether they are."""
+        """Wait at most `seconds` until all lines are written. Returns whether all lines are written."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._lines or self._dropped or self._is_writing), seconds)
 
@@ -61,7 +61,9 @@ class LogWriter:
             self._write(self._take())
 
     def _take(self) -> bytes:
-        """Return the next queued line; after the last one, a line that tells how many were dropped, if any were."""
+        """Return the next queued line, or, after the last one, a line with the number of dropped lines, if any were
+        dropped.
+        """
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()
@@ -88,7 +90,9 @@ class LogWriter:
 
 
 class QueuedHandler(logging.Handler):
-    """Formats a record when logged, since its values may change, and passes the line to a LogWriter."""
+    """Formats a record when it is logged, since the record's values may change later, and passes the line to a
+    LogWriter.
+    """
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Structured logging: one line per event, `key=value` or JSON, on standard error.
+"""Structured logging: one line for each event, as `key=value` or JSON, on standard error.
 
 Call sites use the standard library: `logger.warning("connection refused", extra={"client": host})`. The message is a
-constant phrase and values go into `extra`, so that lines can be counted and searched. Logging never blocks
+constant phrase, and values are passed in `extra`, so that lines can be counted and searched. Logging never blocks
 (log_writer.py).
 """
 
@@ -31,13 +31,14 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-01T00:00:00.000Z warning connection refused client=127.0.0.1 reason="too many"`"""
+    """Formats lines like `2026-01-01T00:00:00.000Z warning connection refused client=127.0.0.1 reason="too many"`."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [_timestamp(record), record.levelname.lower(), visible(record.getMessage())]
         for key, value in _fields(record).items():
             text = str(value)
-            # A name chosen by a client may contain line breaks, which would look like lines of ours.
+            # A name that a client chose may contain line breaks, which would look like separate lines of the broker's
+            # log.
             is_plain = text.isprintable() and not (" " in text or '"' in text) and text
             parts.append(f"{key}={text if is_plain else visible_json(json.dumps(text))}")
         line = " ".join(parts)
@@ -47,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Formats one JSON object for each line."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
@@ -63,7 +64,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def flush_logs() -> None:
-    """Wait briefly until logged lines are written, before the same is reported elsewhere."""
+    """Wait briefly until all logged lines are written, before the same events are reported elsewhere."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 

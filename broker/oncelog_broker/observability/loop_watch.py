@@ -8,18 +8,19 @@ from collections.abc import Callable
 from typing import Final
 
 PROBE_SECONDS: Final = 0.1
-"""Seconds between two probes: shows a fifth of the stalls of 20 ms and every stall of 100 ms. A shorter interval would
-cost too much: a wake-up costs as much as a request."""
+"""Seconds between two probes; this interval detects a fifth of the stalls of 20 ms, and every stall of 100 ms. A
+shorter interval would cost too much, because a wake-up costs as much as a request.
+"""
 STALL_SECONDS: Final = 0.01
-"""A probe late by less than this many seconds is not a stall; no request may hold the loop longer."""
+"""Seconds by which a probe may be late without counting as a stall; no request may block the event loop for longer."""
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Upper bounds in seconds."""
+"""Upper bounds of the histogram buckets, in seconds."""
 LEAST_IDLE_SECONDS: Final = 1.0
-"""The shortest time over which idleness is measured."""
+"""The minimum time over which the idle share is measured, in seconds."""
 
 
 class LoopWatch:
-    """Watches the running loop from `start` to `stop`. `monotonic` and `thread_seconds` are for tests."""
+    """Watches the running event loop from `start` to `stop`. Tests pass their own `monotonic` and `thread_seconds`."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class LoopWatch:
         self._since = (monotonic(), thread_seconds())
         self._idle = 1.0
         self.stalls = [0] * (len(BUCKETS) + 1)
-        """The number of stalls in each bucket; the last is for stalls above all BUCKETS."""
+        """The number of stalls in each bucket; the last number is for stalls longer than all BUCKETS."""
         self.stalled_seconds = 0.0
         self.longest_seconds = 0.0
 
@@ -63,8 +64,9 @@ class LoopWatch:
         self.longest_seconds = max(self.longest_seconds, late)
 
     def idle_fraction(self) -> float:
-        """The share of time, from 0 to 1, in which the loop's thread did not compute, since the last measurement a
-        second or more ago. Call it in that thread."""
+        """Return the share of time, from 0 to 1, in which the event loop's thread did not compute, since the last
+        measurement at least a second ago. Call this in that thread.
+        """
         now, spent = self._monotonic(), self._thread_seconds()
         seconds = now - self._since[0]
         if seconds >= LEAST_IDLE_SECONDS:

@@ -1,6 +1,6 @@
-"""The durations of the latest requests of each API, by stage, for quantiles like Kafka's.
+"""Keeps the durations of the latest requests of each API, by stage, for quantiles like Kafka's.
 
-Adding a sample is one append to a ring; samples are sorted when scraped.
+Adding a sample is a single append to a ring buffer; samples are sorted only when they are scraped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SAMPLES: Final = 1024
-"""Requests kept for each API: about the size of Kafka's reservoirs."""
+"""The number of requests that are kept for each API; about the size of Kafka's reservoirs."""
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 LOCAL, REMOTE, SEND, TOTAL = "local", "remote", "send", "total"
@@ -18,11 +18,11 @@ STAGES: Final = (LOCAL, REMOTE, SEND, TOTAL)
 
 
 class ApiTimes:
-    """The durations of one API, in seconds.
+    """The durations of the requests of one API, in seconds.
 
-    `total` is from the received frame to the response passed to the transport. A request answered at once has only
-    that; one that waits has three stages: `local` until it waits, `remote` while it waits for replicas, records or long
-    work, `send` to encode and pass on the response.
+    `total` is the time from the received frame to the response passed to the transport. A request that does not wait
+    has only a total. A request that waits has three stages: `local` until it waits; `remote` while it waits for
+    replicas, records or long work; `send` to encode and pass on the response.
     """
 
     __slots__ = ("local", "remote", "send", "total", "waited")
@@ -33,17 +33,17 @@ class ApiTimes:
         self.remote: deque[float] = deque(maxlen=SAMPLES)
         self.send: deque[float] = deque(maxlen=SAMPLES)
         self.waited = 0
-        """Requests that had to wait, since startup."""
+        """The number of requests that had to wait, since startup."""
 
     def note_waited(self, started: float, waiting: float, answered: float, sent: float) -> None:
-        """Record a request that waited: the monotonic times of its four moments."""
+        """Record a request that waited; the arguments are the monotonic times of its four moments."""
         self.local.append(waiting - started)
         self.remote.append(answered - waiting)
         self.send.append(sent - answered)
         self.total.append(sent - started)
 
     def samples(self, stage: str) -> Sequence[float]:
-        """A copy of the samples of one of STAGES."""
+        """Return a copy of the samples of one of STAGES."""
         found: deque[float] = getattr(self, stage)
         return list(found)
 
@@ -59,12 +59,12 @@ class RequestTimes:
 
     @property
     def apis(self) -> Mapping[int, ApiTimes]:
-        """The APIs that were requested."""
+        """The durations by API key, for the APIs that were requested."""
         return self._apis
 
 
 def quantiles(samples: Sequence[float]) -> list[float]:
-    """The values at QUANTILES, by nearest rank; empty without samples."""
+    """Return the values at QUANTILES, by nearest rank; an empty list without samples."""
     if not samples:
         return []
     ordered = sorted(samples)

@@ -1,7 +1,7 @@
-"""Traffic counters of one topic on this broker: plain integers, without locks, that the hot path increments.
+"""Traffic counters of one topic on this broker: plain integers without locks, which the hot path increments.
 
-They never decrease. When a partition is unloaded, its own counters are added here (`fold`), and the counters of a
-deleted topic are added to the broker's totals (`add`).
+The counters never decrease. When a partition is no longer hosted, its own counters are added here (`fold`); the
+counters of a deleted topic are added to the broker's totals (`add`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Refusals(Protocol):
-    """The duplicates and gaps that one log has counted (as `ProducerCounters`)."""
+    """The duplicates and gaps that one log has counted, as in `ProducerCounters`."""
 
     duplicates: int
     old_duplicates: int
@@ -18,7 +18,7 @@ class Refusals(Protocol):
 
 
 class TopicTraffic:
-    """The traffic of one topic; sizes in bytes."""
+    """The traffic of one topic; sizes are in bytes."""
 
     __slots__ = (
         "bytes_in",
@@ -40,22 +40,23 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Messages of past leader epochs; the number for the present epoch is computed from the offsets."""
+        """The number of messages in past leader epochs; the number for the present epoch is computed from the offsets.
+        """
         self.bytes_in = 0
         self.bytes_out = 0
         self.produces = 0
-        """Produced batches: each partition of a request is one."""
+        """The number of produced batches; a request has one batch for each of its partitions."""
         self.failed_produces = 0
         self.fetches = 0
-        """Partitions in Fetch responses to consumers."""
+        """The number of partitions in Fetch responses to consumers."""
         self.failed_fetches = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.fenced = 0
-        """Batches of fenced producers."""
-        # Counts of logs that are no longer hosted:
+        """The number of batches that were refused because their producer is fenced."""
+        # The following counts are those of logs that are no longer hosted.
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0
@@ -77,7 +78,7 @@ class TopicTraffic:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def move_to(self, other: TopicTraffic) -> None:
-        """Move all counts to `other`: the topic is deleted."""
+        """Move all counts to `other`, because the topic is deleted."""
         other.add(self)
         for name in self.__slots__:
             setattr(self, name, 0)

@@ -1,21 +1,21 @@
-"""Replicas of partitions: leader and follower, high watermark, in-sync replicas (ISR), and the purgatory of each
+"""Replicas of partitions: leader and follower roles, high watermark, in-sync replicas (ISR), and the purgatory of each
 leader.
 
-Pure: `roles` (this broker's role in a partition), `high_watermark` (how far it may advance), `isr` (which replicas are
-in sync, ISR shrink and expand), `follower_progress` (how far a follower has fetched), `truncation` (where a follower
-truncates its log), `fetch_plan` (the next request of a fetcher), `throttle` (the replication quota of catching-up
-replicas).
+Modules without I/O: `roles` (this broker's role in a partition), `high_watermark` (how far the high watermark may
+advance), `isr` (which replicas are in sync, ISR shrink and expand), `follower_progress` (how far a follower has
+fetched), `truncation` (where a follower truncates its log), `fetch_plan` (the next request of a fetcher), `throttle`
+(the replication quota of catching-up replicas).
 
-One partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower applies the
-leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards` (from the
-verification of a transaction to its append).
+Modules for one partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
+applies the leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards`
+(guards a transaction from its verification to its append).
 
-All partitions of this broker: `replicas` keeps them in step with the cluster image, `image_changes` applies large
-changes in slices, `log_opener` opens and closes their logs, `offline_log_recovery` reopens logs after a disk failure,
-`leader_check` asks leaders whether they lead before records are discarded,
-`lost_epochs` lists partitions whose log knows a newer leader epoch than the metadata, `epoch_raiser` asks the
-controller for a higher one, `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller
-(AlterPartition), `peers` sends requests to other brokers. At startup `startup_logs` lists the logs that a new cluster
-finds in its data directories, `older_store` brings an older metadata store up to their state, and `stray_logs` renames
-directories that belong to no topic.
+Modules for all partitions of this broker: `replicas` updates them with each cluster image, `image_changes` applies
+large changes in slices, `log_opener` opens and closes their logs, `offline_log_recovery` reopens logs after a disk
+failure, `leader_check` asks leaders whether they lead before records are discarded, `lost_epochs` lists partitions
+whose log has a newer leader epoch than the metadata, `epoch_raiser` asks the controller for a higher epoch, `fetcher`
+runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller (AlterPartition), `peers` sends
+requests to other brokers. At startup, `startup_logs` lists the logs that a new cluster finds in its data directories,
+`older_store` adds what is missing in a metadata store that is older than the logs, and `stray_logs` renames directories
+that belong to no topic.
 """

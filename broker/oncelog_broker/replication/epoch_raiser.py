@@ -1,7 +1,7 @@
-"""Asks the controller for leader epochs above those in the logs of this broker (`lost_epochs`).
+"""Requests leader epochs from the controller that are above those in the logs of this broker (`lost_epochs`).
 
-It sends AlterPartition with the last epoch of the log and an unchanged state. The controller writes a state with a new
-epoch, which all brokers then see in the image.
+The request is an AlterPartition with the last epoch of the log and an unchanged partition state. The controller then
+writes a state with a new epoch, which all brokers see in their image.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ BrokerState = PartitionData.BrokerState
 
 LOOK_SECONDS: Final = 0.5
 FIRST_REST_SECONDS: Final = 0.5
-"""Before the first repetition of a request for the same epochs; each further pause is twice as long."""
+"""Seconds before the first repetition of a request for the same epochs; each further pause is twice as long."""
 MAX_REST_SECONDS: Final = 30.0
 MAX_PARTITIONS: Final = 1000
-"""Partitions in one AlterPartition request."""
+"""The maximum number of partitions in one AlterPartition request."""
 START_ATTEMPTS: Final = 20
-"""A broker that is alone sends at most this many AlterPartition requests before it serves clients."""
+"""The maximum number of AlterPartition requests that a broker without other brokers sends before it serves clients."""
 ATTEMPT_SECONDS: Final = 0.1
-"""Pause between two of these requests."""
+"""Seconds between two of these requests."""
 NAMES_IN_A_LINE: Final = 10
-"""Partitions that one log line names."""
+"""The maximum number of partitions that one log line names."""
 
 
 class EpochRaiser:
@@ -62,14 +62,16 @@ class EpochRaiser:
         self._asked: set[LostEpoch] = set()
         self._rest_seconds = FIRST_REST_SECONDS
         self._not_before = 0.0
-        """When the same epochs may be asked for again: monotonic, in seconds."""
+        """Monotonic time, in seconds, before which the same epochs are not requested again."""
 
     def start(self) -> None:
-        """Look for such partitions from time to time, until the broker's tasks end."""
+        """Search periodically for partitions that need a higher epoch, until the broker's tasks are cancelled."""
         self._tasks.every("leader epochs below those of logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Ask for epochs of the partitions that are below their logs, unless the same request was sent just before."""
+        """Request epochs for the partitions whose epoch is below that of their log, unless the same request was sent
+        recently.
+        """
         lost = set(self._replicas.lost_epochs)
         self._told &= lost
         if not lost:
@@ -87,14 +89,16 @@ class EpochRaiser:
             await self._ask(some)
 
     def doubt_all(self) -> None:
-        """Ask for new epochs of all partitions that this broker leads, since the store is older than the logs."""
+        """Request new epochs for all partitions that this broker leads, since the store is older than the logs."""
         for partition in self._replicas.led():
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
-        """Wait until no partition here has a leader epoch below its log's. A broker alone calls it before it serves.
-        `until_shown` returns when the replicas have taken over the written states. Partitions whose epoch cannot be
-        raised have no leader; the task of `start` keeps requesting a higher epoch for them."""
+        """Wait until no partition of this broker has a leader epoch below that of its log. A broker without other
+        brokers calls this before it serves clients. `until_shown` returns when the replicas have applied the partition
+        states written so far. Partitions whose epoch cannot be raised remain without a leader; the task of `start`
+        continues to request higher epochs for them.
+        """
         if self._replicas.lost_epochs:
             self.doubt_all()
         for _ in range(START_ATTEMPTS):

@@ -1,7 +1,8 @@
-"""The next fetch request to one leader: partitions and positions, in one incremental fetch session (KIP-227). Pure.
+"""Plans the next Fetch request to one leader: partitions and positions, in one incremental fetch session (KIP-227).
 
-One request is outstanding at a time. A partition is fetched from its log end; it joins or leaves the session with the
-next request. After an error it is skipped for a back-off, which doubles with each further error.
+Only one request is outstanding to a leader. A partition is fetched from its log end offset; it joins or leaves the
+fetch session with the next request. After an error, a partition is skipped for a back-off, which doubles with each
+further error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Key = tuple[bytes, int]
 """(topic id, partition)."""
 
 FIRST_REST_SECONDS: Final = 0.02
-"""The first back-off after an error, in seconds; short, as the leader often has not yet learned that it leads. The
+"""The first back-off after an error, in seconds; it is short, because the leader often has not yet learned that it
+leads. The
 back-off doubles each time, up to `max_rest_seconds`."""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -38,12 +40,13 @@ class FetchLimits:
     max_wait_seconds: float
     max_rest_seconds: float
     lag_seconds: float = 30.0
-    """After this many seconds without a response from the leader, the follower is out of date
-    (`replica.lag.time.max.ms`)."""
+    """Seconds without a response from the leader after which the follower counts as out of date
+    (`replica.lag.time.max.ms`).
+    """
 
     @classmethod
     def of(cls, config: BrokerConfig) -> FetchLimits:
-        """The limits from the broker's configuration."""
+        """Return the limits in the broker's configuration."""
         return cls(
             partition_bytes=config[keys.REPLICA_FETCH_MAX_BYTES],
             response_bytes=config[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
@@ -55,7 +58,7 @@ class FetchLimits:
 
 
 class Asked(NamedTuple):
-    """One partition of a response, with the position of its fetch."""
+    """One partition of a response, with the position in the corresponding request."""
 
     key: Key
     position: FetchPosition
@@ -63,7 +66,7 @@ class Asked(NamedTuple):
 
 
 class FetchPlan:
-    """The partitions fetched from one leader."""
+    """The partitions fetched from one leader, and their fetch session."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
@@ -73,7 +76,7 @@ class FetchPlan:
         self._rests: dict[Key, float] = {}
         """Partition -> seconds of its last back-off; removed by a response without an error."""
         self._told: dict[Key, FetchPosition] = {}
-        """The positions that the session at the leader holds."""
+        """The fetch positions that the leader has stored in the session."""
         self._changed: set[Key] = set()
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
@@ -82,7 +85,7 @@ class FetchPlan:
         return key in self._wanted or key in self._resting
 
     def is_fetched(self, key: Key) -> bool:
-        """Whether the partition is fetched, not in back-off after an error."""
+        """Whether the partition is fetched, and is not in back-off after an error."""
         return key in self._wanted
 
     # --- the fetch plan
@@ -108,7 +111,7 @@ class FetchPlan:
         self._resting[key] = now + seconds, position
 
     def hold_back(self, key: Key, position: FetchPosition, until: float) -> None:
-        """Skip the throttled partition until the monotonic time `until`."""
+        """Skip a throttled partition until the monotonic time `until`."""
         self.pause(key)
         self._resting[key] = until, position
 
@@ -118,17 +121,17 @@ class FetchPlan:
             self._changed.add(key)
 
     def went_well(self, key: Key) -> None:
-        """Reset the back-off: the partition was answered without an error."""
+        """Reset the partition's back-off after a response without an error."""
         self._rests.pop(key, None)
 
     def next_end_of_a_rest(self) -> float | None:
-        """When the next back-off ends, in monotonic seconds; None if no partition is in back-off."""
+        """Return the monotonic time, in seconds, when the next back-off ends; None if no partition is in back-off."""
         return min((until for until, _ in self._resting.values()), default=None)
 
     # --- requests and responses
 
     def next_request(self, broker_id: int, broker_epoch: int, now: float) -> FetchRequest | None:
-        """The next Fetch request; None while no partition needs one."""
+        """Return the next Fetch request; None while no partition needs one."""
         for key, (until, position) in list(self._resting.items()):
             if until <= now:
                 self.ask_for(key, position)
@@ -183,11 +186,14 @@ class FetchPlan:
         return list(topics.values())
 
     def on_lost(self) -> None:
-        """Start a new session with the next request: no response came, or the leader does not know the session."""
+        """Start a new session with the next request, because no response came, or the leader does not have the session
+        any more.
+        """
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
 
     def on_response(self, response: FetchResponse) -> Iterator[Asked]:
-        """The partitions of a response that has no top-level error. Partitions that were removed since the request are
+        """Yield the partitions of a response that has no top-level error. Partitions that were removed since the
+        request are
         skipped."""
         if response.session_id == NO_SESSION:
             self.on_lost()

@@ -1,7 +1,7 @@
-"""How a follower applies the leader's Fetch response to one partition. No I/O but the log's.
+"""Applies the leader's Fetch response to one partition of a follower. The log does the only I/O.
 
-A response counts only if the replica is still where it was when it sent the fetch: same leader epoch, same log end
-offset. After another election or a truncation, a response to the earlier fetch is ignored, however late it comes.
+A response is applied only if the replica is still in the state in which it sent the request: same leader epoch, same
+log end offset. After another election or a truncation, a late response to the earlier request is therefore ignored.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class TruncateTo(NamedTuple):
 
 
 class RestartAt(NamedTuple):
-    """Delete the whole log and restart at `offset`: the leader has deleted all earlier records."""
+    """Delete all records of the log and restart it at `offset`, because the leader has deleted all earlier records."""
 
     offset: int
 
 
 def position_of(replica: Replica) -> FetchPosition:
-    """The fields of the replica's next fetch."""
+    """Return the position for the replica's next Fetch request."""
     log = replica.log
     return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.state.durable_start_offset)
 
 
 def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
-    """Whether a response to a fetch at `asked` still fits the replica."""
+    """Whether a response to a fetch at position `asked` still applies to the replica."""
     here = position_of(replica)
     return (
         not replica.leads
@@ -48,10 +48,10 @@ def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
 
 
 def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> TruncateTo | RestartAt | None:
-    """Append the records of a response to a replica that `is_still_at` its position. Returns the truncation to do
-    first, if any, which waits for the disk.
+    """Append the records of a response to a replica that `is_still_at` its position. Returns the truncation that the
+    caller must do first, which waits for the disk; None if no truncation is needed.
 
-    Raises KafkaError: the leader's error, including an OFFSET_OUT_OF_RANGE that names no log start to restart at; or an
+    Raises the leader's error as KafkaError, including an OFFSET_OUT_OF_RANGE without a log start to restart at, or an
     error of Replica.append_as_follower.
     """
     log = replica.log
@@ -73,7 +73,7 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
 
 
 def cut(replica: Replica, wanted: TruncateTo | RestartAt) -> None:
-    """Truncate or restart the log; waits for the disk. Raises KAFKA_STORAGE_ERROR."""
+    """Truncate or restart the log; this waits for the disk. Raises KAFKA_STORAGE_ERROR."""
     if isinstance(wanted, TruncateTo):
         replica.log.trimmer.truncate_to(wanted.offset)
     else:

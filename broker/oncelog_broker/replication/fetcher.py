@@ -1,10 +1,10 @@
-"""The follower's fetch loops: one per leader, with one Fetch outstanding.
+"""The follower's fetch loops: one loop for each leader, with one outstanding Fetch request.
 
-Records are appended straight from the response, partition by partition, with other work in between. A truncation waits
-for the disk, so it runs in a worker thread, and the partition is not fetched meanwhile. An error of one partition does
-not stop the others; the partition is retried after a back-off.
+Records are appended directly from the response, partition by partition, with other work in between. A truncation waits
+for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. An error of one partition does not
+stop the others; the partition is retried after a back-off.
 
-Invariant: a log is cut only after its leader has answered in the leader epoch of the cut, by a Fetch response or to a
+Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
 `LeaderCheck`.
 """
 
@@ -33,7 +33,7 @@ from oncelog_protocol.messages.fetch import FetchResponse
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 30.0
-"""request.timeout.ms: seconds for a response, beyond the time for which the leader may wait for records."""
+"""request.timeout.ms: seconds for a response, in addition to the time that the leader may wait for records."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -43,11 +43,11 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors that are expected after an election, until both brokers know the newest leader; not logged."""
+"""Errors that are expected after an election, until both brokers know the newest leader; they are not logged."""
 MAX_HOLD_SECONDS: Final = 1.0
-"""A throttled partition is reconsidered at least this often, as the rate may have changed."""
+"""Maximum seconds until a throttled partition is checked again, because the rate limit may have changed."""
 RESTART_SECONDS: Final = 1.0
-"""Seconds between two questions to the leaders of logs that are to be restarted."""
+"""Seconds between two requests to the leaders of logs that must be restarted."""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -58,7 +58,7 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """The fetch loops of this broker; `Replicas` says which partitions it follows."""
+    """The fetch loops of this broker; `Replicas` tells them which partitions to follow."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class Fetchers:
         leaders: AsksLeaders,
         quota: ReplicationQuota | None = None,
     ) -> None:
-        """`on_truncated` is called after a truncation: `Replicas` then leads the partition or follows it again."""
+        """`on_truncated` is called after a truncation; `Replicas` then lets this broker lead or follow the partition
+        again.
+        """
         self._broker_id = broker_id
         self._peers = peers
         self._metadata = metadata
@@ -84,14 +86,14 @@ class Fetchers:
         self._leaders = leaders
         self._quota = quota or ReplicationQuota()
         self._of: dict[int, BrokerFetcher] = {}
-        """Leader -> its fetcher."""
+        """Broker id of the leader -> its fetcher."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
-        """Partitions whose logs restart as soon as their leaders answer."""
+        """Partitions whose logs restart when their leaders have responded."""
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
-        """See `Fetching`."""
+        """Implements `Fetching.follow`."""
         self.forget(partition)
         if partition.leads or partition.leader < 0 or partition.log.state.is_truncating or partition.log.is_offline:
             return
@@ -106,14 +108,14 @@ class Fetchers:
         self._followed[partition] = fetcher
 
     def restart_log(self, partition: Partition) -> None:
-        """See `Fetching`."""
+        """Implements `Fetching.restart_log`."""
         self.forget(partition)
         self._to_restart[partition] = Led(partition.topic, partition.index, partition.leader, partition.leader_epoch)
         if self._restarting is None or self._restarting.done():
             self._restarting = self._tasks.supervise("restart logs", self._restart_logs)
 
     async def _restart_logs(self) -> None:
-        """Restart each log whose leader says that it leads; until then the log stays as it is."""
+        """Restart each log whose leader confirms that it leads; until then, the log remains unchanged."""
         while self._to_restart:
             confirmed = await self._leaders.confirmed(list(self._to_restart.values()))
             for partition, led in list(self._to_restart.items()):
@@ -123,12 +125,12 @@ class Fetchers:
                 await asyncio.sleep(RESTART_SECONDS)
 
     def hears(self, partition: Partition) -> bool:
-        """See `Fetching`."""
+        """Implements `Fetching.hears`."""
         fetcher = self._followed.get(partition)
         return fetcher is not None and fetcher.hears(partition)
 
     def forget(self, partition: Partition) -> None:
-        """See `Fetching`."""
+        """Implements `Fetching.forget`."""
         self._to_restart.pop(partition, None)
         fetcher = self._followed.pop(partition, None)
         if fetcher is not None:
@@ -148,7 +150,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # do not fetch and truncate it again at once
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before fetching again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -168,7 +170,7 @@ def _report(partition: Partition, before: int) -> None:
 
 
 class BrokerFetcher:
-    """The fetch loop of one leader, `source`."""
+    """The fetch loop for one leader, the broker `source`."""
 
     def __init__(
         self,
@@ -195,16 +197,16 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Partitions whose log start offset has moved but is not in the checkpoint on disk yet."""
+        """Partitions whose log start offset has moved, but is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
-        """Partitions that may lack committed records: only these are throttled."""
+        """Partitions that may lack committed records; only these are throttled."""
         self._has_work = asyncio.Event()
         self._failures = 0
         self._heard_at = -limits.lag_seconds
-        """Monotonic seconds of the leader's last response."""
+        """Monotonic seconds when the leader's last response arrived."""
 
     def add(self, partition: Partition) -> None:
-        """Fetch the partition in its present leader epoch."""
+        """Start to fetch the partition in its present leader epoch."""
         key = partition.topic_id, partition.index
         self._partitions[key] = self._behind[key] = partition
         if partition.log.state.durable_start_offset < partition.log.log_start_offset:
@@ -213,7 +215,7 @@ class BrokerFetcher:
         self._has_work.set()
 
     def remove(self, partition: Partition) -> None:
-        """Stop fetching the partition; a response that is under way is ignored."""
+        """Stop fetching the partition; an outstanding response is ignored."""
         key = partition.topic_id, partition.index
         if self._partitions.get(key) is partition:
             del self._partitions[key]
@@ -221,7 +223,7 @@ class BrokerFetcher:
             self._plan.leave_out(key)
 
     def hears(self, partition: Partition) -> bool:
-        """Whether this follower is up to date with what its leader last sent."""
+        """Whether the partition is being fetched and its leader has responded recently."""
         key = partition.topic_id, partition.index
         return (
             self._partitions.get(key) is partition
@@ -230,7 +232,7 @@ class BrokerFetcher:
         )
 
     async def run(self) -> None:
-        """Fetch for ever."""
+        """Run the fetch loop forever."""
         while True:
             now = self._clock.monotonic()
             self._hold_back_throttled(now)
@@ -256,8 +258,9 @@ class BrokerFetcher:
                 await self._back_off(None)
 
     def _hold_back_throttled(self, now: float) -> None:
-        """Skip throttled partitions while the quota is exceeded. `now` is also the time of the next request, so that no
-        skipped partition becomes due before it."""
+        """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request, so
+        that no skipped partition becomes due before that request.
+        """
         if not self._behind or not self._quota.is_exceeded(now):
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
@@ -266,7 +269,7 @@ class BrokerFetcher:
                 self._plan.hold_back(key, position_of(partition), until)
 
     def _count(self, partition: Partition, asked: Asked) -> None:
-        """Count fetched records against the throttle, unless the replica had already caught up."""
+        """Count fetched records against the throttle, unless the replica had already caught up before."""
         answer = asked.answer
         if partition.is_throttled_as_follower and asked.key in self._behind and answer.records:
             self._quota.record(len(answer.records), self._clock.monotonic())
@@ -307,15 +310,16 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the moved log start offsets to disk, and report them to the leader only after that. The leader answers
-        DeleteRecords when all replicas have reported, and after a crash no replica may serve the deleted records again.
+        """Write the changed log start offsets to disk, and only then report them to the leader. The leader responds to
+        DeleteRecords when all replicas have reported their log start, and after a crash no replica may serve the
+        deleted records again.
         """
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # retried periodically; until then the leader waits
+        except OSError as error:  # the write is retried periodically; until then the leader waits
             if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for key in shortened:
@@ -350,8 +354,8 @@ class BrokerFetcher:
 
     def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
         if partition.log.is_offline:
-            self._plan.leave_out(key)  # already logged
+            self._plan.leave_out(key)  # the error is already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those errors
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

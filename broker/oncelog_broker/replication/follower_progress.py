@@ -1,4 +1,4 @@
-"""How far a follower has fetched: the fields of its fetch, and what the leader derives from them. Pure."""
+"""How far a follower has fetched: the fields of its Fetch requests, and what the leader concludes from them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from typing import NamedTuple
 
 
 class FetchPosition(NamedTuple):
-    """The state of a follower's log in its Fetch request."""
+    """The state of a follower's log, as sent in its Fetch request."""
 
     offset: int
-    """Its log end offset."""
+    """The follower's log end offset."""
     last_fetched_epoch: int
-    """The leader epoch of its last record; -1 for an empty log."""
+    """The leader epoch of the follower's last record; -1 for an empty log."""
     leader_epoch: int
-    """The leader epoch in which it follows."""
+    """The leader epoch in which the follower follows."""
     log_start_offset: int = -1
-    """Its log start offset, as durable on its disk."""
+    """The follower's log start offset, as it is durable on the follower's disk; -1 if unknown."""
 
 
 class FollowerProgress:
-    """One follower in one leader epoch. Fetches from another leader or epoch say nothing about its log in this one."""
+    """What a leader knows about one follower in one leader epoch. Fetches from another leader or in another epoch prove
+    nothing about the follower's log in this epoch.
+    """
 
     __slots__ = (
         "_asked_at",
@@ -32,30 +34,34 @@ class FollowerProgress:
     )
 
     def __init__(self, now: float) -> None:
-        """`now` is monotonic, in seconds: at the start of an epoch every follower counts as caught up."""
+        """`now` is the start of the epoch in monotonic seconds; every follower then counts as caught up."""
         self.broker_epoch = -1
-        """The broker epoch of its last fetch; fetches of earlier incarnations are ignored (KIP-903)."""
+        """The broker epoch of the follower's last fetch; fetches of earlier incarnations are ignored (KIP-903)."""
         self.log_end_offset: int | None = None
-        """None until it has fetched in this epoch."""
+        """The follower's log end offset; None until the follower has fetched in this epoch."""
         self.log_start_offset = -1
         self.last_caught_up = now
-        """Monotonic seconds when it last had everything up to the leader's log end."""
+        """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
-        """It has left the ISR, or was refused by the controller, since its last fetch. It may not return (a stopping
-        broker does not), and must not be proposed for the ISR until it fetches again."""
+        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
+        follower may not return, for example because its broker is stopping, and must not be proposed for the ISR until
+        it fetches again.
+        """
         self._asked_at = now
         self._leader_end_then = 0
 
     def on_fetch(
         self, log_end_offset: int, *, leader_end: int, now: float, broker_epoch: int = -1, log_start_offset: int = -1
     ) -> bool:
-        """Note a fetch from `log_end_offset` on: the follower has all records below. False if the fetch is ignored."""
+        """Process a fetch from `log_end_offset` on: the follower has all records below that offset. Returns False if
+        the fetch is ignored.
+        """
         if broker_epoch < self.broker_epoch:
             return False
         if log_end_offset >= leader_end:
             self.last_caught_up = max(self.last_caught_up, now)
         elif self.log_end_offset is not None and log_end_offset >= self._leader_end_then:
-            # It has every record that existed at its previous fetch: so it is behind by one round trip.
+            # The follower has every record that existed at its previous fetch, so it is behind by only one round trip.
             self.last_caught_up = max(self.last_caught_up, self._asked_at)
         self.broker_epoch = broker_epoch
         self.may_be_gone = False

@@ -1,9 +1,9 @@
-"""Applies a new cluster image to the partitions of this broker, a slice at a time.
+"""Applies a new cluster image to the partitions of this broker, in slices.
 
-A topic may have thousands of partitions, and all leaders of a broker may move at once. The first PARTITIONS_AT_A_TIME
-changes are applied at once, the rest in later slices with other work in between. A partition that is not processed yet
-stays unchanged, as if the image had come later. It then gets its role from the newest image, not from the one that
-queued it.
+A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
+PARTITIONS_AT_A_TIME changes are applied immediately, the rest in later slices with other work in between. A partition
+that is not processed yet remains unchanged, as if the image had arrived later. When the partition is processed, it gets
+its role from the newest image, even if an older image queued the change.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from oncelog_broker.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AT_A_TIME: Final = 100
-"""Changes applied in one slice: two or three milliseconds of creating, leading or resigning."""
+"""The number of changes applied in one slice: creating, leading or resigning takes two or three milliseconds for all of
+them.
+"""
 
 Turn = Callable[[], Awaitable[None]]
-"""Returns when the next slice may run."""
+"""Awaiting it waits until the next slice may run."""
 
 
 class ImageChanges:
-    """The queue of changed partitions. Use it on the event loop."""
+    """The queue of partitions that the image has changed. Use this class only on the event loop."""
 
     def __init__(
         self,
@@ -35,8 +37,10 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` applies the image to one partition; `is_gone`: the topic was deleted since, and
-        a topic with that name is another one. `on_done` gets the topics whose changes were applied in a later slice."""
+        """`look_at(partition, is_gone)` applies the image to one partition; `is_gone` means that the topic was deleted
+        since, so that a topic with that name is another one. `on_done` is called with the topics whose changes were
+        applied in a later slice.
+        """
         self._look_at = look_at
         self._on_done = on_done
         self._tasks = tasks
@@ -67,7 +71,7 @@ class ImageChanges:
             self._look(partition, is_gone)
 
     async def until_done(self) -> None:
-        """Return when the queue is empty."""
+        """Wait until the queue is empty."""
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
 
@@ -77,7 +81,7 @@ class ImageChanges:
             self._on_done(self._look_at_some())
 
     def _look_at_some(self) -> set[str]:
-        """Apply one slice. Returns the topics affected."""
+        """Apply one slice. Returns the names of the affected topics."""
         some = [partition for partition, _ in zip(self._noted, range(PARTITIONS_AT_A_TIME), strict=False)]
         for partition in some:
             self.look_now(partition)
@@ -86,5 +90,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # the other changes must still be applied
+        except Exception:  # the other changes must be applied nevertheless
             logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

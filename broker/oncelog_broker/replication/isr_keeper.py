@@ -1,8 +1,9 @@
-"""ISR shrink and ISR expand for the partitions that this broker leads: proposes the removal of lagging replicas and the
-return of replicas that have caught up.
+"""Changes the ISR of the partitions that this broker leads (ISR shrink and ISR expand): proposes the removal of lagging
+replicas and the return of replicas that have caught up.
 
-The controller decides (AlterPartition). One request is outstanding at a time, with all proposals so far. If no response
-comes, the outcome is unknown: the proposal is repeated until the image or a response shows a newer state.
+The controller decides about each proposal (AlterPartition). Only one request is outstanding, with all proposals made so
+far. If no response arrives, the outcome is unknown: the proposal is repeated until the image or a response shows a
+newer state.
 """
 
 from __future__ import annotations
@@ -29,31 +30,37 @@ BrokerState = PartitionData.BrokerState
 PartitionAnswer = AlterPartitionResponse.TopicData.PartitionData
 
 CHECK_SECONDS: Final = 0.5
-"""The interval of the checks for lagging followers: a replica leaves the ISR at most this much after
-replica.lag.time.max.ms."""
+"""Seconds between checks for lagging followers; a replica leaves the ISR at most this much later than
+replica.lag.time.max.ms.
+"""
 RETRY_SECONDS: Final = 0.2
-"""Seconds before an unanswered proposal is repeated, and before a refused one may be followed by another."""
+"""Seconds before a proposal without a response is repeated, and before a refused proposal may be followed by another.
+"""
 PARTITIONS_PER_TURN: Final = 500
 MAX_PROPOSALS: Final = 1000
-"""Partitions in one AlterPartition request."""
+"""The maximum number of partitions in one AlterPartition request."""
 REFUSED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Errors that say the proposal is refused for good and the state is unchanged."""
+"""Error codes that mean that the proposal is permanently refused and the state is unchanged."""
 UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Sends AlterPartition to the controller. Raises PeerUnavailable: the controller may or may not have the request."""
+"""Sends AlterPartition to the controller. Raises PeerUnavailable; the controller may or may not have received the
+request then.
+"""
 
 
 class Proposal(NamedTuple):
-    """A proposed ISR, and the state it changes."""
+    """A proposed ISR, and the partition state that it changes."""
 
     partition: Partition
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker id -> broker epoch of the incarnation that was seen in sync. Another incarnation may have lost records."""
+    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation may have lost
+    records.
+    """
 
     @property
     def is_open(self) -> bool:
@@ -95,11 +102,11 @@ class IsrKeeper:
         self._asking_for_epochs: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Check for lagging replicas every CHECK_SECONDS, until the broker's tasks end."""
+        """Check for lagging replicas every CHECK_SECONDS, until the broker's tasks are cancelled."""
         self._tasks.every("in-sync replicas", CHECK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Make the due proposals for all partitions that this broker leads."""
+        """Propose all ISR changes that are due for the partitions that this broker leads."""
         now = self._clock.monotonic()
         self._not_before = {partition: until for partition, until in self._not_before.items() if until > now}
         for number, partition in enumerate(list(self._replicas.led())):
@@ -116,8 +123,9 @@ class IsrKeeper:
                 )
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Ask for new leader epochs of partitions that other brokers lead, so that their offline logs may be reopened
-        here (`offline_log_recovery`): a replica outside the ISR proposes the present ISR."""
+        """Request new leader epochs for partitions that other brokers lead, so that their offline logs may be reopened
+        here (`offline_log_recovery`); the request proposes the present ISR, and comes from a replica outside the ISR.
+        """
         if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
             return
         image, request = self._metadata.image, self._empty_request()
@@ -131,7 +139,7 @@ class IsrKeeper:
             )
 
     def consider(self, partitions: Iterable[Partition]) -> None:
-        """Check these partitions for replicas that may join: a follower seems to have caught up."""
+        """Check whether replicas of these partitions may join the ISR, after a follower seems to have caught up."""
         for partition in partitions:
             self._propose(partition)
 
@@ -155,16 +163,16 @@ class IsrKeeper:
             self._work = self._tasks.supervise("propose in-sync replicas", self._ask)
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
-        """Whether that incarnation of a broker is registered (KIP-903)."""
+        """Whether exactly this incarnation of the broker is registered (KIP-903)."""
         broker = self._metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
-    # --- asking
+    # --- requests
 
     async def _ask(self) -> None:
-        """Send proposals until each is answered, or outdated by a newer state."""
+        """Send proposals until each has a final response, or is outdated by a newer state."""
         while True:
-            # Appends and fetches in one loop iteration may cause several proposals: send them together.
+            # Appends and fetches in one loop iteration may cause several proposals; send them in one request.
             await asyncio.sleep(0)
             self._open = {partition: proposal for partition, proposal in self._open.items() if proposal.is_open}
             proposals = list(self._open.values())[:MAX_PROPOSALS]
@@ -176,7 +184,7 @@ class IsrKeeper:
                 logger.warning("the controller does not answer AlterPartition", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            except Exception:  # the proposals stay open, and no other task repeats them
+            except Exception:  # retry here, because no other task repeats the open proposals
                 logger.exception("the controller could not be asked")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -190,7 +198,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Send the request without repeating it; the next check handles failed ones."""
+        """Send the request once, without retries; the next check handles failures."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -206,11 +214,11 @@ class IsrKeeper:
                     )  # fmt: skip
 
     def _giving_up_what_is_offline(self) -> AlterPartitionRequest:
-        """Give up the partitions that this broker leads without an open log: the ISR stays, and the controller elects
-        a replica of it that reports an open log. Until there is one, nobody leads, and an operator may order an unclean
-        election.
+        """Give up the leadership of partitions whose log is not open here: the ISR is unchanged, and the controller
+        elects a replica from it that reports an open log. Until there is such a replica, the partition has no leader,
+        and an operator may order an unclean election.
 
-        This broker does not know which other members are there, so it proposes no smaller ISR.
+        This broker does not know which other ISR members are alive, so it proposes no smaller ISR.
         """
         request = self._empty_request()
         for topic, index, state in islice(self._replicas.led_offline(), MAX_PROPOSALS):
@@ -233,7 +241,7 @@ class IsrKeeper:
         return -1 if me is None else me.epoch
 
     def _take_all(self, proposals: Iterable[Proposal], response: AlterPartitionResponse) -> bool:
-        """Whether every proposal got a final answer."""
+        """Process the response; returns whether it has a final result for every proposal."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
@@ -250,7 +258,7 @@ class IsrKeeper:
                 continue
             if (
                 self._open.get(partition) is proposal
-            ):  # otherwise the image came first, and the partition has another proposal since
+            ):  # otherwise the image came first, and the partition has a newer proposal
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
@@ -266,7 +274,7 @@ class IsrKeeper:
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # Otherwise the controller's state is newer than ours, and the image will show it; until then both ISRs count.
+        # Otherwise the controller's state is newer, and the image will show it; until then both ISRs count.
 
 
 def _add(

@@ -1,11 +1,12 @@
-"""Asks leaders whether they lead now, with a log that is online, before a follower discards records of its own.
+"""Asks leaders whether they lead now, with an online log, before a follower discards records of its own.
 
-A follower out of sync may give records up only for a leader that has all acknowledged records *and is there*. The image
-alone does not say so: the leader that it names may be dead, its session not being over yet, and may come back without
-its disk. Then the records that the follower holds are all that is left, and an election must find them (S81).
+A follower that is out of sync may discard records only for a leader that has all acknowledged records *and is alive*.
+The image alone does not prove that: its leader may be dead although its session is not over yet, and may return without
+its disk. The follower's records may then be the only ones left, and an election must find them (S81).
 
-So this broker asks the leader with OffsetForLeaderEpoch, in the leader epoch of the image. A broker answers it only
-while it leads in just that epoch. The request tells the leader nothing of this follower's log end, as a Fetch would.
+This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the image. A broker responds
+to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch, the request does not
+tell the leader this follower's log end.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ TopicRequest = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 PartitionRequest = TopicRequest.OffsetForLeaderPartition
 
 ANSWER_SECONDS: Final = 2.0
-"""How long a leader may take to answer; then it counts as away, until it is asked again."""
+"""Seconds that a leader may take to respond; after that it counts as unavailable, until the next request."""
 MAX_PARTITIONS: Final = 1000
-"""Partitions in one request; the others are asked for the next time."""
+"""The maximum number of partitions in one request; the other partitions are asked for the next time."""
 
 
 class Led(NamedTuple):
-    """A partition, and by whom and in which leader epoch the image says that it is led."""
+    """A partition, with its leader and leader epoch according to the image."""
 
     topic: str
     partition: int
@@ -42,21 +43,23 @@ class Led(NamedTuple):
 
 
 class AsksLeaders(Protocol):
-    """Implemented by `LeaderCheck`."""
+    """Asks leaders whether they lead; implemented by `LeaderCheck`."""
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """Those whose leaders have just said that they lead them in that epoch, with a log that is online."""
+        """Return those partitions whose leaders have just confirmed that they lead in that epoch, with an online
+        log.
+        """
 
 
 class LeaderCheck:
-    """Asks over the network."""
+    """Asks the leaders over the network."""
 
     def __init__(self, broker_id: int, peers: Peers) -> None:
         self._broker_id = broker_id
         self._peers = peers
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """See `AsksLeaders`."""
+        """Implements `AsksLeaders.confirmed`."""
         by_leader: defaultdict[int, list[Led]] = defaultdict(list)
         for led in partitions:
             if led.leader not in (self._broker_id, -1):

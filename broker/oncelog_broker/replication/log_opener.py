@@ -1,8 +1,9 @@
-"""Opens, creates and deletes partition logs in worker threads, in request order per data directory.
+"""Opens, creates and deletes partition logs in worker threads, in request order for each data directory.
 
-Creating a log or renaming its directory waits for the disk several times. One worker thread per data directory does the
-work; results are delivered on the event loop between requests. A hanging disk delays only the logs of its own
-directory. Deleting a topic and creating it again happen in that order, whichever directory the new log gets.
+Creating a log or renaming its directory waits for the disk several times. One worker thread for each data directory
+does the work; the results are delivered on the event loop between requests. A disk that hangs therefore delays only the
+logs of its own directory. If a topic is deleted and created again, its old log is deleted before the new one is
+created, even if the new log gets another directory.
 
 A failed deletion is retried periodically, and before the next log with that name is opened.
 """
@@ -31,12 +32,14 @@ RETRY_SECONDS: Final = 5.0
 """Seconds before the next attempt to open a log for which no file descriptor was left, and before the first retry of a
 failed deletion."""
 MAX_DELETION_REST_SECONDS: Final = 60.0
-"""The longest wait between two attempts to delete a log; it doubles up to this."""
+"""Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
-"""Logs whose change is started or reported before other work runs: two milliseconds of the event loop. Each batch costs
-a round trip to the worker thread, and a fetch by each follower that gets new partitions."""
+"""The number of logs whose change is started or reported before other work may run; they take two milliseconds of the
+event loop. Each group of logs costs a round trip to the worker thread, and a Fetch by each follower that gets new
+partitions.
+"""
 PLACED_AT_A_TIME: Final = 500
-"""Changes whose data directory is determined before other work runs."""
+"""The number of changes whose data directory is chosen before other work may run."""
 
 
 class UnwantedLog(NamedTuple):
@@ -58,7 +61,7 @@ class _Lane:
         self.work: asyncio.Task[None] | None = None
 
     def take(self, kind: type[Change]) -> list[Change]:
-        """Dequeue the next changes, all of one kind, at most LOGS_AT_A_TIME."""
+        """Remove the next changes from the queue: all of one kind, and at most LOGS_AT_A_TIME."""
         taken: list[Change] = []
         while self.asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self.asked[0], kind):
             taken.append(change)
@@ -67,7 +70,7 @@ class _Lane:
 
 
 class LogOpener:
-    """Opens, creates and deletes logs for `Replicas`. Use it on the event loop."""
+    """Opens, creates and deletes logs for `Replicas`. Use this class only on the event loop."""
 
     def __init__(
         self,
@@ -76,8 +79,9 @@ class LogOpener:
         is_wanted: Callable[[WantedLog], bool],
         on_opened: Callable[[Opened], None],
     ) -> None:
-        """`on_opened` receives each requested log, or the error that prevented it. `is_wanted` says whether a log
-        requested some time ago is still wanted."""
+        """`on_opened` is called with each requested log, or with the error that prevented its opening. `is_wanted`
+        returns whether a log that was requested some time ago is still wanted.
+        """
         self._logs = logs
         self._tasks = tasks
         self._is_wanted = is_wanted
@@ -86,28 +90,30 @@ class LogOpener:
         self._placing: asyncio.Task[None] | None = None
         self._lanes = {path: _Lane() for path in logs.data_directories()}
         self._lane_of: dict[TopicPartition, _Lane] = {}
-        """For each log with queued changes, their lane: its next change is queued there, too."""
+        """The lane of each log with queued changes; further changes of that log are queued in the same lane."""
         self._pending: Counter[TopicPartition] = Counter()
         self._undeleted: dict[TopicPartition, float] = {}
         """Log -> seconds before the next attempt to delete it, for logs whose deletion failed."""
         self._threads = ThreadPoolExecutor(max(1, len(self._lanes)), "logs")
 
     def is_pending(self, key: TopicPartition) -> bool:
-        """Whether a change of this log is queued or running; its present state then means nothing."""
+        """Whether a change of this log is queued or running, so that the log's present state must not be used."""
         return self._pending[key] > 0 or key in self._undeleted
 
     def open(self, wanted: WantedLog) -> None:
-        """Queue a log to be opened or created, after the deletion of the remains of an earlier log with that name."""
+        """Queue a log to be opened or created, after the deletion of an earlier log with the same name."""
         if wanted.key in self._undeleted:
             self._ask(UnwantedLog(wanted.key))
         self._ask(wanted)
 
     def delete(self, key: TopicPartition) -> None:
-        """Queue a log for deletion. A failure is logged and retried; the next startup would treat the log as stray."""
+        """Queue a log for deletion. A failure is logged and retried; if the process ends before, the next startup
+        treats the log as stray.
+        """
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
-        """Wake deletions that wait for a truncation of their log to end."""
+        """Continue deletions that wait until the truncation of their log ends."""
         for lane in self._lanes.values():
             lane.is_cut.set()
 
@@ -142,7 +148,7 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        # no directory: the deletion has nothing to do
+        # without a directory, the deletion has nothing to do
         return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:
@@ -156,7 +162,7 @@ class LogOpener:
         opening = self._logs.begin_opening(wanted)
         try:
             await in_thread(opening.run, self._threads)
-        finally:  # also during shutdown: opened logs must be closed with the others
+        finally:  # even during shutdown, so that opened logs are closed with the others
             results = self._logs.finish_opening(opening)
             self._are_done(wanted)
         opened, later = [], []
@@ -174,7 +180,8 @@ class LogOpener:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self, unwanted: list[UnwantedLog], lane: _Lane) -> None:
-        # A truncation in a thread finds its files by name, and the name may soon belong to another log: wait for it.
+        # Wait for truncations: a worker thread that truncates a log finds its files by name, and that name may soon
+        # belong to another log.
         while any(self._logs.is_truncating(log.key) for log in unwanted):
             lane.is_cut.clear()
             await lane.is_cut.wait()

@@ -1,15 +1,17 @@
-"""Keeps partitions from being led or fetched if their log has a newer leader epoch than the cluster's state.
+"""Prevents that a partition is led or fetched if its log has a newer leader epoch than the cluster's state.
 
-The metadata store is then older than the log: it was restored from a backup, or is another store. Truncation relies on
-each leader epoch having one leader, which assigned each offset once. So no epoch may be used a second time:
+In that case the metadata store is older than the log: it was restored from a backup, or is another store. Truncation
+relies on the rule that each leader epoch has one leader, which assigned each offset once. No leader epoch may therefore
+be used a second time:
 
-- A broker that is elected with an epoch that its log has already, or with an older one, does not lead.
-- A follower whose log has a newer epoch than its leader does not fetch: the leader could not find where the two logs
-  diverge.
+- A broker that is elected with an epoch that its log already has, or with an older epoch, does not lead.
+- A follower whose log has a newer epoch than its leader does not fetch, because the leader could not find where the two
+  logs diverge.
 
-Both ask the controller for an epoch far above their log's (`epoch_raiser`). In the new epoch the elected leader leads,
-and the follower truncates records that this leader does not have, as after any election. One case is not visible to
-this broker: the follower's last epoch is the present leader's, but another broker led in it.
+In both cases the broker asks the controller for an epoch far above that of the log (`epoch_raiser`). In the new epoch
+the elected leader leads, and the follower truncates records that the leader does not have, as after any election. One
+case is invisible to this broker: the follower's last epoch equals that of the present leader, but another broker led in
+that epoch.
 """
 
 from __future__ import annotations
@@ -28,16 +30,17 @@ from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause
 
 LOGS_AT_A_TIME: Final = 200
-"""Logs that are compared with the store before other work gets its turn."""
+"""The number of logs that are compared with the store before other work may run."""
 MAX_EPOCH: Final = 2**31 - 1
 
 
 async def epochs_above_store(
     store: MetadataStore, logs: Sequence[PartitionLog], pause: Pause
 ) -> dict[TopicPartition, int]:
-    """Return the last epochs of the logs that are newer than the store's state of their partition. Call it before this
-    broker registers: each election after that raises the state's epoch, and hides that the store is older.
-    StoreUnavailable."""
+    """Return the last epochs of those logs whose epoch is newer than the store's state of their partition. Call this
+    before this broker registers, because each later election raises the state's epoch, which hides that the store is
+    older. Raises StoreUnavailable.
+    """
     above: dict[TopicPartition, int] = {}
     for start in range(0, len(logs), LOGS_AT_A_TIME):
         some = logs[start : start + LOGS_AT_A_TIME]
@@ -50,7 +53,9 @@ async def epochs_above_store(
 
 
 def _epoch_in(data: bytes, path: str) -> int:
-    """Return the epoch in a state; MAX_EPOCH if it cannot be read, which the reader of the image logs."""
+    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the image logs
+    that fault).
+    """
     try:
         return parse_partition_state(data, path).leader_epoch
     except MalformedPayload:
@@ -63,13 +68,15 @@ class LostEpoch(NamedTuple):
     topic: str
     partition: int
     leader_epoch: int
-    """The epoch in the cluster's state."""
+    """The leader epoch in the cluster's state."""
     log_epoch: int
-    """The last epoch known to this broker, normally the last one in its log."""
+    """The last leader epoch known to this broker, normally the last one in its log."""
     is_to_lead: bool
-    """Whether this broker was elected; else it is a follower."""
+    """Whether this broker was elected leader; otherwise it is a follower."""
     is_seen: bool = True
-    """Whether this log has the newer epoch. If not, another log has shown that the store is older (`doubt`)."""
+    """Whether this partition's log has the newer epoch. If not, the log of another partition has shown that the store
+    is older (`doubt`).
+    """
 
 
 class LostEpochs:
@@ -78,7 +85,8 @@ class LostEpochs:
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """The last epochs of logs that were above the store's at the start and whose partitions have no role yet."""
+        """The last epochs of logs that were above the store's epochs at startup and whose partitions have no role yet.
+        """
 
     def __iter__(self) -> Iterator[LostEpoch]:
         return iter(tuple(self._lost.values()))
@@ -87,18 +95,21 @@ class LostEpochs:
         return bool(self._lost)
 
     def expect(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Note that the store was older than these logs at the start, although elections may have raised its epochs."""
+        """Note that the store was older than these logs at startup, although elections may have raised its epochs
+        since.
+        """
         self._expected |= epochs
 
     def allowed_role(self, partition: Partition, role: Lead | Follow) -> Lead | Follow:
-        """Return the role in the state if the log has no newer epoch. Otherwise note the partition, and return the role
-        of a follower without a leader."""
+        """Return the role in the state, if the log has no newer epoch. Otherwise note the partition, and return the
+        role of a follower without a leader.
+        """
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
-        # If the store returns to an older state while this broker runs, the broker knows an epoch that has no record in
-        # the log.
+        # If the store returns to an older state while this broker runs, the broker knows an epoch that the log has no
+        # record of.
         known = max(log_epoch, partition.leader_epoch)
         noted = self._lost.get(key)
-        # A topic that was deleted and created again since the start has another log.
+        # A topic that was deleted and created again since the startup has another log.
         is_expected = self._expected.pop(key, None) == log_epoch
         is_waited_for = is_expected or (noted is not None and noted.is_seen)
         is_lost = role.leader_epoch < known + (LOST_EPOCHS if is_waited_for else 0)
@@ -109,12 +120,14 @@ class LostEpochs:
                 del self._lost[key]
             return role
         self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
-        # Without a leader there is no broker to fetch from. The epoch is not changed, so that it is not forgotten.
+        # The role has no leader, because there is no broker to fetch from. The epoch in the role is the known one, so
+        # that it is not forgotten.
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Note a partition whose epoch must be raised because the store is older than some other log: this epoch may
-        have been given out before, to a leader that wrote nothing here, and clients may know later epochs."""
+        """Note a partition whose epoch must be raised because the store is older than another log. Its epoch may have
+        been used before, by a leader that wrote nothing here, and clients may know later epochs.
+        """
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)
         self._lost.setdefault((partition.topic, partition.index), lost)

@@ -1,16 +1,17 @@
-"""Reopens logs of this broker that went offline with a disk failure, without a restart; tries from time to time.
+"""Reopens logs of this broker that went offline because of a disk failure, without a restart, with periodic attempts.
 
-Only if no other broker relies on them: the replica has left the ISR, another replica leads, and that one has just
-confirmed it (`leader_check`). Records above the last fsync are discarded (`LogManager.begin_return`) and fetched again,
-so what the failed disk kept of them does not matter. A replica in the ISR, or the only one, or one whose leader does
-not answer, stays offline until the operator restarts the broker: the records it acknowledged may exist nowhere else.
+A log is reopened only if no other broker relies on it: the replica has left the ISR, another replica leads, and that
+leader has just confirmed that it leads (`leader_check`). Records above the last fsync are discarded
+(`LogManager.begin_return`) and fetched again, so it does not matter which of these records the failed disk kept. Some
+replicas stay offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica
+whose leader does not respond. The records that they acknowledged may exist nowhere else.
 
-A log that could not be created is retried in the same way, whichever broker leads, since it never had records. It may
-be created in another data directory (`log/directories/directory_choice.py`).
+A log that could not be created is retried in the same way, whichever broker leads, since the log never had records.
+Such a log may be created in another data directory (`log/directories/directory_choice.py`).
 
-No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. So
-the controller is asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart brings a log
-back, and the new broker epoch has this effect.
+No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. The
+controller is therefore asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart reopens
+an offline log; the new broker epoch then has the same effect as the new leader epoch here.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 FIRST_REST_SECONDS: Final = 1.0
-"""Seconds before the first attempt to reopen an offline log; doubled before each further attempt."""
+"""Seconds before the first attempt to reopen an offline log; the delay doubles before each further attempt."""
 MAX_REST_SECONDS: Final = 60.0
 NAMES_IN_A_LINE: Final = 10
-"""Partitions named in one log line."""
+"""The maximum number of partitions that one log line names."""
 LOGS_PER_LOOK: Final = 100
-"""Logs that one check tries to reopen."""
+"""The maximum number of logs that one check tries to reopen."""
 
 
 class OfflineLogRecovery:
@@ -56,11 +57,11 @@ class OfflineLogRecovery:
         """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
 
     def start(self) -> None:
-        """Check from time to time, until the broker's tasks end."""
+        """Check for offline logs periodically, until the broker's tasks are cancelled."""
         self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Try to reopen the logs whose wait is over."""
+        """Try to reopen the logs whose delay has passed."""
         now, before = self._clock.monotonic(), self._resting
         self._resting, tried = {}, dict[tuple[str, int], float]()
         self._replicas.fetch_no_failed()
@@ -72,7 +73,7 @@ class OfflineLogRecovery:
                 tried[key] = seconds
                 self._resting[key] = seconds, now + seconds
         confirmed = await self._confirmed(key for key in tried if key not in unmade)
-        not_counted_on = set(self._replicas.offline_and_not_counted_on())  # as the image is now
+        not_counted_on = set(self._replicas.offline_and_not_counted_on())  # according to the present image
         opened, told = [], []
         for key in tried:
             led = self._replicas.may_begin_again(*key)
@@ -91,6 +92,6 @@ class OfflineLogRecovery:
             self._ask_for_new_epochs(told)
 
     async def _confirmed(self, keys: Iterable[tuple[str, int]]) -> set[Led]:
-        """Which of these logs may be reopened, as their leaders confirm."""
+        """Return which of these partitions' leaders confirm that they lead, so that the logs may be reopened."""
         led = [found for key in keys if (found := self._replicas.may_begin_again(*key)) is not None]
         return await self._leaders.confirmed(led) if led else set()

@@ -1,7 +1,7 @@
-"""Adds topics and partitions that only the logs have to an embedded metadata store that is older than the logs.
+"""Adds topics and partitions that exist only in the logs to an embedded metadata store that is older than the logs.
 
-The broker is the only one, and does this before it registers, so no other process writes to its store. If the start is
-killed in between, the next start finds the store older again and continues.
+The broker has no other brokers, and does this before it registers, so no other process writes to its store. If the
+process is killed meanwhile, the next startup finds again that the store is older, and continues.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from oncelog_broker.runtime.entropy import Entropy, system_entropy
 logger = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 20
-"""Topics that one log line names."""
+"""The maximum number of topics that one log line names."""
 
 
 async def adopt_unknown(
     store: MetadataStore, topics: Iterable[FoundTopic], broker_id: int, entropy: Entropy = system_entropy
 ) -> None:
-    """Add every topic and partition that has a log here to the store. StoreUnavailable, MalformedPayload."""
+    """Add every topic and partition that has a log on this broker to the store. Raises StoreUnavailable,
+    MalformedPayload.
+    """
     topics = list(topics)
     known = await store.get_many([paths.topic(topic.name) for topic in topics])
     taken = []
@@ -46,7 +48,7 @@ async def adopt_unknown(
         path = paths.topic(topic.name)
         assignment = parse_topic(node[0], path)
         if topic.topic_id not in (None, assignment.topic_id):
-            continue  # another topic with that name: its logs are set aside
+            continue  # another topic with that name: its logs become stray
         added = sorted(topic.leader_epochs.keys() - assignment.partitions.keys())
         if added:
             await store.multi(_more_partitions(topic, assignment, added, broker_id, node[1].version))

@@ -1,12 +1,12 @@
-"""One partition as its leader sees it: log, leader epoch, high watermark, in-sync replicas.
+"""One partition as its leader sees it: log, leader epoch, high watermark, and in-sync replicas.
 
-A partition with one replica also has a leader epoch, an ISR of one and a high watermark, which then follows the log end
-at once; with several replicas it follows the in-sync followers. Between the check of the leader epoch and the append
-there is no `await` (E30).
+A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. Its high
+watermark follows the log end immediately; with several replicas, the high watermark follows the in-sync followers.
+Between the check of the leader epoch and the append, there is no `await` (E30).
 
-A caller may have waited since it looked the partition up, for its records to be walked or its transaction to be
-verified. So the append itself checks that this broker still leads, and that its session with the metadata store is
-valid.
+A caller may have waited since it looked up the partition, until its records were validated or its transaction was
+verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store
+is valid.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ MARKER_SIZE: Final = 78
 
 
 class Partition(Replica):
-    """A replica that this broker hosts, and leads unless it `is_resigned`.
+    """A replica that this broker hosts; this broker leads it unless `is_resigned`.
 
-    Invariants, in addition to those of `Replica`: while this broker leads, the high watermark never decreases; it
+    Invariants, in addition to those of `Replica`: while this broker leads, the high watermark never decreases, and it
     advances only while the ISR has the min.insync.replicas that acks=all needs (KIP-966).
     """
 
@@ -65,21 +65,22 @@ class Partition(Replica):
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """See `Replica`. `may_lead` returns whether this broker's session is valid, so that no other broker can have
-        been elected; None for a single broker (`Replicas`)."""
+        """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
+        other broker can have been elected; None for a broker without other brokers (`Replicas`).
+        """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
         self._lasting: tuple[int, ...] = (broker_id,)
-        """The replicas without those that a reassignment adds; min.insync.replicas refers to these."""
+        """The replicas except those that a reassignment adds; min.insync.replicas refers to these replicas."""
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
-        """The progress of the other replicas in this leader epoch."""
+        """The progress of the other replicas in this leader epoch, by broker id."""
         self.epoch_start_offset = log.log_end_offset
-        """The log end offset when this broker's leader epoch began."""
+        """The log end offset at the beginning of this broker's leader epoch."""
         self.is_alone = True
-        """Whether the partition has no other replica, so that an append is replicated at once."""
+        """Whether the partition has no other replica, so that an append is replicated immediately."""
         self._is_whole = True
-        """Whether all `_lasting` replicas are in sync, which satisfies any min.insync.replicas."""
+        """Whether all `_lasting` replicas are in sync, which fulfils any min.insync.replicas."""
         self.guards = VerificationGuards()
         self.is_throttled_as_leader = False
         """Whether fetches of out-of-sync replicas are throttled (KIP-73)."""
@@ -98,11 +99,12 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead in this leader epoch, with `isr` in sync among `replicas` (None: the ISR is all replicas), of which a
-        reassignment is `adding` some; `partition_epoch` is the version of the state. The log notes the epoch with its
-        first batch, so that a start with very many partitions writes no files. `now` is in monotonic seconds.
+        """Lead in this leader epoch. `isr` are the in-sync members of `replicas` (None: all replicas are in `isr`),
+        `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version of the state. The log
+        records the leader epoch with its first batch, so that a startup with very many partitions writes no files.
+        `now` is in monotonic seconds.
 
-        A state older than the controller's last answer changes nothing.
+        A state that is older than the controller's last response is ignored.
         """
         if leader_epoch < self.leader_epoch:
             return
@@ -112,7 +114,8 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # Fetches from another leader, or from this one in an earlier epoch, say nothing about this log.
+            # Fetches from another leader, or from this one in an earlier epoch, prove nothing about a follower's log in
+            # this epoch.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -139,7 +142,7 @@ class Partition(Replica):
         return self.in_sync.committed
 
     def update_config(self, config: LogConfig) -> None:
-        """Take new topic settings, min.insync.replicas among them."""
+        """Apply new topic settings, including min.insync.replicas."""
         self.log.update_config(config)
         self._see_throttles(config)
         if not self.is_resigned:
@@ -154,7 +157,7 @@ class Partition(Replica):
         self.is_throttled_as_follower = is_listed(as_follower, self.index, self.broker_id)
 
     def _see_who_is_in_sync(self) -> None:
-        """React to a change of the replicas, the ISR or the proposed ISR."""
+        """Update everything that depends on the replicas, the ISR or the proposed ISR."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._is_whole = set(self._lasting) <= set(self.isr)
         if self.purgatory.deletions:
@@ -173,16 +176,18 @@ class Partition(Replica):
 
     @property
     def high_watermark_caught_up(self) -> bool:
-        """Whether the high watermark has reached the start of this leader epoch, and so any high watermark that the
-        previous leader may have shown (KIP-207)."""
+        """Whether the high watermark has reached the start of this leader epoch, and therefore any high watermark that
+        consumers saw from the previous leader (KIP-207).
+        """
         return self.high_watermark >= self.epoch_start_offset
 
     # --- followers
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
-        """Compare a follower's log with this one. Returns None if the follower's log agrees up to its log end, else the
-        last common leader epoch and the end offset of that epoch in this log, to which the follower truncates. Only a
-        fetch that agrees counts (`on_follower_fetch`).
+        """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
+        up to its log end. Otherwise it returns the last common leader epoch and the end offset of that epoch in the
+        leader's log, to which the follower truncates. Only a fetch for which this returns None is counted
+        (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -205,9 +210,9 @@ class Partition(Replica):
         log_start_offset: int = -1,
         now: float = 0.0,
     ) -> bool:
-        """Note a follower's fetch in this leader epoch: it has all records below `log_end_offset`.
+        """Process a follower's fetch in this leader epoch: the follower has all records below `log_end_offset`.
 
-        Returns whether it may be ready to join the ISR. `now` is in monotonic seconds.
+        Returns whether the follower may be ready to join the ISR. `now` is in monotonic seconds.
         """
         follower = self.followers.get(broker_id)
         if follower is None or not follower.on_fetch(
@@ -230,12 +235,12 @@ class Partition(Replica):
     def wanted_isr(
         self, *, now: float, lag_seconds: float, is_eligible: Callable[[int, int], bool]
     ) -> tuple[int, ...] | None:
-        """The ISR to propose, None if nothing is to change or a proposal is open.
+        """Return the ISR to propose; None if nothing must change or a proposal is open.
 
-        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log refuses
-        appends proposes an ISR without itself, and so resigns; alone in sync, it lets others join first, since it may
-        not try another append before they do (min.insync.replicas). One whose log is offline proposes nothing: it gives
-        the partition up (`IsrKeeper`).
+        `is_eligible(broker id, broker epoch)` returns whether exactly that incarnation is registered. A leader whose
+        log refuses appends proposes an ISR without itself, and thereby resigns. If it is the only ISR member, it first
+        lets other replicas join, since it may not try another append before they have joined (min.insync.replicas). A
+        leader whose log is offline proposes nothing, because `IsrKeeper` gives the partition up.
         """
         if self.is_resigned or self.in_sync.proposed is not None or self.log.is_offline:
             return None
@@ -256,7 +261,7 @@ class Partition(Replica):
         )
 
     def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Take the ISR of version `partition_epoch` from an AlterPartition response."""
+        """Store the ISR with version `partition_epoch` from an AlterPartition response."""
         before = self.isr
         if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
             self._doubt(before, isr)
@@ -264,18 +269,18 @@ class Partition(Replica):
             self._see_who_is_in_sync()
 
     def propose_isr(self, isr: tuple[int, ...]) -> None:
-        """Note the ISR that is about to be proposed."""
+        """Store the ISR that is about to be proposed."""
         self.in_sync.propose(isr)
         self._see_who_is_in_sync()
 
     def withdraw_proposal(self) -> None:
-        """Drop the proposal: the controller has refused it for good."""
+        """Remove the proposal after the controller has refused it permanently."""
         self._doubt(self.in_sync.proposed or (), self.isr)
         self.in_sync.withdraw()
         self._see_who_is_in_sync()
 
     def _doubt(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        """Members that left the ISR must fetch again before they may join."""
+        """Require members that left the ISR to fetch again before they may join."""
         for broker_id in set(before).difference(after):
             if broker_id in self.followers:
                 self.followers[broker_id].may_be_gone = True
@@ -284,7 +289,7 @@ class Partition(Replica):
 
     @property
     def messages_in_epoch(self) -> int:
-        """Records appended in the present leader epoch, control records included."""
+        """The number of records appended in the present leader epoch, including control records."""
         return 0 if self.is_resigned else self.log.log_end_offset - self.epoch_start_offset
 
     def _count_messages(self) -> None:
@@ -292,25 +297,28 @@ class Partition(Replica):
         self.traffic.messages_in += self.messages_in_epoch
 
     def _count_isr_change(self, before: tuple[int, ...]) -> None:
-        """Count an ISR shrink or expand, against the ISR `before`."""
+        """Count an ISR shrink or expand, compared with the previous ISR `before`."""
         self.traffic.isr_shrinks += len(self.isr) < len(before)
         self.traffic.isr_expands += len(self.isr) > len(before)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is out of sync, not counting those that a reassignment adds. For a leader."""
+        """Whether a replica is out of sync, ignoring the replicas that a reassignment adds. Valid only for the
+        leader.
+        """
         return not self._is_whole
 
     @property
     def needed_in_sync(self) -> int:
-        """How many in-sync replicas acks=all needs."""
+        """The number of in-sync replicas that acks=all needs."""
         return needed_in_sync(self.log.config.min_insync_replicas, len(self._lasting))
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start offset of all replicas that may be in sync: none of them serves earlier records,
-        whichever becomes leader. Other replicas may join only when their log starts where this one does
-        (`may_join`)."""
+        """The lowest log start offset of all replicas that may be in sync; whichever of them becomes leader, it serves
+        no earlier records. Another replica may join the ISR only when its log starts where the leader's log starts
+        (`may_join`).
+        """
         starts = (
             self.followers[other].log_start_offset if other in self.followers else -1
             for other in self.in_sync.maximal
@@ -319,8 +327,9 @@ class Partition(Replica):
         return min([self.log.log_start_offset, *starts])
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
-        """NONE when the low watermark has reached `offset`; NOT_LEADER_OR_FOLLOWER as soon as this broker stops
-        leading."""
+        """Return an answer that completes with NONE when the low watermark has reached `offset`, or with
+        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
+        """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if offset <= self.low_watermark:
@@ -332,11 +341,13 @@ class Partition(Replica):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether another broker may have been elected meanwhile, since this broker's session may have expired."""
+        """Whether this broker's session may have expired, so that another broker may have been elected."""
         return self._may_lead is not None and not self._may_lead()
 
     def _why_not_append(self) -> KafkaError:
-        """NOT_LEADER_OR_FOLLOWER: this broker no longer leads, or another may have been elected."""
+        """Return the NOT_LEADER_OR_FOLLOWER error: this broker no longer leads, or another broker may have been
+        elected.
+        """
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) if self.is_resigned else in_doubt()
 
     def append(
@@ -349,12 +360,12 @@ class Partition(Replica):
         guard: Guard | None = None,
         records_checked: bool = False,
     ) -> tuple[int, int]:
-        """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate is not appended, and gets
-        the offset of the original. To wait for replication, call `committed`.
+        """Append one batch as leader; returns (base offset, log append time in ms or -1). A duplicate is not appended;
+        the result has the offset of the original batch. To wait until the batch is replicated, call `committed`.
 
-        `records` is writable memory, patched in place. `guard` was taken before the producer's transaction was
-        verified. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
+        `records` is writable memory, which is modified in place. `guard` was created before the producer's transaction
+        was verified. `records_checked` is described at PartitionLog.append_as_leader. Raises KafkaError:
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
@@ -385,8 +396,8 @@ class Partition(Replica):
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
-        acks=all.
+        Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS, because
+        markers are written with acks=all.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()
@@ -404,11 +415,11 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """Completes with NONE when all in-sync replicas have every record below `next_offset`; with one replica at
-        once.
+        """Return an answer that completes with NONE when all in-sync replicas have every record below `next_offset`;
+        with a single replica, that is immediately.
 
-        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading, with the outcome unknown. With `needs_replicas`,
-        completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
+        It completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown then. With
+        `needs_replicas`, it completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -419,7 +430,7 @@ class Partition(Replica):
         return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
     def _advance_high_watermark(self, new_bytes: int) -> None:
-        """Recompute after an append of `new_bytes`, or after progress of the followers."""
+        """Recompute the high watermark after an append of `new_bytes`, or after followers have fetched."""
         end = self.log.local.log_end_offset
         if not self.is_alone:
             self._advance_with_followers(new_bytes, end)
@@ -439,12 +450,13 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # Counts all hidden bytes, though fewer may be readable now: a waiting fetch then only ends early.
+            # This counts all hidden bytes, although fewer may be readable now; a waiting fetch then only completes too
+            # early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:
                 self.purgatory.on_news()
 
 
 def in_doubt() -> KafkaError:
-    """The error while this broker's session may have expired."""
+    """Return the error for requests while this broker's session may have expired."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

@@ -1,11 +1,11 @@
 """Sends requests to other brokers.
 
-There is one connection per broker and purpose, so that slow requests of one purpose do not delay others. Requests are
-pipelined on it and answered in order. A connection belongs to one registration of its broker, and is closed as soon as
-the image shows another broker epoch or address, or no longer lists the broker.
+There is one connection for each broker and purpose, so that slow requests of one purpose do not delay others. Requests
+are pipelined on a connection, and responses arrive in the same order. A connection belongs to one registration of its
+broker. It is closed as soon as the image shows another broker epoch or address, or no longer contains the broker.
 
 No request is sent twice. Without a response it is unknown whether the request was handled, and only the caller can
-decide what to do.
+decide what to do then.
 """
 
 from __future__ import annotations
@@ -34,43 +34,46 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SETUP_SECONDS: Final = 10.0
-"""socket.connection.setup.timeout.ms: for each address of a broker, until its ApiVersions response."""
+"""socket.connection.setup.timeout.ms: seconds for each address of a broker, until its ApiVersions response."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""reconnect.backoff.ms: the minimum pause between two attempts; it doubles with each failure."""
+"""reconnect.backoff.ms: the minimum delay between two attempts to connect, in ms; it doubles with each failure."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
-"""reconnect.backoff.max.ms: the longest pause."""
+"""reconnect.backoff.max.ms: the maximum delay between two attempts to connect, in ms."""
 
 
 class Purpose(Enum):
-    """The purpose of a connection."""
+    """The purpose of a connection; each purpose has its own connection."""
 
     FETCH = "fetch"
     CONTROL = "control"
     VERIFICATION = "verification"
-    """AddPartitionsToTxn, for producers that write to this broker: on its own connection, so that it does not wait
-    behind markers, nor markers behind it."""
+    """AddPartitionsToTxn, for producers that write to this broker. Its own connection prevents that verifications and
+    markers wait for each other.
+    """
     MARKERS = "markers"
     SHARE_STATE = "share state"
     """Requests to share coordinators."""
     FORWARDING = "forwarding"
-    """Requests of clients that only the controller may execute; they may take long."""
+    """Client requests that only the controller may execute, and that may take long."""
 
 
 class PeerUnavailable(Exception):
-    """The request got no response: the broker is not in the image, was not reached, closed the connection, timed out,
-    or does not support the API. Whether it handled the request is unknown."""
+    """The request got no response: the broker is not in the image, could not be reached, closed the connection, timed
+    out, or does not support the API. It is unknown whether the broker handled the request.
+    """
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
-        """`may_be_sent` False: the request was certainly not sent."""
+        """`may_be_sent` is False if the request was certainly not sent."""
         super().__init__(f"broker {broker_id}: {reason}")
         self.may_be_sent = may_be_sent
 
 
 class Peers(Protocol):
-    """The other brokers."""
+    """Sends requests to the other brokers of the cluster."""
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
-        """The response, within `timeout` seconds including the connection set-up. Requests of one purpose to one broker
+        """Send a request and return the response, within `timeout` seconds, including the time to connect. Requests of
+        one purpose to one broker
         arrive in the order of the calls. Raises PeerUnavailable."""
 
 
@@ -82,7 +85,7 @@ class _Place(NamedTuple):
 
 
 class _Link:
-    """The connection of one purpose to one registration of a broker, or the attempt to connect."""
+    """The connection, or the attempt to connect, for one purpose and one registration of a broker."""
 
     __slots__ = ("connecting", "connection", "failures", "not_before", "place")
 
@@ -94,7 +97,7 @@ class _Link:
         self.not_before = 0.0
 
     def drop(self, reason: str) -> None:
-        """Close the connection; its outstanding requests fail."""
+        """Close the connection, so that its outstanding requests fail."""
         if self.connecting is not None:
             self.connecting.cancel()
         if self.connection is not None:
@@ -102,9 +105,9 @@ class _Link:
 
 
 class BrokerPeers:
-    """`Peers` over the network. `listener` is the name of the inter-broker listener.
+    """Implements `Peers` over the network. `listener` is the name of the inter-broker listener.
 
-    Give it each image (`on_image`), and close it before the tasks of its host.
+    Call `on_image` with each new image, and close this object before the tasks of its host are cancelled.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class BrokerPeers:
         self._is_closed = False
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
-        """See `Peers`."""
+        """Implements `Peers.send`."""
         assert broker_id != self._node_id, "a broker sends itself no requests"
         connection: BrokerConnection | None = None
         may_be_sent = False
@@ -141,7 +144,7 @@ class BrokerPeers:
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
-                connection.check_deadlines()  # nothing behind it could be answered either
+                connection.check_deadlines()  # later requests on this connection cannot get a response either
             raise PeerUnavailable(broker_id, f"no answer within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
@@ -154,7 +157,7 @@ class BrokerPeers:
                 link.drop(f"{link.place.address}: the broker left, or registered again")
 
     def close(self) -> None:
-        """Close all connections: outstanding requests fail, and no more can be sent."""
+        """Close all connections: outstanding requests fail, and no further request can be sent."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
@@ -168,7 +171,7 @@ class BrokerPeers:
         return _Place(Address(endpoint.host, endpoint.port), broker.epoch)
 
     async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        """An open connection, after the back-off if needed. Raises PeerUnavailable, KafkaError."""
+        """Return an open connection, after the back-off if needed. Raises PeerUnavailable, KafkaError."""
         if self._is_closed:
             raise PeerUnavailable(broker_id, "this broker stops", may_be_sent=False)
         place = self._place(self._metadata.image, broker_id)
@@ -187,7 +190,7 @@ class BrokerPeers:
             link.connecting.add_done_callback(_retrieve)
         attempt = link.connecting
         try:
-            # Callers share the attempt; cancelling one caller must not cancel it for the others.
+            # Several callers share the attempt, and the cancellation of one caller must not cancel it for the others.
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
@@ -196,7 +199,7 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        from oncelog.connection.security import UNSECURED  # a broker alone starts without these
+        from oncelog.connection.security import UNSECURED  # imported here: a lone broker does not need it
         from oncelog.connection.transport import connect
 
         loop = asyncio.get_running_loop()
@@ -218,7 +221,7 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            # do not reconnect in a loop to a broker that closes at once
+            # avoid a fast loop with a broker that closes each connection immediately
             link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:
@@ -229,6 +232,6 @@ class BrokerPeers:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the attempt's error as retrieved: the waiting callers get it, and there may be none left."""
+    """Mark the attempt's error as retrieved: the waiting callers get the error, but there may be no caller left."""
     if not task.cancelled():
         task.exception()

@@ -1,15 +1,15 @@
-"""The purgatory of a partition: requests that wait for the high watermark (acks=all appends), for bytes (fetches) or
-for the low watermark (DeleteRecords), each until a deadline.
+"""The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
+bytes (fetches) or for the low watermark (DeleteRecords).
 
-Each waiting request is an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs one
-subtraction per waiting fetch, and a fetch is read once, when it has enough bytes. A waiting append is an entry in a
-heap until the high watermark passes it.
+Each waiting request has an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs
+one subtraction for each waiting fetch, and a fetch is read only once, when there are enough bytes. A waiting append is
+an entry in a heap until the high watermark reaches its offset.
 
-Completing an answer causes work in the next turn of the event loop (a read or a socket write). When one event completes
-many answers, only WOKEN_PER_TURN complete in each turn (S87).
+Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
+completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
-A follower's fetch completes when records are appended, a consumer's when they are replicated. A follower also learns of
-a new high watermark soon, since it may become leader from there.
+A follower's fetch completes when records are appended, a consumer's fetch when they are replicated. A follower also
+gets a new high watermark soon, since it may become leader with that high watermark.
 """
 
 from __future__ import annotations
@@ -26,38 +26,43 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
-"""The purgatory drops completed appends when it holds this many: their deadlines have passed."""
+"""When this many appends are waiting, those that were completed by their deadlines are removed."""
 WOKEN_PER_TURN: Final = 32
-"""At most this many waiting fetches, or appends, complete in one iteration of the event loop for one event."""
+"""The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
-"""Seconds for which the news of a higher high watermark or a new partition waits in a follower's fetch for records to
-go with it; without the wait a sparse producer would cause two responses per record."""
+"""Seconds for which a new high watermark, or a new partition, waits in a follower's fetch for records to be sent with
+it; without this delay, a producer that writes rarely would cause two responses for each record.
+"""
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
-"""Additional seconds until a follower's next early response, for each partition that the fetch reads: about fifty times
-the cost of reading one."""
+"""Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
+the cost of reading one partition.
+"""
 
 
 class Purgatory:
-    """The requests that wait at one partition. Answers are error codes: NONE, or why the append or deletion failed."""
+    """The requests that wait at one partition. Answers complete with error codes: NONE, or the reason why the append or
+    deletion failed.
+    """
 
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
         self.replica_fetches: dict[DelayedFetch, None] = {}
-        """Both in order of arrival."""
+        """The waiting fetches of consumers and of followers, both in order of arrival."""
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
-        """A heap of (next offset, sequence number, whether an ISR below min.insync.replicas fails it, answer)."""
+        """A heap of (next offset, sequence number, whether an ISR below min.insync.replicas fails the append, answer).
+        """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
-        """(offset, answer)."""
+        """The waiting deletions as (offset, answer)."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
     def for_offset(self, next_offset: int, *, needs_replicas: bool) -> asyncio.Future[ErrorCode]:
-        """NONE when the high watermark reaches `next_offset`; NOT_LEADER_OR_FOLLOWER if this broker stops leading
-        before.
+        """Return an answer that completes with NONE when the high watermark reaches `next_offset`, or with
+        NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
-        With `needs_replicas`, completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than
+        With `needs_replicas`, it completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than
         min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
@@ -69,8 +74,9 @@ class Purgatory:
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
-        """NONE when every in-sync replica has deleted the records before `offset`; NOT_LEADER_OR_FOLLOWER if this
-        broker stops leading before."""
+        """Return an answer that completes with NONE when every in-sync replica has deleted the records before `offset`,
+        or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
+        """
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.deletions.append((offset, answer))
         return answer
@@ -83,7 +89,7 @@ class Purgatory:
         self.deletions = [entry for entry in self.deletions if not entry[1].done()]
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Complete the appends below `high_watermark`: they are replicated."""
+        """Complete the appends up to `high_watermark`, because their records are replicated."""
         if not self.appends or self.appends[0][0] > high_watermark:
             return
         ended = []
@@ -114,20 +120,21 @@ class Purgatory:
             _finish_all(ended)
 
     def on_news(self) -> None:
-        """Hurry the followers' fetches: the high watermark or log start offset has moved, without new records."""
+        """Hurry the followers' fetches, after the high watermark or log start offset has moved without new records."""
         for fetch in self.replica_fetches:
             fetch.hurry()
 
     def on_too_few_replicas(self) -> None:
-        """Fail the appends that need replicas: the ISR is smaller than min.insync.replicas."""
+        """Fail the appends that need replicas, after the ISR became smaller than min.insync.replicas."""
         ended = [answer for _, _, needs_replicas, answer in self.appends if needs_replicas]
         self.appends = [entry for entry in self.appends if not entry[2]]
         heapify(self.appends)
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, as
-        their outcome is unknown; fetches are read again and get their error then."""
+        """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, because
+        their outcome is unknown; fetches are read again and then get their error.
+        """
         appends, self.appends = self.appends, []
         deletions, self.deletions = self.deletions, []
         _end_all(
@@ -154,7 +161,7 @@ def _finish_all(fetches: list[DelayedFetch]) -> None:
 
 
 def _in_turns(calls: Iterator[Callable[[], None]]) -> None:
-    """Run WOKEN_PER_TURN calls now, and the rest in the following turns of the event loop."""
+    """Run WOKEN_PER_TURN calls now, and the rest in the following iterations of the event loop."""
     for number, call in enumerate(calls, 1):
         call()
         if number == WOKEN_PER_TURN:
@@ -163,16 +170,16 @@ def _in_turns(calls: Iterator[Callable[[], None]]) -> None:
 
 
 def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlines) -> Answer[ErrorCode]:
-    """The same answer, or REQUEST_TIMED_OUT after `seconds`."""
+    """Return `answer`, which now completes with REQUEST_TIMED_OUT after `seconds` at the latest."""
     if isinstance(answer, asyncio.Future):
         deadlines.unless_done(answer, seconds, partial(_end, answer, ErrorCode.REQUEST_TIMED_OUT))
     return answer
 
 
 class NewsPace:
-    """Paces early responses to followers that carry no records, so that reading partitions for them takes only a small
-    part of the leader's time. Without it, the followers of a leader that gets a thousand partitions one by one keep it
-    busy.
+    """Limits the rate of early responses to followers that contain no records, so that reading partitions for these
+    responses takes only a small part of the leader's time. Without this limit, a leader that gets a thousand partitions
+    one by one would be busy with its followers' fetches.
     """
 
     def __init__(self) -> None:
@@ -180,22 +187,25 @@ class NewsPace:
         """Follower id -> monotonic seconds before which it gets no further early response."""
 
     def seconds(self, follower_id: int, partitions: int, now: float) -> float:
-        """Return how many seconds a fetch of this many partitions waits before its early response, and count that
-        response."""
+        """Return how many seconds a fetch of this many partitions must wait before its early response; that response is
+        counted.
+        """
         at = max(now + NEWS_SECONDS, self._not_before.get(follower_id, 0.0))
         self._not_before[follower_id] = at + partitions * NEWS_SECONDS_PER_PARTITION
         return at - now
 
 
 class Readable(Protocol):
-    """A partition, as far as waiting fetches need it."""
+    """The part of a partition that waiting fetches need."""
 
     purgatory: Purgatory
 
 
 class DelayedFetch:
-    """A fetch that waits for `missing_bytes` (at least 1) more bytes in its partitions. `enough` completes once: when
-    the bytes are there, when this broker stops leading one of the partitions, or with `finish`."""
+    """A fetch that waits until `missing_bytes` (at least 1) more bytes are readable in its partitions. `enough`
+    completes once: when the bytes are readable, when this broker stops leading one of the partitions, or when `finish`
+    is called.
+    """
 
     __slots__ = ("_hurry", "_missing_bytes", "_partitions", "enough", "read_committed")
 
@@ -207,10 +217,12 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` makes it a follower's fetch: called once, when the fetch should be answered soon although bytes are
-        missing."""
+        """`hurry` is given for a follower's fetch; it is called once, when the fetch should be answered soon although
+        bytes are missing.
+        """
         self.read_committed = read_committed
-        """Whether it reads up to the last stable offset only, and so waits for the LSO to advance."""
+        """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
+        """
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self._hurry = hurry
@@ -221,19 +233,21 @@ class DelayedFetch:
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> bool:
-        """Count `new_bytes` more readable bytes. True when that first makes enough: the caller then calls `finish`."""
+        """Count `new_bytes` more bytes as readable. Returns True when there are enough bytes for the first time; the
+        caller must then call `finish`.
+        """
         missed = self._missing_bytes
         self._missing_bytes = missed - new_bytes
         return missed > 0 >= self._missing_bytes
 
     def hurry(self) -> None:
-        """Ask for an early response, which may still wait a little for records."""
+        """Request an early response, which may still wait a little for records."""
         hurry, self._hurry = self._hurry, _has_hurried
         if hurry is not None:
             hurry(self)
 
     def finish(self) -> None:
-        """Complete `enough`; does nothing the second time (a late deadline)."""
+        """Complete `enough`; does nothing if it is already complete, for example at a late deadline."""
         if not self.enough.done():
             self.enough.set_result(None)
 
@@ -244,4 +258,4 @@ class DelayedFetch:
 
 
 def _has_hurried(_: DelayedFetch) -> None:
-    """Replaces `hurry` after its first call."""
+    """Replace `hurry` after its first call, and do nothing."""

@@ -1,7 +1,9 @@
-"""The state of a replica in either role: log, leader epoch, high watermark; and its operations as a follower.
+"""The state of a replica in either role, and its operations as a follower. The state is log, leader epoch and high
+watermark.
 
 A follower appends the leader's records with the leader's offsets and epochs, and truncates records that the leader does
-not have. Its high watermark and last stable offset are always valid, since it may become leader at any moment.
+not have. A follower's high watermark and last stable offset are always valid, since the follower may become leader at
+any moment.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ READ_COMMITTED: Final = 1
 
 
 def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
-    """The fail point for appending these records as a follower, by their first batch."""
+    """Return the fail point for appending these records as a follower, according to their first batch; None if there is
+    none.
+    """
     attributes = records[ATTRIBUTES_LOW_BYTE_AT] if len(records) else 0
     if attributes & CONTROL_BIT:
         return "marker-replicated"
@@ -32,8 +36,9 @@ def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
 
 
 class Replica:
-    """A replica. Invariants: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; consumers read
-    only below the high watermark, which decreases only when the log is truncated."""
+    """One replica of a partition, on this broker. Invariants: log_start_offset <= last_stable_offset <= high_watermark
+    <= log_end_offset. Consumers read only below the high watermark, which decreases only when the log is truncated.
+    """
 
     __slots__ = (
         "_hidden_bytes",
@@ -57,21 +62,23 @@ class Replica:
     def __init__(
         self, topic: str, topic_id: bytes, index: int, log: PartitionLog, *, broker_id: int, high_watermark: int = 0
     ) -> None:
-        """`broker_id` is this broker; `high_watermark` is the checkpointed one, 0 for a new replica."""
+        """`broker_id` is the id of this broker; `high_watermark` is the checkpointed high watermark, 0 for a new
+        replica.
+        """
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.broker_id = broker_id
         self.leader = NO_LEADER
-        """The broker id of the leader; this broker's own if it leads."""
+        """The broker id of the leader; this broker's own id if it leads."""
         self.leader_epoch = -1
         self.told_in_epoch = -1
-        """The last leader epoch in which a leader may have learned this log's end, and may rely on it."""
+        """The last leader epoch in which a leader may have learned this log's end offset, and may rely on it."""
         self.is_resigned = False
-        """Whether this broker does not lead the partition: no request may start to wait here."""
+        """Whether this broker does not lead the partition, so that no request may start to wait here."""
         self._hidden_bytes = 0
-        """A lower bound of the bytes between high watermark and log end."""
+        """A lower bound of the bytes between the high watermark and the log end."""
         self.high_watermark = at_start(high_watermark, log.log_start_offset, log.log_end_offset)
         self.purgatory = Purgatory()
         self.traffic = TopicTraffic()
@@ -82,9 +89,11 @@ class Replica:
     def _note_stable_offset(self) -> None:
         self._producers.on_high_watermark(self.high_watermark)
         self._stable_offset = self.last_stable_offset
-        """The LSO at the last append during an open transaction."""
+        """The LSO (last stable offset) at the last append during an open transaction."""
         self._unstable_bytes = int(self._stable_offset < self.high_watermark)
-        """A lower bound of the bytes between last stable offset and high watermark; 0 if the two are equal."""
+        """A lower bound of the bytes between the last stable offset and the high watermark; 0 if the two offsets are
+        equal.
+        """
 
     def __repr__(self) -> str:
         role = "resigned" if self.is_resigned else "leading"
@@ -93,8 +102,9 @@ class Replica:
     # --- the high watermark
 
     def _move_high_watermark(self, offset: int, new_bytes: int, *, is_log_end: bool = False) -> None:
-        """Advance the high watermark to `offset`; `new_bytes` became readable. `is_log_end`: the caller knows that the
-        log ends at this offset."""
+        """Set the high watermark to `offset`, after which `new_bytes` more bytes are readable. `is_log_end` means that
+        the caller knows that the log ends at this offset.
+        """
         before = self.high_watermark
         self.high_watermark = offset
         if is_log_end or offset == self.log.log_end_offset:
@@ -108,14 +118,16 @@ class Replica:
             self.purgatory.on_high_watermark(offset)
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
-        """Bytes that became stable: 0, or all unstable bytes (too many only ends a waiting fetch early)."""
+        """Return the number of bytes that became stable: 0, or all unstable bytes (too high a number only completes a
+        waiting fetch too early).
+        """
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         producers, high_watermark = self._producers, self.high_watermark
         if producers.unreplicated:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:  # as `last_stable_offset`, without a call
+        else:  # inlined from `last_stable_offset`, to save a call
             self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
@@ -124,25 +136,29 @@ class Replica:
     # --- following
 
     def follow(self, leader: int, leader_epoch: int) -> None:
-        """Follow `leader` from now on; NO_LEADER: the partition has none. Ends all waiting requests."""
+        """Follow `leader` from now on; NO_LEADER means that the partition has no leader. All waiting requests are
+        completed.
+        """
         self.leader, self.leader_epoch = leader, leader_epoch
         if not self.log.is_offline:
             self.told_in_epoch = leader_epoch
         self.resign()
 
     def may_begin_again(self, leader_epoch: int) -> bool:
-        """Whether the offline log may be reopened with less than it held, given a state with `leader_epoch` in which
-        this replica is out of sync.
+        """Whether the offline log may be reopened with fewer records than before, given a partition state with
+        `leader_epoch` in which this replica is out of sync.
 
-        Only in a leader epoch in which no leader has learned its log end. The leader of an older epoch may be about to
-        propose this replica for the ISR by its earlier log end, perhaps learned from a delayed fetch. Otherwise it
-        would be in sync without the discarded records, and might be elected. In a newer epoch such a fetch is fenced,
-        and the controller refuses the proposal (KIP-101).
+        That is allowed only in a leader epoch in which no leader has learned the log's end offset. The leader of an
+        older epoch may be about to propose this replica for the ISR because of its earlier log end, perhaps learned
+        from a delayed fetch. The replica would then be in sync without the discarded records, and might be elected. In
+        a newer epoch, such a fetch is fenced, and the controller refuses such a proposal (KIP-101).
         """
         return leader_epoch > self.told_in_epoch
 
     def resign(self) -> None:
-        """Stop leading: waiting requests are answered now, and learn the new leader with their next attempt."""
+        """Stop leading: waiting requests are completed now, and their clients find the new leader with their next
+        attempt.
+        """
         self.is_resigned = True
         self.purgatory.on_resigned()
 
@@ -150,8 +166,9 @@ class Replica:
     def append_as_follower(
         self, records: memoryview, *, leader_epoch: int, high_watermark: int, log_start_offset: int
     ) -> None:
-        """Append batches from the leader of `leader_epoch` at the log end, and take its high watermark and log start
-        offset. Raises the errors of PartitionLog.append_as_follower."""
+        """Append batches from the leader of `leader_epoch` at the log end, and apply the leader's high watermark and
+        log start offset. Raises the errors of PartitionLog.append_as_follower.
+        """
         if len(records):
             self.log.append_as_follower(records, leader_epoch=leader_epoch)
             self._hidden_bytes += len(records)
@@ -183,12 +200,13 @@ class Replica:
         return self.log.reader.last_stable_offset(self.high_watermark)
 
     def upper_bound(self, isolation_level: int) -> int:
-        """The offset below which a consumer may read (S50, S54)."""
+        """Return the offset below which a consumer may read (S50, S54)."""
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return where a consumer at `fetch_offset` diverges from this log, as `divergence` does; None if it may
-        read."""
+        """Return where the log of a consumer at `fetch_offset` diverges from this log, as `divergence` does; None if
+        the consumer may read.
+        """
         if fetch_offset > self.high_watermark and not self.leads:
             if fetch_offset > self.log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "this follower has not fetched that offset yet")
@@ -196,7 +214,8 @@ class Replica:
         return self.divergence(fetch_offset, last_fetched_epoch)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Compare a client's leader epoch with this replica's; -1: the client knows none (KIP-320).
+        """Compare a client's leader epoch with this replica's; -1 means that the client does not know the epoch
+        (KIP-320).
 
         Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
@@ -207,9 +226,11 @@ class Replica:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch <= `epoch` and its end offset; (-1, -1) if the log has none (KIP-101, KIP-279).
+        """Return the largest epoch that is not above `epoch`, and its end offset; (-1, -1) if the log has no such epoch
+        (KIP-101, KIP-279).
 
-        The present epoch may have no record yet: then it, and the last epoch with records, end at the log end.
+        The present epoch may have no record yet; the present epoch and the last epoch with records then both end at the
+        log end.
         """
         end_offset = self.log.log_end_offset
         if epoch == self.leader_epoch:
@@ -220,29 +241,31 @@ class Replica:
         return self.log.leader_epochs.end_offset_for_epoch(epoch, end_offset)
 
     def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where the log of a reader at `fetch_offset`, whose last record has `last_fetched_epoch`, diverges from this
-        one (KIP-595).
+        """Return where the log of a reader at `fetch_offset`, whose last record has `last_fetched_epoch`, diverges from
+        this log (KIP-595).
 
-        None if it does not; otherwise the last epoch that both logs may have and its end offset in this log, to which
-        the reader truncates. Raises KafkaError OFFSET_OUT_OF_RANGE: no common epoch is known, or this log starts later.
+        Returns None if the logs do not diverge; otherwise the last epoch that both logs may have, and its end offset in
+        this log, to which the reader truncates. Raises KafkaError OFFSET_OUT_OF_RANGE if no common epoch is known, or
+        if this log starts later.
         """
         if last_fetched_epoch < 0:
             return None
         if self._is_empty and fetch_offset == self.log.log_end_offset:
-            return None  # no record lies before that offset in either log
+            return None  # neither log has a record before that offset
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch < 0 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 
     def divergence_of_follower(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """`divergence` for another replica. If this log is empty and has no epoch, the other replica must discard
-        everything: this broker may have been elected although it was out of sync (unclean election)."""
+        """Like `divergence`, for another replica. If this log is empty and has no epoch, the other replica must discard
+        all its records: this broker may have been elected although it was out of sync (unclean election).
+        """
         if self._is_empty and last_fetched_epoch >= 0 and fetch_offset > self.log.log_end_offset:
             return NO_EPOCH_IN_COMMON, self.log.log_end_offset
         return self.divergence(fetch_offset, last_fetched_epoch)
 
     @property
     def _is_empty(self) -> bool:
-        """Whether the log has no records and no leader epoch of earlier ones."""
+        """Whether the log has no records and no leader epoch of earlier records."""
         return self.log.latest_epoch < 0 and self.log.log_start_offset == self.log.log_end_offset

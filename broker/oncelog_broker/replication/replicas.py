@@ -1,10 +1,10 @@
-"""All partitions that this broker hosts, kept in step with the cluster image.
+"""All partitions that this broker hosts, which are updated with each cluster image.
 
-The image decides: partitions assigned to this broker are opened (or created), then led or followed; partitions taken
-away are deleted. Request handlers look up the leader of a partition here, and get it or the precise error. While a log
-is being opened (`log_opener`) or truncated in a worker thread, the error is NOT_LEADER_OR_FOLLOWER, which clients
-retry. If the image changes very many partitions at once, the last of them are changed some iterations of the loop later
-(`image_changes`).
+The image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition that is
+no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get the
+partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that error
+is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
+changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 WRITTEN_BACK_MS: Final = 300_000
-"""After this time the operating system has written dirty pages to disk, whatever their amount (by default it starts
-after 30 seconds)."""
+"""Milliseconds after which the operating system has certainly written dirty pages to disk, whatever their amount (by
+default it starts after 30 seconds).
+"""
 AWAITED_SECONDS: Final = 1.0
-"""Seconds after the start of a leader epoch in which a fetch of a follower that has not yet fetched in the epoch is
-answered early: the follower may learn of the epoch later than this broker, and can use it only with its next fetch."""
+"""Seconds after the beginning of a leader epoch in which the fetch of a follower that has not fetched in this epoch yet
+gets an early response. The follower may learn of the epoch later than this broker, and can use it only with its next
+fetch.
+"""
 
 
 class Fetching(Protocol):
-    """The fetch loops of this broker's followers (`fetcher.Fetchers`)."""
+    """The fetch loops for the partitions that this broker follows (`fetcher.Fetchers`)."""
 
     def follow(self, partition: Partition) -> None:
         """Fetch the partition from its leader, in its present leader epoch; stop fetching if it has no leader."""
@@ -52,7 +55,9 @@ class Fetching(Protocol):
         """Stop fetching the partition."""
 
     def restart_log(self, partition: Partition) -> None:
-        """Delete and re-create the replica's log as soon as its leader answers, then call `Replicas.on_truncated`."""
+        """Delete and re-create the replica's log as soon as its leader has confirmed that it leads, then call
+        `Replicas.on_truncated`.
+        """
 
     def hears(self, partition: Partition) -> bool:
         """Whether the leader responds, so that this follower is up to date."""
@@ -61,11 +66,11 @@ class Fetching(Protocol):
 OnOpened = Callable[[Collection[str]], None]
 """Called with topics whose led partitions have changed without a new image, for example because a log was opened."""
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Makes the `Fetching`, given `Replicas.on_truncated`: the two need each other."""
+"""Creates the `Fetching` from `Replicas.on_truncated`, because the two objects refer to each other."""
 
 
 class Replicas:
-    """The partitions of one broker."""
+    """The partitions of one broker, and their roles."""
 
     def __init__(
         self,
@@ -78,9 +83,10 @@ class Replicas:
         broker_epoch: int = -1,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """`log_config` resolves a topic's overrides to its full settings. `broker_epoch` is the epoch of the broker's
-        registration. `may_lead` returns whether the session is valid, so that no other broker can have been elected;
-        None for a single broker."""
+        """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
+        this broker's registration. `may_lead` returns whether the session is valid, so that no other broker can have
+        been elected; None for a broker without other brokers.
+        """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
@@ -88,16 +94,16 @@ class Replicas:
         self._image = ClusterImage("")
         self._monotonic = host.clock.monotonic
         self._hosts: dict[tuple[str, int], Partition] = {}
-        """All hosted partitions, led or followed."""
+        """All hosted partitions, whether led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self.lost_epochs = LostEpochs()
-        """Partitions whose log knows a newer leader epoch than the image."""
+        """Partitions whose log has a newer leader epoch than the image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """Topic -> traffic, for topics that have or had a partition here."""
+        """Topic -> traffic counters, for topics that have or had a partition on this broker."""
         self.traffic_of_deleted = TopicTraffic()
-        """Traffic of deleted topics."""
+        """The summed traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
@@ -107,18 +113,20 @@ class Replicas:
         self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
-        """Logs that may have lost their ends in a power failure, until their role decides whether they are restarted.
+        """Logs that may have lost their ends in a power failure, until their role decides whether they must be
+        restarted.
         """
         self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Follower id -> the partitions that it has not fetched yet in their new leader epoch, each with a deadline
-        (monotonic, in seconds) until which its fetch is expected."""
+        """Follower id -> the partitions that the follower has not fetched yet in their new leader epoch, each with the
+        monotonic time, in seconds, until which its fetch is expected.
+        """
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs were opened, from now on."""
+        """Call `on_opened` with the topics whose logs are opened from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -126,22 +134,22 @@ class Replicas:
             on_opened(topics)
 
     def doubt_logs(self) -> None:
-        """Note that the machine lost power before this start: every present log may lack its end."""
+        """Note that the machine lost power before this startup, so that every present log may lack its end."""
         self._doubted.update(self._logs.partitions())
 
-    # --- asked by the request handlers
+    # --- called by the request handlers
 
     def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
-        """Register a waiting fetch of another broker.
+        """Register a waiting fetch from another broker.
 
-        A response is sent early if that broker is to follow more partitions, so that it can fetch them soon.
+        If that broker must follow more partitions, the response is sent early, so that the broker can fetch them soon.
         """
         waiting = self._waiting_followers.setdefault(broker_id, {})
         waiting[fetch] = None
         fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether this follower is about to fetch more partitions: until then its fetches must not wait long."""
+        """Whether this follower is expected to fetch more partitions; until then its fetches must not wait long."""
         awaited = self._awaited.get(broker_id)
         while awaited:
             partition, until = next(iter(awaited.items()))
@@ -152,7 +160,7 @@ class Replicas:
         return False
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition, if this broker leads it and its session holds.
+        """Return the partition, if this broker leads it and its session is valid.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
@@ -162,27 +170,29 @@ class Replicas:
         return partition
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
-        """The partition that this broker leads by the image, even if its session may have expired: for internal
-        bookkeeping, not for answers to clients."""
+        """Return the partition if this broker leads it according to the image, even if its session may have expired;
+        for internal bookkeeping, not for responses to clients.
+        """
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """`leader` by topic id; UNKNOWN_TOPIC_ID if no topic has that id (T9)."""
+        """Like `leader`, by topic id; raises UNKNOWN_TOPIC_ID if no topic has that id (T9)."""
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()
         return partition
 
     def led_by_name(self, topic: str, index: int) -> Partition:
-        """`leader` without the check of the session: for appends, as `Partition.append` makes that check."""
+        """Like `leader`, without the check of the session; for appends, because `Partition.append` makes that check."""
         partition = self._leaders.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
     def followed(self, topic: str | bytes, index: int) -> Partition | None:
-        """The partition of a topic, by name or id, if this broker follows it and gets responses from its leader
-        (KIP-392)."""
+        """Return the partition of a topic, given by name or id, if this broker follows it and receives responses from
+        its leader; else None (KIP-392).
+        """
         found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
         partition = None if found is None else self._hosts.get((found.name, index))
         if partition is None or partition.leads or not self._fetching.hears(partition):
@@ -190,8 +200,10 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """`leader_by_id` without the check of the session: for appends, like `led_by_name`, and for followers, whose
-        fetch response is valid in the leader epoch of the fetch, even if another broker leads by now."""
+        """Like `leader_by_id`, without the check of the session. This is for appends, like `led_by_name`, and for
+        followers: their Fetch response is valid in the leader epoch of the request, even if another broker leads by
+        now.
+        """
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -208,26 +220,27 @@ class Replicas:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def partitions(self) -> Iterable[Partition]:
-        """All hosted partitions, followed ones included."""
+        """Return all hosted partitions, including followed ones."""
         return self._hosts.values()
 
     def hosted(self, topic: str, index: int) -> Partition | None:
-        """The partition, if its log is open on this broker, whichever broker leads it."""
+        """Return the partition if its log is open on this broker, whichever broker leads it; else None."""
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The partition, led or followed, for readers of this log. Raises KafkaError like `leader`."""
+        """Return the partition, led or followed, for readers of its log. Raises KafkaError like `leader`."""
         partition = self._hosts.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
     def led(self) -> Iterable[Partition]:
-        """The partitions that this broker leads."""
+        """Return the partitions that this broker leads."""
         return self._leaders.values()
 
     def log_end(self, topic: str, index: int) -> tuple[int, int]:
-        """The leader epoch of a log's last batch (-1: empty log) and its log end offset, whichever broker leads.
+        """Return the leader epoch of a log's last batch (-1 for an empty log) and the log end offset, whichever broker
+        leads.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while it is being opened or
         truncated.
@@ -244,8 +257,9 @@ class Replicas:
         return partition.log.latest_epoch, partition.log.log_end_offset
 
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Partitions that the image assigns this broker to lead although their log could not be opened, or has failed:
-        topic, partition and state."""
+        """Yield topic, partition and state of the partitions that the image assigns this broker to lead although their
+        log could not be opened, or has failed.
+        """
         failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
         for key in (*self._offline, *failed):
             name, index = key
@@ -255,8 +269,9 @@ class Replicas:
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of offline logs whose partition is led by another broker while this one is out of the
-        ISR."""
+        """Yield topic and partition of the offline logs whose partition another broker leads while this broker is not
+        in the ISR.
+        """
         failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
@@ -266,31 +281,36 @@ class Replicas:
                 yield name, index
 
     def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of hosted logs that could not be created, for example on a full disk. They never had
-        records, so they may be created whichever broker leads."""
+        """Yield topic and partition of the hosted logs that could not be created, for example because the disk was
+        full. These logs never had records, so they may be created whichever broker leads.
+        """
         for key in self._offline:
             state = self._image.partition(*key)
             if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
                 yield key
 
     def may_begin_again(self, name: str, index: int) -> Led | None:
-        """By whom such a log is led if it may be reopened in this leader epoch (`Replica.may_begin_again`), once that
-        leader has confirmed it; None if it may not. A log not opened since the broker started, or since the last failed
-        attempt, may: no leader knows its end."""
+        """Return the partition with its leader, if the offline log may be reopened in this leader epoch
+        (`Replica.may_begin_again`) once that leader has confirmed that it leads; None if it may not. A log that was not
+        opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
+        end.
+        """
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         if state is None or not (partition is None or partition.may_begin_again(state.leader_epoch)):
             return None
         return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
-        """Stop fetching for failed logs. Since nothing is written, their fetches would tell the leader the old log end;
-        it would rely on records that reopening discards, and propose the replica for the ISR."""
+        """Stop fetching for logs whose disk failed. Their fetches would report the old log end to the leader, although
+        nothing is written any more; the leader would rely on records that reopening discards, and propose the replica
+        for the ISR.
+        """
         for partition in self._hosts.values():
             if partition.log.is_offline:
                 self._fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
-        """Try to reopen or create such a log. The replica then fetches from the last synced offset."""
+        """Try to reopen or create an offline log. The replica then fetches from the end of its synced records on."""
         key, topic = (name, index), self._image.topics[name]
         partition = self._hosts.get(key)
         high_watermark = 0 if partition is None else partition.high_watermark
@@ -306,22 +326,23 @@ class Replicas:
         self._hosted.open(wanted)
 
     def all_are_in_sync(self, partition: Partition) -> bool:
-        """Whether every replica is in the ISR, including those that a reassignment adds, as far as this broker
-        knows."""
+        """Whether every replica is in the ISR, including replicas that a reassignment adds, as far as this broker
+        knows.
+        """
         if self.may_lead is not None and not self.may_lead():
-            return False  # our view of the cluster may be out of date
+            return False  # the image may be out of date
         topic = self._image.topic(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id:
             return False
         state = topic.partitions.get(partition.index)
         if state is None or not set(state.replicas) <= set(state.isr):
             return False
-        # A leader may have been granted an ISR that the image does not show yet.
+        # The controller may have accepted an ISR that the image does not show yet.
         is_led = self._leaders.get((partition.topic, partition.index)) is partition
         return not is_led or set(state.replicas) <= set(partition.isr)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """The high watermarks for replication-offset-checkpoint."""
+        """Return the high watermarks for replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}
 
     @property
@@ -331,12 +352,15 @@ class Replicas:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the image has assigned partitions whose logs are neither open nor known to be offline."""
+        """Whether the image has assigned partitions to this broker whose logs are neither open nor known to be
+        offline.
+        """
         return self._is_opening(None)
 
     async def until_opened(self, topic: str | None = None) -> None:
-        """Return when every assigned partition of `topic`, by default of all topics, is open or offline, and the
-        subscribers have been called."""
+        """Wait until every assigned partition of `topic`, by default of all topics, is open or offline, and the
+        subscribers have been called.
+        """
         if not self._is_opening(topic):
             return
         entry = (topic, asyncio.get_running_loop().create_future())
@@ -351,10 +375,10 @@ class Replicas:
             return True
         return bool(self._opening) if topic is None else any(name == topic for name, _ in self._opening)
 
-    # --- changes of the image
+    # --- changes of the cluster image
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Apply a new image: open, lead, follow, reconfigure, delete."""
+        """Apply a new image: open, lead, follow, reconfigure and delete partitions."""
         self._image = new
         changes = new.topic_changes_since(old)
         for topic in changes.removed:
@@ -364,16 +388,17 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # only one partition of thousands may change
+                if known.get(index) is not state:  # perhaps only one partition of thousands has changed
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
     async def on_registered(self, broker_epoch: int) -> None:
-        """Resign partitions that were assigned before this new registration, until the controller elects again.
+        """Resign the partitions that were assigned before this new registration, until the controller elects a leader
+        again.
 
-        Subscribers get the topics. Returns when all partitions are updated.
+        Subscribers are called with the topics. Returns when all partitions are updated.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
@@ -384,11 +409,11 @@ class Replicas:
         await self.until_settled()
 
     async def until_settled(self) -> None:
-        """Return when all partitions have the role that the image gives them; logs may still be opening."""
+        """Wait until all partitions have the role that the image gives them; logs may still be opening."""
         await self._changes.until_done()
 
     def _look_at(self, key: tuple[str, int], is_gone: bool) -> None:
-        """Apply the image to one partition. `is_gone`: the partition here belongs to a deleted topic."""
+        """Apply the image to one partition. `is_gone` means that the hosted partition belongs to a deleted topic."""
         if is_gone and self._forget(*key):
             self._hosted.delete(key)
         name, index = key
@@ -402,8 +427,9 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """Prepare to stop: cease fetching partitions for which this broker is out of sync, now or later, since their
-        leader would propose it for the ISR as soon as it caught up."""
+        """Prepare to stop: stop fetching partitions for which this broker is out of sync, now or later, because their
+        leader would propose this broker for the ISR as soon as it caught up.
+        """
         self.is_leaving = True
         for key, partition in self._hosts.items():
             state = self._image.partition(*key)
@@ -429,19 +455,20 @@ class Replicas:
             self._open(topic, index, role)
 
     def _is_left_over(self, topic: Topic, index: int) -> bool:
-        """Whether there is a log of a partition that now belongs to other brokers: it was reassigned while this broker
-        was down."""
+        """Whether there is a log of a partition that now belongs to other brokers, because it was reassigned while this
+        broker was down.
+        """
         key = (topic.name, index)
         return not self._hosted.is_pending(key) and self._logs.topic_id(*key) == topic.topic_id
 
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
         if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
-            # This replica is out of the ISR, so the records it lost do not count: it may start empty and fetch
-            # everything.
+            # This replica is not in the ISR, so nothing depends on the records that it lost: it may start empty and
+            # fetch all records.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-        # While the log of a deleted topic is being removed, the log of a new topic with that name waits.
+        # While the log of a deleted topic is being removed, the log of a new topic with the same name must wait.
         found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
         if found is not None:
             self._adopt(topic, index, role, found)
@@ -450,8 +477,9 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow the partition. During a truncation the partition is neither led nor followed, nor while its
-        leader epoch must be raised first."""
+        """Lead or follow the partition, as `role` says. During a truncation, or while its leader epoch must be raised
+        first, the partition is neither led nor followed.
+        """
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)
         if isinstance(role, Follow):
@@ -470,7 +498,7 @@ class Replicas:
         self._doubted.discard(key)
         self._fetching.forget(partition)
         if partition.log.state.is_truncating:
-            return  # `on_truncated` will be called
+            return  # continues in `on_truncated`
         partition.lead(
             role.leader_epoch,
             role.isr,
@@ -488,12 +516,12 @@ class Replicas:
                 fetch.hurry()
 
     def _must_restart_log(self, partition: Partition, role: Follow) -> bool:
-        """Whether to restart a log empty that lost its end in a power failure, now that it follows a leader.
+        """Whether a log that lost its end in a power failure must be restarted empty, now that it follows a leader.
 
-        In a compacted log, the lost end may have had markers or tombstones of records that are still in the log, and
-        the other replicas may have compacted those away since, because this replica had them when in sync (S56). They
-        do so no earlier than `delete.retention.ms` after the record: if that is long, this replica had the record on
-        disk by then.
+        In a compacted log, the lost end may have contained markers or tombstones for records that are still in the log.
+        The other replicas may have compacted these markers and tombstones away since, because this replica had them
+        while it was in sync (S56). They do that no earlier than `delete.retention.ms` after the record; if that time is
+        long, this replica had the record on disk by then.
         """
         key = (partition.topic, partition.index)
         if key not in self._doubted:
@@ -507,12 +535,12 @@ class Replicas:
         return must_restart
 
     def on_truncated(self, partition: Partition) -> None:
-        """Continue after a truncation: this broker may have been elected meanwhile, or the partition deleted."""
+        """Continue after a truncation: meanwhile this broker may have been elected, or the partition deleted."""
         self._hosted.on_truncated()
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
-        self._doubted.discard(key)  # nothing else is cut before a log that is to be restarted
+        self._doubted.discard(key)  # a log that must be restarted is not truncated before
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -529,7 +557,7 @@ class Replicas:
         for wanted, log in opened:
             self._changes.look_now(wanted.key)  # the assignment may have been withdrawn
             if not self._is_wanted(wanted):
-                continue  # no longer assigned
+                continue  # the partition is no longer assigned
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])
@@ -554,7 +582,7 @@ class Replicas:
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
-        log.update_config(self._config_of(topic.name))  # an existing log is opened with the default settings
+        log.update_config(self._config_of(topic.name))  # a log that existed was opened with default settings
         noted = self._logs.high_watermarks().get(key, 0)
         partition = Partition(
             topic.name, topic.topic_id, index, log,
@@ -572,7 +600,9 @@ class Replicas:
         return self._log_config(self._image.config_of_topic(topic))
 
     def _forget(self, topic: str, index: int) -> bool:
-        """Stop hosting the partition. Returns whether it has, or will have, a log here."""
+        """Stop hosting the partition on this broker. Returns whether the partition has, or will have, a log on this
+        broker.
+        """
         partition = self._hosts.pop((topic, index), None)
         self.lost_epochs.forget(topic, index)
         if partition is not None:
@@ -582,7 +612,7 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition sets the counts of all; later ones add what was counted since.
+            # The first partition transfers the counts of the entire topic; later partitions add what was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)
@@ -608,6 +638,6 @@ class Replicas:
             partition.update_config(self._config_of(name))
 
     def close(self) -> None:
-        """Answer all waiting requests; the log manager closes the logs."""
+        """Complete all waiting requests; the log manager closes the logs."""
         for partition in self._hosts.values():
             partition.resign()

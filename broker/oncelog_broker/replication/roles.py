@@ -1,4 +1,4 @@
-"""The role of this broker in a partition, from the cluster image. Pure."""
+"""Derives the role of this broker in a partition from the cluster image."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
 
 LOST_EPOCHS: Final = 1000
-"""If the metadata store is older than a log, the next leader epoch is this far above the log's last one. Other logs may
-have later epochs, from elections that the store has lost."""
+"""If the metadata store is older than a log, the next leader epoch is the last epoch in the log plus this number. Other
+logs may have later epochs, from elections that the store has lost.
+"""
 
 
 class Lead(NamedTuple):
-    """This broker leads; `partition_epoch` is the version of the state."""
+    """This broker leads the partition; `partition_epoch` is the version of the state."""
 
     leader_epoch: int
     partition_epoch: int
@@ -23,12 +24,12 @@ class Lead(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """This broker follows `leader`; with NO_LEADER it keeps its log open and does not fetch."""
+    """This broker follows `leader`; with NO_LEADER, it keeps its log open but does not fetch."""
 
     leader: int
     leader_epoch: int
     is_in_sync: bool
-    """Whether it is in the ISR; if so, its records count, and its log must not be restarted empty."""
+    """Whether this broker is in the ISR; if so, its records are needed, and its log must not be restarted empty."""
 
     @property
     def has_leader(self) -> bool:
@@ -40,17 +41,18 @@ class Stop(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The controller has not elected a leader yet, so nothing is to be done."""
+    """The controller has not elected a leader yet, so there is nothing to do."""
 
 
 Role = Lead | Follow | Stop | Wait
 
 
 def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Role:
-    """The role of `broker_id` in a partition. `broker_epoch` is the epoch of its registration.
+    """Return the role of broker `broker_id` in a partition. `broker_epoch` is the broker epoch of that broker's
+    registration.
 
-    A broker elected before it registered does not lead: it may have restarted with fewer records. It keeps its log open
-    until the controller, which sees the new registration, elects again.
+    A broker that was elected before it registered does not lead, because it may have restarted with fewer records. Such
+    a broker keeps its log open until the controller, which sees the new registration, elects a leader again.
     """
     if broker_id not in state.replicas:
         return Stop()

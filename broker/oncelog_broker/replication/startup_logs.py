@@ -1,8 +1,9 @@
-"""Topics that a new cluster adopts from the logs in its data directories, because no metadata store knows them.
+"""Finds the topics that a new cluster creates from the logs in its data directories, because no metadata store has
+these topics.
 
-A log does not contain the settings of its topic. If Apache Kafka's own metadata lists the topic, the topic keeps those
-settings. Otherwise it gets `retention.ms=-1` and `retention.bytes=-1`, since the default retention would delete its
-records within minutes. Internal topics always get the settings that their coordinators need.
+A log does not contain the settings of its topic. If Apache Kafka's own metadata contains the topic, the topic keeps its
+settings from there. Otherwise the topic gets `retention.ms=-1` and `retention.bytes=-1`, since the default retention
+would delete its records within minutes. Internal topics always get the settings that their coordinators need.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ from oncelog_broker.runtime.disk import Disk
 logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
-"""Producer ids up to this may be in use in logs of another cluster; new ids start above it, because one id for two
-producers would mix up their sequences. No cluster has initialised that many producers."""
+"""Producer ids up to this number may occur in logs of another cluster. New ids start above it, because logs would
+confuse the sequences of two producers with the same id. No cluster has initialised so many producers.
+"""
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of an adopted topic whose own settings are unknown: keep all records."""
+"""Settings of an adopted topic whose own settings are unknown; they keep all records."""
 EPOCH_LEAP: Final = 1000
-"""Added to the leader epochs when a cluster that had other members is founded again: those members may have led with
-epochs above those in the logs of this broker. No epoch is reused if fewer elections than this took place."""
+"""A number added to the leader epochs when a cluster that had other members is founded again: those members may have
+led with epochs above those in the logs of this broker. No epoch is used twice if there were fewer elections than this
+number.
+"""
 MAX_PARTITIONS: Final = 100_000
-"""A topic with a partition number from here on gets no empty logs for its missing partitions: any number can be in a
-directory name."""
+"""If a topic has a partition number of at least this, its missing partitions are not created, because a directory name
+may contain any number.
+"""
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 
 Needed = Callable[[str], Mapping[str, str]]
-"""The settings that a topic of this name must have; empty except for internal topics."""
+"""Returns the settings that a topic with this name must have; empty except for internal topics."""
 
 
 def found_logs(
@@ -45,8 +50,9 @@ def found_logs(
     *,
     is_refounded: bool = False,
 ) -> FoundLogs:
-    """The logs in the data directories, for the first broker of a cluster. `is_refounded`: the cluster had other
-    members before. Raises OSError."""
+    """Return the logs in the data directories, for the broker that founds a cluster. `is_refounded` means that the
+    cluster had other members before. Raises OSError.
+    """
     topics = found_topics(logs, directories, disk, needed)
     highest = highest_producer_id(logs) if topics else -1
     return FoundLogs(logs.cluster_id, topics, highest, EPOCH_LEAP if is_refounded else 0)
@@ -55,13 +61,13 @@ def found_logs(
 def found_topics(
     logs: LogManager, directories: Iterable[str], disk: Disk, needed: Needed | None = None
 ) -> tuple[FoundTopic, ...]:
-    """The topics with a log here, with their future settings. Raises OSError."""
+    """Return the topics that have a log on this broker, with their future settings. Raises OSError."""
     known: dict[str, dict[str, str]] = {}
     for directory in directories:
         known |= read_topics(disk, directory)
     epochs: dict[str, dict[int, int]] = {}
     topic_ids: dict[str, bytes | None] = {}
-    for topic, partition in logs.partitions():  # also logs that cannot be opened: they stay offline
+    for topic, partition in logs.partitions():  # including logs that cannot be opened, which stay offline
         epochs.setdefault(topic, {})[partition] = -1
         topic_ids[topic] = topic_ids.get(topic) or logs.topic_id(topic, partition)
     for log in logs.logs():
@@ -75,7 +81,9 @@ def found_topics(
 
 
 def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
-    """Add missing partitions below the highest one; without a leader, their clients would wait for ever."""
+    """Add the missing partitions below the highest one, because clients would wait forever for partitions without a
+    leader.
+    """
     if max(partitions) >= MAX_PARTITIONS:
         logger.error(
             "a partition number is too high: missing partitions of the topic are not created",
@@ -92,7 +100,7 @@ def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
 
 
 def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | None) -> dict[str, str]:
-    """The settings of an adopted topic. `known`: its previous settings, None if unknown."""
+    """Return the settings of an adopted topic. `known` are the topic's previous settings; None if they are unknown."""
     of_its_own = NO_SETTINGS if needed is None else needed(topic)
     if known is None and not of_its_own:
         return dict(KEEP_ALL)
@@ -100,7 +108,8 @@ def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | No
 
 
 def highest_producer_id(logs: LogManager) -> int:
-    """Return the producer id above which the new cluster allocates. Logs adopted earlier may have ids above
-    ADOPTED_PRODUCER_IDS."""
+    """Return the producer id above which the new cluster allocates producer ids. Logs that were adopted before may
+    contain ids above ADOPTED_PRODUCER_IDS.
+    """
     known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
     return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)

@@ -1,8 +1,9 @@
-"""Renames stray logs at startup: logs of a topic that was deleted (the deletion was interrupted), or re-created with
+"""Renames stray logs at startup: logs of a topic that was deleted (if the deletion was interrupted), or re-created with
 another id.
 
-The metadata store may also be older than the logs: restored from a backup, or without the end of its write-ahead log.
-The two cases look the same, so no records are deleted, and the log line tells the operator what to check.
+The metadata store may also be older than the logs, because it was restored from a backup, or lacks the end of its
+write-ahead log. These two causes cannot be distinguished, so no records are deleted, and the log line tells the
+operator what to check.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ logger = logging.getLogger(__name__)
 def set_strays_aside(
     logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, keeps_left_over: bool
 ) -> None:
-    """Rename the stray logs of a starting broker. `store` names the metadata store in messages. `keeps_left_over`: the
-    store does not know the earlier assignments of this broker, because the store is new or older than the logs."""
+    """Rename the stray logs of a starting broker. `store` describes the metadata store in messages. `keeps_left_over`
+    means that the store does not have the earlier assignments of this broker, because the store is new or older than
+    the logs.
+    """
     unknown = 0
     reasons: dict[TopicPartition, str] = {}
     for name, index in logs.partitions():
         topic = image.topic(name)
         topic_id = logs.topic_id(name, index)
         if name in image.unreadable_topics:
-            continue  # metadata unreadable: the topic, and whether this log is its, is unknown for now
+            continue  # metadata unreadable: it is unknown whether this log is stray
         if topic is None:
             reason = "no such topic"
             unknown += 1
@@ -37,7 +40,8 @@ def set_strays_aside(
         elif topic_id not in (None, topic.topic_id):
             reason = "the topic is a newer one of the same name"
         elif keeps_left_over and broker_id not in topic.partitions[index].replicas:
-            # This may be the only copy of the records. If a reassignment removed it, `Replicas` deletes it.
+            # The log may be the only copy of its records. If a reassignment removed the replica, `Replicas` deletes the
+            # log later.
             reason = "assigned to other brokers, by a metadata store that is new to this broker or older than its logs"
         else:
             continue

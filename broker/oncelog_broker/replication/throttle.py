@@ -1,9 +1,9 @@
 """The replication throttle (KIP-73): limits the traffic of replicas that are not in sync, so that moving partitions
 leaves bandwidth to clients.
 
-While the rate is exceeded, the leader sends no more to throttled replicas, and the follower fetches no throttled
-partitions. Only replicas that their topic lists as throttled count, and only while out of sync: an in-sync replica is
-never delayed, since producers wait for it.
+While the rate is exceeded, the leader sends nothing more to throttled replicas, and the follower does not fetch
+throttled partitions. The limit applies only to replicas that their topic lists as throttled, and only while they are
+out of sync: an in-sync replica is never delayed, since producers wait for it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collections.abc import Collection
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""Unused quota is kept for this many seconds."""
+"""Seconds for which unused quota is kept."""
 EVERY_REPLICA: Final = "*"
 UNLIMITED: Final = 2**63 - 1
-"""The default of the broker's rate keys: no throttle."""
+"""The default of the broker's rate settings, which means no throttle."""
 
 
 class ReplicationQuota:
-    """A token bucket for one direction of one broker. A response may exceed the rate; the next one waits until the debt
-    is paid, so that the rate holds on average for any response size. Pure."""
+    """A token bucket for one direction of replication traffic of one broker. A response may exceed the rate; the next
+    response then waits until the debt is repaid, so that the average rate is right for any response size.
+    """
 
     __slots__ = ("_available", "_bytes_per_second", "_seen_at")
 
@@ -31,7 +32,7 @@ class ReplicationQuota:
         self._seen_at = 0.0
 
     def limit(self, bytes_per_second: float, now: float) -> None:
-        """Set the rate from `now` on (monotonic seconds). Debt from the old rate is forgotten."""
+        """Set the rate from `now` (monotonic seconds) on. Debt from the previous rate is cancelled."""
         rate = math.inf if bytes_per_second == UNLIMITED else bytes_per_second
         if rate != self._bytes_per_second:
             self._bytes_per_second = rate
@@ -39,7 +40,7 @@ class ReplicationQuota:
             self._seen_at = now
 
     def record(self, size: int, now: float) -> None:
-        """Charge `size` replicated bytes."""
+        """Charge `size` replicated bytes to the quota."""
         self._earn(now)
         self._available -= size
 
@@ -49,7 +50,9 @@ class ReplicationQuota:
         return self._available <= 0
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the quota is no longer exceeded; 0 if it is not, infinity for a rate of 0."""
+        """Return the seconds until the quota is no longer exceeded; 0 if it is not exceeded, infinity for a rate of
+        0.
+        """
         self._earn(now)
         if self._available > 0:
             return 0.0
@@ -63,7 +66,7 @@ class ReplicationQuota:
 
 
 class Throttles:
-    """The replication quotas of one broker."""
+    """The replication quotas of one broker, as leader and as follower."""
 
     def __init__(self) -> None:
         self.leader = ReplicationQuota()
@@ -71,5 +74,5 @@ class Throttles:
 
 
 def is_listed(replicas: Collection[str], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas includes this one."""
+    """Whether a topic's list of throttled replicas includes this replica."""
     return bool(replicas) and (EVERY_REPLICA in replicas or f"{partition}:{broker_id}" in replicas)

@@ -1,12 +1,13 @@
-"""Guards from the verification of a transaction to the append of its records (KIP-890). Pure.
+"""Guards that protect a transaction from its verification to the append of its records (KIP-890).
 
-The coordinator's answer may be late. A marker appended in between ends the verified transaction, and a record after it
-would open a transaction that no coordinator ends (E3). So the verifier takes a guard first and presents it with the
-append; a marker of the producer, or a new leader epoch, invalidates the guard.
+The coordinator's response to the verification may be late. A marker that is appended meanwhile ends the verified
+transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The verifier
+therefore creates a guard before the verification, and presents the guard with the append; a marker of the producer, or
+a new leader epoch, invalidates the guard.
 
-Under transactions V2 each transaction has its own producer epoch, and its end marker carries the epoch of the next one.
-So a marker with the guard's epoch ended the previous transaction, which the coordinator may complete while the producer
-continues; it leaves the guard valid.
+With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
+transaction. A marker with the guard's epoch therefore ended the previous transaction, which the coordinator may
+complete while the producer continues; such a marker leaves the guard valid.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ R = TypeVar("R")
 
 
 class Guard:
-    """One verification, or several concurrent ones of the same producer id and epoch."""
+    """One verification, or several concurrent verifications with the same producer id and epoch."""
 
     __slots__ = ("askers", "is_of_former_leader", "producer_epoch", "producer_id")
 
@@ -35,26 +36,29 @@ class Guard:
 
 
 class VerificationGuards:
-    """The guards of one partition. A guard lives until the last verification that uses it has ended.
+    """The guards of one partition. A guard exists until the last verification that uses it has ended.
 
-    Epochs are separate: a fenced producer may still verify, and must not affect its successor's guard.
+    Guards of different producer epochs are separate: a fenced producer may still verify, and must not affect the guard
+    of its successor.
     """
 
     __slots__ = ("_guards", "ends")
 
     def __init__(self) -> None:
         self._guards: dict[int, list[Guard]] = {}
-        """Guards by producer id; a producer id rarely has guards of more than one epoch."""
+        """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """The number of markers and new leader epochs so far. While it stays the same, a verification without a guard
-        stays valid."""
+        """The number of markers and new leader epochs so far. While this number is unchanged, a verification without a
+        guard remains valid.
+        """
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
 
     def during(self, producer_id: int, producer_epoch: int, ask: Callable[[Guard], Answer[R]]) -> Answer[R]:
-        """Return what `ask` returns for a new or shared guard. The guard lives until that answer is done or cancelled,
-        or `ask` raises."""
+        """Call `ask` with a new or shared guard, and return its result. The guard exists until that answer is done or
+        cancelled, or until `ask` raises.
+        """
         guard = self._take(producer_id, producer_epoch)
         answer: Answer[R] | None = None
         try:
@@ -90,22 +94,24 @@ class VerificationGuards:
         return guard in self._guards.get(guard.producer_id, ())
 
     def check(self, guard: Guard) -> None:
-        """Raises KafkaError for an invalid guard: INVALID_TXN_STATE, the transaction has ended; NOT_LEADER_OR_FOLLOWER,
-        unknown because the leader epoch changed: retry."""
+        """Raises KafkaError for an invalid guard: INVALID_TXN_STATE if the transaction has ended;
+        NOT_LEADER_OR_FOLLOWER, after which the client retries, if the leader epoch has changed, so that this is
+        unknown.
+        """
         if guard.is_of_former_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch changed during the verification")
         if not self.holds(guard):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended during its verification (KIP-890)")
 
     def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
-        """Invalidate guards of this producer: one of its transactions has ended here."""
+        """Invalidate guards of this producer, after one of its transactions has ended in this partition."""
         self.ends += 1
         if producer_id in self._guards:
             is_v2 = transaction_version >= TRANSACTIONS_V2
             self._keep(producer_id, lambda guard: is_v2 and guard.producer_epoch >= producer_epoch)
 
     def on_new_leader_epoch(self) -> None:
-        """Invalidate all guards: another broker may have led in between and appended markers."""
+        """Invalidate all guards, because another broker may have led meanwhile and appended markers."""
         self.ends += 1
         for guards in self._guards.values():
             for guard in guards:

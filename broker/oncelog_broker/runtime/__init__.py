@@ -1,12 +1,14 @@
-"""The broker's access to the outside (time, network, disk) and its background work; tests and simulations replace each.
+"""The broker's access to the outside (time, network, disk) and its background work; tests and simulations replace each
+part.
 
-`clock` wall and monotonic time, `network` connections, `accepting` incoming connections, `disk` files, `tasks`
-background tasks and deadlines, `entropy` random bytes, `parent` end with the parent process; `host` is one value with
-the clock, disk, network and background work of one broker. `descriptors` divides the file descriptors, `open_files`
-closes idle files, `mappings` counts memory mappings. `disk_troubles` limits the log lines of a failing disk,
-`addresses` normalises host addresses, and `private_files` sets file modes.
+The modules: `clock` reads wall and monotonic time, `network` makes connections, `accepting` accepts connections, `disk`
+accesses files, `tasks` runs background tasks and deadlines, `entropy` returns random bytes, `parent` ends the process
+together with its parent process, and `host` combines the clock, disk, network and background work of one broker in one
+value. `descriptors` divides the file descriptors, `open_files` closes idle files, and `mappings` limits memory
+mappings. `disk_troubles` limits the log lines about a failing disk, `addresses` normalises host addresses, and
+`private_files` sets file modes.
 
-Answers and long work: `answers` is a value or a future of one, `steps` is long work as a generator, `slices` runs it in
-slices, `round_robin` lets waiting work take slices in turn, `loop_budget` limits the work in one iteration of the event
-loop. `garbage` keeps full collections short.
+For waiting and long work: `answers` has the type of a value or a future of a value, `steps` is long work as a
+generator, `slices` runs such work in slices, `round_robin` gives waiting work its slices in turn, and `loop_budget`
+limits the work in one iteration of the event loop. `garbage` keeps full garbage collections short.
 """

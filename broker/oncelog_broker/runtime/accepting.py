@@ -1,8 +1,8 @@
-"""Accepts connections: several in one iteration of the event loop, and no faster than a pace if one is set.
+"""Accepts connections: several in one iteration of the event loop, and no faster than a configured pace.
 
-The event loop's own servers accept one connection per iteration, so that while requests make iterations long, a client
-would wait one iteration for each client before it. Connections above the pace wait in the backlog of the listening
-socket. Meanwhile the loop does not poll the socket.
+The event loop's own servers accept one connection in each iteration, so that while requests make iterations long, a
+client would wait one iteration for each client before it. Connections that exceed the pace wait in the backlog of the
+listening socket. Meanwhile the event loop does not poll that socket.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 ACCEPTS_AT_ONCE: Final = 16
-"""Connections accepted in one turn of the loop: a millisecond or two."""
+"""The maximum number of connections accepted in one iteration of the event loop, which takes a millisecond or two."""
 RETRY_SECONDS: Final = 1.0
-"""Seconds before the next attempt after the system had no descriptor or memory for a connection."""
+"""Seconds before the next attempt, after the system had no file descriptor or no memory for a connection."""
 
 
 class Pace(Protocol):
     """Limits the rate of new connections."""
 
     def seconds(self) -> float:
-        """Seconds until the next connection may be accepted; 0: now."""
+        """Return the seconds until the next connection may be accepted; 0 means now."""
 
     def take(self) -> None:
         """Count one accepted connection."""
 
 
 class ListeningSockets:
-    """Bound, listening sockets; `factory` makes the protocol of each connection."""
+    """Bound, listening sockets; `factory` creates the protocol object of each connection."""
 
     def __init__(
         self, sockets: list[socket.socket], factory: Callable[[], asyncio.BufferedProtocol], pace: Pace | None
@@ -54,8 +54,9 @@ class ListeningSockets:
         pace: Pace | None,
         backlog: int,
     ) -> ListeningSockets:
-        """Bind all addresses of `host`. Address families that the system does not support are skipped, as by the event
-        loop's own servers. Raises OSError."""
+        """Bind all addresses of `host`. Address families that the system does not support are skipped, as in the event
+        loop's own servers. Raises OSError.
+        """
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -138,7 +139,7 @@ class ListeningSockets:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             accepted.setblocking(False)
-            with suppress(OSError):  # the client may have closed
+            with suppress(OSError):  # the client may have closed the connection
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
         except OSError:

@@ -1,10 +1,11 @@
-"""`Answer[R]`: a value R or a future of one, the return type of everything that may have to wait.
+"""The type `Answer[R]`: a value R or a future of a value R, which is the return type of everything that may have to
+wait.
 
-`then` and `all_of` combine answers; if the values are present, they make neither a future nor a task. A coroutine is no
-answer: `Tasks.answer` runs it as a task and returns the future.
+`then` and `all_of` combine answers; if the values are present, they create neither a future nor a task. A coroutine is
+not an answer: `Tasks.answer` runs a coroutine as a task and returns its future.
 
-Cancelling an answer means that no caller waits for it any more. `then` and `all_of` pass the cancellation to the
-answers they wait for; work that must finish once begun is shielded (`Tasks.answer`, `Slices.run`).
+Cancelling an answer means that no caller waits for that answer any more. `then` and `all_of` pass a cancellation to the
+answers that they wait for; work that must finish once it has begun is shielded (`Tasks.answer`, `Slices.run`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ Answer: TypeAlias = R | asyncio.Future[R]
 
 
 def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
-    """Apply `function` to the value; it may return an answer itself.
+    """Apply `function` to the value of `answer`; `function` may itself return an answer.
 
-    An exception of the answer or of the function is the outcome: raised here, or by the future.
+    An exception of the answer or of the function is raised here, or by the returned future.
     """
     if not isinstance(answer, asyncio.Future):
         return function(answer)
@@ -52,7 +53,9 @@ def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
 
 
 def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
-    """All values, in order. The first exception is the outcome; the other answers are then ignored."""
+    """Return an answer with all values, in order. The first exception becomes the outcome; the other answers are then
+    ignored.
+    """
     missing = sum(isinstance(answer, asyncio.Future) for answer in answers)
     if not missing:
         return list(answers)  # type: ignore[arg-type]
@@ -72,7 +75,7 @@ def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
 
 
 async def settled(answer: Answer[R]) -> R:
-    """Await an answer in a coroutine: `await settled(answer)`."""
+    """Wait for an answer in a coroutine: `await settled(answer)`."""
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 

@@ -1,9 +1,9 @@
-"""The clock: the only module that reads the time.
+"""The clock, which is the only module that reads the time.
 
-Wall time stamps records and is compared with their stamps (retention, compaction, expiry). Monotonic time drives
-sessions, timeouts, delays and waiting requests, so that a correction of the wall clock expires nothing and delays
-nothing (S86; `tests/unit/test_wall_clock.py` lists the readers of wall time, and why). Uptime also counts suspended
-time, as other machines do.
+Wall time stamps records, and is compared with the timestamps of records (retention, compaction, expiry). Monotonic time
+is used for sessions, timeouts, delays and waiting requests, so that a correction of the wall clock expires nothing and
+delays nothing (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime also counts the
+time in which the machine was suspended, as the clocks of other machines do.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from functools import partial
 from typing import Final, Protocol
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has a clock that counts suspended time; elsewhere the monotonic clock is the closest."""
+"""The clock for uptime: Linux has a clock that counts suspended time; on other systems the monotonic clock is the
+closest.
+"""
 
 
 class Clock(Protocol):
     """The clock, as the rest of the broker uses it."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since the epoch."""
+        """Return the wall time in milliseconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start, never going back."""
+        """Return seconds since an arbitrary start; the value never decreases."""
 
     def uptime(self) -> float:
-        """`monotonic`, including the time in which the machine was suspended."""
+        """Return the monotonic time in seconds, including the time in which the machine was suspended."""
 
     def processor(self) -> float:
-        """Processor seconds of this thread. A system call, too slow for each request."""
+        """Return the processor seconds that this thread has used. This makes a system call, which is too slow for each
+        request.
+        """
 
 
 class SystemClock:
@@ -37,19 +41,19 @@ class SystemClock:
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)  # read on every request, so without a Python frame
+    monotonic = staticmethod(time.monotonic)  # read for every request, so without a Python frame
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # with every append of a clustered broker
+    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # read with every append of a clustered broker
 
     def processor(self) -> float:
         return time.thread_time()
 
 
 class ManualClock:
-    """A clock that moves only by its methods: for tests and simulation."""
+    """A clock that only its methods advance, for tests and simulation."""
 
     __slots__ = ("_monotonic", "_now_ms", "processor_seconds")
 
@@ -71,7 +75,7 @@ class ManualClock:
         return self.processor_seconds
 
     def step_wall_ms(self, ms: int) -> None:
-        """Step the wall clock forward or back; monotonic time stands still."""
+        """Step the wall clock forward or back; monotonic time does not change."""
         self._now_ms += ms
 
     def advance_ms(self, ms: int) -> None:

@@ -1,8 +1,9 @@
-"""Divides the process's file descriptors between connections, mappings and files, so that no log fails for lack of one.
+"""Divides the process's file descriptors between connections, mappings and files, so that no log fails because no
+descriptor is left.
 
-The division follows from `ulimit -n` and `max.connections`, not from the number of logs: open files are a cache
-(`open_files`), so a few descriptors serve any number of logs. A reserve lets files be opened briefly (an index to
-write, say) when no descriptor is left.
+The division depends on `ulimit -n` and `max.connections`, but not on the number of logs: open files are a cache
+(`open_files`), so that few descriptors suffice for any number of logs. A reserve allows files to be opened briefly, for
+example to write an index, when no descriptor is left.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 SPARE_COUNT: Final = 32
-"""The reserve: more than are needed for brief opens at the same time; a flush opens three for each segment."""
+"""The number of reserved descriptors, which is more than brief opens need simultaneously; a flush opens three for each
+segment.
+"""
 OTHER_DESCRIPTORS: Final = 64
-"""Descriptors for listeners, locks, the metadata store and the event loop."""
+"""Number of descriptors for listeners, locks, the metadata store and the event loop."""
 MIN_FILES: Final = 16
-"""The minimum for files, however low the limit is."""
+"""The minimum number of descriptors for files, even if the limit is very low."""
 MAX_MAPPINGS: Final = 16_384
-"""A quarter of the entries that the kernel gives a process for mappings (`vm.max_map_count`, 65,530 by default)."""
+"""The maximum number of mappings: a quarter of what the kernel allows a process (`vm.max_map_count`, 65,530 by
+default).
+"""
 
 
 def is_descriptor_limit(error: BaseException | None) -> bool:
-    """Whether the error says that all file descriptors are in use, which is no fault of the disk."""
+    """Whether the error means that all file descriptors are in use, which is not a fault of the disk."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def descriptor_limit() -> int:
-    """The maximum of open file descriptors of this process."""
+    """Return the maximum number of open file descriptors of this process."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -40,11 +45,12 @@ class Division(NamedTuple):
     connections: int
     mappings: int
     files: int
-    """Files that may be open at the same time; others are closed until their next use (`open_files`)."""
+    """The number of files that may be open simultaneously; other files are closed until their next use (`open_files`).
+    """
 
 
 def divide(limit: int, max_connections: int) -> Division:
-    """Divide `limit` descriptors. Connections get at most half, mappings an eighth, files the rest."""
+    """Divide `limit` descriptors. Connections get at most half of them, mappings an eighth, and files the rest."""
     available = max(0, limit - SPARE_COUNT - OTHER_DESCRIPTORS)
     connections = min(max_connections, available // 2)
     mappings = min(MAX_MAPPINGS, available // 8)
@@ -59,8 +65,9 @@ class SpareDescriptors:
         self._spares: list[int] = []
 
     def lend(self) -> bool:
-        """Close one reserved descriptor, so that the next open gets its number; False if none is left. Call `refill`
-        when it is free again."""
+        """Close one reserved descriptor, so that the next open gets its number; returns False if none is left. Call
+        `refill` when that number is free again.
+        """
         with self._guard:
             if not self._spares:
                 return False
@@ -68,7 +75,7 @@ class SpareDescriptors:
             return True
 
     def refill(self) -> None:
-        """Open descriptors until the reserve is full, or the limit is reached."""
+        """Open descriptors until the reserve is complete, or the limit is reached."""
         with self._guard, suppress(OSError):
             while len(self._spares) < SPARE_COUNT:
                 self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,7 +1,7 @@
-"""The disk: every file access of the log goes through `Disk` and `File`.
+"""File access: every file access of a log uses `Disk` and `File`.
 
-Production code uses the protocols only, so that a simulated disk that loses, tears or refuses writes can replace
-`RealDisk`. Errors are the operating system's OSError; the caller decides what to do. All paths are `str`.
+Production code uses only these protocols, so that a simulated disk that loses, tears or refuses writes can replace
+`RealDisk`. Errors are the operating system's OSError; the caller decides how to handle them. All paths are `str`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 SMALL_READ_SIZE: Final = 128 * 1024
-"""Reads up to this size are copied by pread, which costs less than the page faults of a mapping, and reports a bad
-sector as OSError where a mapping would kill the process with SIGBUS. Larger reads are slices of a mapping, without a
-copy."""
+"""Reads of up to this many bytes are copied by pread, which costs less than the page faults of a mapping, and reports a
+bad sector as OSError; with a mapping, a bad sector would kill the process with SIGBUS. Larger reads return slices of a
+mapping, without a copy.
+"""
 
 BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""Suffix of the file that `replace_file` writes before the rename, as in Kafka."""
+"""Suffix of the file that `replace_file` writes before renaming it, as in Kafka."""
 
 
 def is_out_of_space(error: BaseException | None) -> bool:
-    """Whether a write was refused because the disk or the quota is full; no data has changed, and the disk is sound."""
+    """Whether a write was refused because the disk or the quota is full; no data has changed then, and the disk is not
+    faulty.
+    """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -52,7 +55,9 @@ class FileClosed(OSError):
 
 
 class File(Protocol):
-    """A file that is appended to. `size` is the length of the intact part; readers see nothing beyond it."""
+    """A file to which data is appended. `size` is the length of the intact part of the file; readers see nothing beyond
+    it.
+    """
 
     @property
     def path(self) -> str: ...
@@ -61,47 +66,49 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, *buffers: Buffer) -> int:
-        """Write at the end, in one system call; returns the position of the first byte.
+        """Write at the end of the file, in one system call; returns the position of the first byte.
 
-        Raises OSError if not all bytes were written: the file is then cut back and `size` is unchanged.
+        Raises OSError if not all bytes were written; the file is then truncated to the previous `size`, which is
+        unchanged.
         """
 
     def read(self, position: int, size: int) -> memoryview:
-        """Up to `size` bytes, fewer at the end of the file. Raises OSError."""
+        """Read up to `size` bytes, fewer at the end of the file. Raises OSError."""
 
     def view(self, position: int, size: int) -> memoryview | None:
-        """`read` as a slice of a mapping; None if no mapping can be made. Raises OSError."""
+        """Like `read`, but always a slice of a mapping; returns None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes. Earlier views stay readable. Raises OSError."""
+        """Truncate the file to `size` bytes. Views that were returned earlier remain readable. Raises OSError."""
 
     def sync(self) -> None:
-        """fsync. After an OSError the unsynced bytes may be lost, and a further call proves nothing. Raises
+        """Sync the file to disk (fsync). After an OSError, the unsynced bytes may be lost, and a further call proves
+        nothing. Raises
         FileClosed."""
 
     def close(self) -> None: ...
 
 
 class Lock(Protocol):
-    """A held lock on a directory."""
+    """A lock on a directory that this process has acquired."""
 
     def release(self) -> None: ...
 
 
 class Disk(Protocol):
-    """The file system calls that the broker makes. All raise OSError."""
+    """The file system calls that the broker makes. All methods raise OSError."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and appending; with `create`, a missing file is created. Raises FileNotFoundError."""
+        """Open a file for reading and appending; with `create`, a missing file is created. Raises FileNotFoundError."""
 
     def open_briefly(self, path: str, *, create: bool = False) -> File:
-        """`open` for a file that is closed again at once; may use the reserve of file descriptors."""
+        """Like `open`, for a file that is soon closed again; may use the reserve of file descriptors."""
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def make_directories(self, path: str) -> bool:
-        """Create a directory and its missing parents; False if it exists."""
+        """Create a directory and its missing parents; returns False if the directory exists."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -110,55 +117,59 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def room(self, path: str) -> tuple[int, int]:
-        """(total, available) bytes of the file system that holds `path`."""
+        """Return the (total, available) bytes of the file system that contains `path`."""
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, wall time in ms since the epoch."""
+        """Return when the file was last written, as wall time in ms since the epoch."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces `target`."""
+        """Rename a file or directory atomically, replacing `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error if there is none."""
+        """Remove a file; it is no error if the file does not exist."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """fsync the directory, so that created, renamed and removed names survive a power failure."""
+        """Sync a directory, so that created, renamed and removed names in it survive a power failure."""
 
     def read_file(self, path: str) -> bytes: ...
 
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
-        """Replace the content of a small file atomically: a crash leaves the old content or the new.
+        """Replace the content of a small file atomically: after a crash, the file has the old content or the new.
 
-        Not `is_durable`: does not wait for the disk. A kill leaves the old content or the new; a power failure may
-        leave anything, until file and directory are synced. With `private`, only its owner may read the file.
+        Without `is_durable`, the call does not wait for the disk. After a kill, the file then has the old content or
+        the new; after a power failure it may have any content, until file and directory are synced. With `private`,
+        only its owner may read the file.
         """
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
-        """`replace_file` for many files: all are written before the first sync, so that the file system commits its
-        journal once. If this raises, each file has the old content or the new."""
+        """Like `replace_file`, for many files: all files are written before the first sync, so that the file system
+        commits its journal only once. If this raises, each file has either the old content or the new.
+        """
 
     def lock(self, path: str) -> Lock:
-        """Lock the file `path`, created if missing. Raises LockHeld."""
+        """Lock the file `path`, which is created if it does not exist. Raises LockHeld."""
 
     def boot_id(self) -> str:
-        """Identifies this start of the machine: a power cut cannot have lost data written since. "" if the system does
-        not provide it: then two starts cannot be told apart. Raises nothing."""
+        """Return an id of the machine's present boot: a power cut cannot have lost data that was written since the
+        boot. The id is "" if the system does not provide it; two boots then cannot be distinguished. This method raises
+        no errors.
+        """
 
     def divide_descriptors(self, max_connections: int) -> int:
-        """Set how many file descriptors files and mappings may have. Returns the number of descriptors that remain for
+        """Set how many file descriptors files and mappings may use. Returns the number of descriptors that remain for
         connections."""
 
 
 class RealFile:
-    """`File` with a descriptor that is closed while the file is idle and others need one (`open_files`).
+    """A `File` whose descriptor is closed while the file is idle and other files need descriptors (`open_files`).
 
-    THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were truncated
-    below that slice while it is in use, for example by a fetch response waiting for a slow client, reading it would
-    kill the process (SIGBUS). Hence only `truncate` removes bytes that were readable, and if slices of a mapping are in
-    use, it leaves them the old file and continues with a copy of the remaining bytes. Unlinking is harmless: a mapping
-    keeps its inode.
+    BEWARE OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were truncated below
+    that slice while the slice is in use, for example in a fetch response that waits for a slow client, reading the
+    slice would kill the process (SIGBUS). Therefore only `truncate` removes bytes that were readable. If slices of a
+    mapping are in use, `truncate` leaves the old file to them, and continues with a copy of the remaining bytes.
+    Unlinking the file is harmless, because a mapping keeps its inode.
     """
 
     __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")
@@ -166,27 +177,30 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """Locked while the descriptor is used, opened or closed, so that its number cannot belong to another file
-        meanwhile."""
+        """Locked while the descriptor is used, opened or closed, so that its number cannot refer to another file
+        meanwhile.
+        """
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
-        """Earlier mappings, alive as long as slices of them are in use."""
+        """Earlier mappings, which exist as long as slices of them are in use."""
         self._is_closed = False
         self._syncing = 0
         self.is_lent = False
-        """Whether its file descriptor was taken from the reserve (`SPARES`)."""
+        """Whether the file's descriptor was taken from the reserve (`SPARES`)."""
         self.is_used = True
         self._fd = _open_file(path, os.O_CREAT if create else 0)
         self.size = os.fstat(self._fd).st_size
         OPEN_FILES.add(self)
 
     def _descriptor(self) -> int:
-        """The descriptor, opened again if the file was idle. Under the guard. Raises OSError."""
+        """Return the descriptor, which is opened again if the file was idle. The caller must hold the guard. Raises
+        OSError.
+        """
         self.is_used = True
         return self._fd if self._fd >= 0 else self._opened_again()
 
     def _opened_again(self) -> int:
-        """Open the descriptor again. Under the guard. Raises OSError."""
+        """Open the descriptor again. The caller must hold the guard. Raises OSError."""
         if self._is_closed:
             raise FileClosed(f"{self.path} is closed")
         self._fd = _open_file(self.path, 0)
@@ -194,8 +208,8 @@ class RealFile:
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
-        # pwrite at `size`, not O_APPEND: if the truncation below fails, the next append still overwrites the leftover,
-        # and no byte of a failed write can get between two complete ones.
+        # Use pwrite at `size` instead of O_APPEND: if the truncation below fails, the next append still overwrites the
+        # rest of the failed write, so that none of its bytes can remain between two complete writes.
         position = self.size
         self.is_used = True
         with self._guard:
@@ -260,7 +274,7 @@ class RealFile:
             self._map = None
 
     def _unmap(self) -> bool:
-        """Returns whether no slice of any mapping of this file is in use."""
+        """Release all mappings; returns whether no slice of any mapping of this file is in use."""
         self._let_go_of_map()
         for older in self._older_maps:
             mapped = older()
@@ -273,8 +287,9 @@ class RealFile:
         return True
 
     def _go_on_with_a_copy(self, descriptor: int, size: int) -> None:
-        """Copy the first `size` bytes to a new file of the same name. The new descriptor gets the old number, so that a
-        running fsync syncs no unrelated file."""
+        """Copy the first `size` bytes to a new file, which then gets the same name. The new descriptor gets the number
+        of the old one, so that a running fsync never syncs an unrelated file.
+        """
         temporary = self.path + TEMPORARY_SUFFIX
         copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
@@ -292,8 +307,8 @@ class RealFile:
         self._older_maps = []
 
     def sync(self) -> None:
-        # Called from worker threads. Not under the guard, otherwise an append on the event loop would wait for the
-        # disk.
+        # Worker threads call this method. The fsync runs without the guard, because otherwise an append on the event
+        # loop would wait for the disk.
         with self._guard:
             if self._is_closed:
                 raise FileClosed(f"{self.path} was closed before it could be synced")
@@ -307,7 +322,7 @@ class RealFile:
                 self._give_up_if_closed()
 
     def rest(self) -> bool:
-        """See RestingFile. The next fsync still reports bytes that the kernel failed to write meanwhile."""
+        """Implements `RestingFile.rest`. The next fsync still reports writes that the kernel failed to do meanwhile."""
         if not self._guard.acquire(blocking=False):
             return False
         try:
@@ -337,7 +352,9 @@ class RealFile:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a descriptor for reading and writing; if none is left, close an idle file's first. Raises OSError."""
+    """Open a descriptor for reading and writing; if no descriptor is left, first close that of an idle file. Raises
+    OSError.
+    """
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
     except OSError as error:
@@ -400,12 +417,12 @@ class RealDisk:
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
         if private:
-            self.remove(temporary)  # an old one may be readable by others
+            self.remove(temporary)  # an old temporary file may be readable by others
         try:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # a partial file would take space that may be lacking
+            self.remove(temporary)  # a partial file would use space that may be scarce
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -443,7 +460,7 @@ class RealDisk:
         return division.connections
 
     def _for_a_moment(self, call: Callable[[], T]) -> T:
-        """Make a call that opens a file and closes it, with a descriptor of the reserve if needed."""
+        """Make a call that opens and closes a file, with a reserved descriptor if needed."""
         result, is_lent = _at_any_rate(call)
         if is_lent:
             SPARES.refill()
@@ -451,8 +468,9 @@ class RealDisk:
 
 
 def _at_any_rate(call: Callable[[], T]) -> tuple[T, bool]:
-    """Run `call`, which opens one file, with the descriptor of an idle file if no other is free, or else with one from
-    the reserve; returns whether a reserved one was used."""
+    """Run `call`, which opens one file: with a free descriptor, or else with that of an idle file, or else with one
+    from the reserve. Returns the result, and whether a reserved descriptor was used.
+    """
     try:
         return call(), False
     except OSError as error:
@@ -500,15 +518,15 @@ def _sync_file(path: str) -> None:
 
 
 class FileLock:
-    """fcntl.lockf on a file, as Kafka's FileLock, so that the two exclude each other.
+    """A lock on a file by fcntl.lockf, as Kafka's FileLock uses, so that the two exclude each other.
 
     Such locks belong to the process: a second lock by the same process would succeed, and closing any descriptor of the
-    file would release the lock. So held locks are remembered and checked before the file is opened: by path, and by
-    device and inode, which are the same where a directory is mounted twice.
+    file would release the lock. The locks of this process are therefore remembered, and checked before the file is
+    opened: by path, and by device and inode, which are equal if a directory is mounted twice.
     """
 
     _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
-    """Real path of the file, and its (device, inode) -> the path of its directory as configured."""
+    """Real path of the lock file, and its (device, inode) -> the path of its directory as configured."""
 
     __slots__ = ("_descriptor", "_keys")
 
@@ -548,5 +566,5 @@ class FileLock:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Identifies a file by all its names while it is open."""
+    """Return the (device, inode) that identifies a file under all its names while it is open."""
     return status.st_dev, status.st_ino

@@ -1,7 +1,7 @@
-"""Limits the log lines of a full or failing disk: one when a failure begins, one with a count now and then, and one
-when it is over. Otherwise each append, checkpoint and fetch of each partition would log a line.
+"""Limits the log lines about a full or failing disk: one line when a failure begins, lines with a count periodically,
+and one line when the failure is over. Otherwise each append, checkpoint and fetch of each partition would log a line.
 
-A trouble is one kind of work that fails with one error in one data directory. The trouble is over when the failure has
+A trouble is one kind of work that fails with one error in one data directory. A trouble is over when the failure has
 not happened for QUIET_SECONDS.
 """
 
@@ -17,9 +17,9 @@ from oncelog_broker.runtime.clock import Clock, SystemClock
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 30.0
-"""Time without the failure after which it counts as over."""
+"""Seconds without the failure after which the trouble is over."""
 COUNT_SECONDS: Final = 60.0
-"""Between two log lines that count a continuing failure."""
+"""Seconds between two log lines with the count of a continuing trouble."""
 
 KNOWN_ERRORS: Final = frozenset(
     {
@@ -36,12 +36,13 @@ KNOWN_ERRORS: Final = frozenset(
         errno.ESTALE,
     }
 )
-"""Errors of a disk that is full, failing, missing or owned by other users, or of a system limit: logged without a stack
-trace."""
+"""Errors of a disk that is full, failing, missing or owned by other users, or of a system limit; they are logged
+without a stack trace.
+"""
 
 
 def is_known_disk_error(error: BaseException | None) -> TypeGuard[OSError]:
-    """Whether the error is a known disk error, logged without a stack trace."""
+    """Whether the error is one of KNOWN_ERRORS."""
     return isinstance(error, OSError) and error.errno in KNOWN_ERRORS
 
 
@@ -52,7 +53,7 @@ class _Key(NamedTuple):
 
 
 class _Trouble:
-    """One trouble: when it began (monotonic seconds), how often it happened, and when it was logged last."""
+    """One trouble: when it began (monotonic seconds), how often the failure happened, and when it was logged last."""
 
     __slots__ = ("began", "count", "last", "reason", "told")
 
@@ -63,7 +64,7 @@ class _Trouble:
 
 
 class DiskTroubles:
-    """The troubles of a process, usable from any thread. Call `report` from time to time."""
+    """All troubles of a process; any thread may use this class. `report` must be called periodically."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -71,14 +72,15 @@ class DiskTroubles:
         self._troubles: dict[_Key, _Trouble] = {}
 
     def begin_anew(self, clock: Clock) -> None:
-        """Forget all troubles, and take the time from this clock: another run of a simulation begins."""
+        """Forget all troubles, and use this clock from now on, because another run of a simulation begins."""
         with self._guard:
             self._clock = clock
             self._troubles.clear()
 
     def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
-        """Note that the action `what` failed in a data directory. Returns whether to log it: True if it has not failed
-        in the same way within QUIET_SECONDS, and for every error that is not a known disk error."""
+        """Note that the action `what` failed in a data directory. Returns whether the caller must log the failure: True
+        if the same failure has not happened within QUIET_SECONDS, and for every error that is not a known disk error.
+        """
         if not is_known_disk_error(error):
             return True
         now, key = self._clock.monotonic(), _Key(directory, what, error.errno)
@@ -92,7 +94,7 @@ class DiskTroubles:
             return False
 
     def report(self) -> None:
-        """Log the continuing troubles with their counts, and those that are over."""
+        """Log the continuing troubles with their counts, and the troubles that are over."""
         now = self._clock.monotonic()
         with self._guard:
             over = {key: each for key, each in self._troubles.items() if now - each.last > QUIET_SECONDS}

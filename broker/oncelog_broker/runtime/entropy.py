@@ -1,4 +1,4 @@
-"""The source of random bytes, replaceable so that a simulation can draw them from its seed."""
+"""The source of random bytes, which a simulation can replace by bytes drawn from its seed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Callable
 from oncelog_protocol.uuids import UUID_BYTES, is_issuable
 
 Entropy = Callable[[int], bytes]
-"""`entropy(n)` gives n random bytes."""
+"""A function: `entropy(n)` returns n random bytes."""
 
 
 def system_entropy(count: int) -> bytes:
-    """`count` random bytes of the system. `os.urandom` is looked up at each call, so that a simulation can replace
+    """Return `count` random bytes from the operating system. `os.urandom` is looked up at each call, so that a
+    simulation can replace
     it."""
     return os.urandom(count)
 
 
 def random_uuid(entropy: Entropy = system_entropy) -> bytes:
-    """A new random (version 4) uuid that Kafka would issue too: see `oncelog_protocol.uuids.is_issuable`."""
+    """Return a new random (version 4) uuid that Kafka might also issue: see `oncelog_protocol.uuids.is_issuable`."""
     while True:
         drawn = bytearray(entropy(UUID_BYTES))
         drawn[6] = (drawn[6] & 0x0F) | 0x40
@@ -29,5 +30,7 @@ def random_uuid(entropy: Entropy = system_entropy) -> bytes:
 
 
 def random_below(bound: int, entropy: Entropy = system_entropy) -> int:
-    """A random int in [0, bound). The bias of the modulo (below 2**-32 * bound) does not matter for spreading load."""
+    """Return a random int in [0, bound). The modulo makes small numbers slightly more likely (by less than 2**-32 *
+    bound), which does not matter for spreading load.
+    """
     return int.from_bytes(entropy(8), "big") % bound

@@ -1,7 +1,7 @@
 """The clock, disk, network and background tasks of one broker, in one value.
 
-Every part of a broker that needs one of them gets this value. So a test or a simulation replaces the clock, the disk or
-the network in one place, and no two brokers of a process share tasks, slices or deadlines.
+Every part of a broker that needs one of them gets this value. A test or a simulation can therefore replace the clock,
+the disk or the network in one place, and no two brokers in one process share tasks, slices or deadlines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host of one broker. Make it with `Host.of`; `tasks.close` ends its background work."""
+    """The clock, disk, network and background work of one broker. Create it with `Host.of`; `tasks.close` ends its
+    background work.
+    """
 
     clock: Clock
     disk: Disk
@@ -28,8 +30,9 @@ class Host:
 
     @classmethod
     def of(cls, clock: Clock | None = None, disk: Disk | None = None, network: Network | None = None) -> Host:
-        """Make a host with this clock, disk and network, by default the real ones; its tasks, slices and deadlines use
-        that clock."""
+        """Create a host with this clock, disk and network, by default the real ones; the tasks, slices and deadlines of
+        the host use that clock.
+        """
         clock, tasks = clock or SystemClock(), Tasks()
         return cls(
             clock,

@@ -1,7 +1,7 @@
-"""The time that connections may spend together in one turn of the event loop, beyond one request each.
+"""Limits the time that all connections together may use in one iteration of the event loop, in addition to one request
+each.
 
-All work that wants to continue asks the same `LoopBudget`, so an iteration of the loop stays short however much work
-asks.
+All work that wants to continue calls `LoopBudget.claim`, so that an iteration stays short however much work is waiting.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
-"""The time for the requests that all connections together have pipelined behind their first one: enough to answer some
-hundred small ones with one write for each connection, which is cheaper than a loop iteration and a write for each."""
+"""Seconds for the pipelined requests of all connections together, except the first request of each. This is enough for
+about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a write
+for each request.
+"""
 
 
 class Budget(Protocol):
-    """How much may be done in a turn of the loop."""
+    """Decides how much may be done in one iteration of the event loop."""
 
     def claim(self) -> bool:
-        """Whether the budget allows one more step in this iteration of the loop."""
+        """Return whether the budget allows one more step in this iteration of the event loop."""
 
 
 class LoopBudget:
-    """A budget of time. The first claim in a turn of the loop starts its clock."""
+    """A time budget for one iteration of the event loop. The first claim in an iteration starts the time
+    measurement.
+    """
 
     __slots__ = ("_end", "_monotonic", "_seconds")
 
@@ -31,10 +35,10 @@ class LoopBudget:
         self._monotonic = monotonic
         self._seconds = seconds
         self._end: float | None = None
-        """When the budget of this iteration is spent, in monotonic seconds; None if it was not claimed yet."""
+        """Monotonic seconds when this iteration's budget is used up; None if nothing was claimed yet."""
 
     def claim(self) -> bool:
-        """Whether the budget allows one more step in this iteration of the loop."""
+        """Return whether the budget allows one more step in this iteration of the event loop."""
         now = self._monotonic()
         if self._end is None:
             self._end = now + self._seconds
@@ -46,10 +50,10 @@ class LoopBudget:
 
 
 class OneSlice:
-    """A budget without time: no further step is done in this iteration of the loop."""
+    """A budget of no time: it allows no further step in this iteration of the event loop."""
 
     def claim(self) -> bool:
-        """False."""
+        """Return False."""
         return False
 
 

@@ -1,13 +1,14 @@
-"""Memory mappings of files: limits their number, counting each until its last slice is released, and the pages that
-were read through them.
+"""Limits the number of memory mappings of files, each of which counts until its last slice is released, and the number
+of pages that were read through them.
 
-Each mapping takes one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
-client that does not read its response keeps the response's mappings alive, hence the limit; above it, bytes are copied
-or come with the next response.
+Each mapping uses one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
+client that does not read its response keeps the mappings of that response alive, so their number is limited; above the
+limit, bytes are copied or sent with the next response.
 
-Pages that were read count as memory of the process (RSS), although the kernel may take them back at any time: without a
-limit the broker would show as much memory as was read of its logs. So only KEPT_CHUNKS of them stay mapped, for readers
-that read the same; all others are given back when the next ones have been read. They stay in the page cache.
+Pages that were read count as memory of the process (RSS), although the kernel may reclaim them at any time. Without a
+limit, the broker would seem to use as much memory as was read from its logs. Only KEPT_CHUNKS of these pages therefore
+stay mapped, for other readers of the same pages; all others are released when the next pages have been read. Released
+pages remain in the page cache.
 """
 
 from __future__ import annotations
@@ -21,30 +22,35 @@ from typing import Final
 from oncelog_broker.runtime.descriptors import MAX_MAPPINGS, is_descriptor_limit
 
 Chunk = tuple[int, int]
-"""(identity of a mapping, number of the chunk in its file)."""
+"""(identity of a mapping, index of a chunk in its file)."""
 
 
 CHUNK_BITS: Final = 20
-"""Pages are counted, and given back, by chunks of 1 MB of a file."""
+"""Pages are counted, and released, in chunks of 1 MB of a file; this is the binary logarithm of that size."""
 KEPT_CHUNKS: Final = 10
-"""Chunks that stay mapped. To map a chunk again costs about a third of sending it."""
+"""The maximum number of chunks that stay mapped. Mapping a chunk again costs about a third of the cost of sending it.
+"""
 PASSING_CHUNKS: Final = 2
-"""Chunks beside these that are given back together."""
+"""The number of further chunks that are released together."""
 RENEWAL_CHUNKS: Final = 256
-"""After so many chunks were read, others may stay: what is read often comes back at once."""
+"""After this many chunks were read, all kept chunks are released, so that others can be kept; chunks that are read
+often are soon kept again.
+"""
 
 
 class Mappings:
-    """Creates mappings, up to `limit` at a time, and gives pages back. Files are read in several threads."""
+    """Creates mappings, at most `limit` simultaneously, and releases their pages. Several threads read files through
+    mappings.
+    """
 
     def __init__(self, limit: int = MAX_MAPPINGS) -> None:
         self.limit = limit
         self.count = 0
         self._kept: dict[Chunk, weakref.ref[mmap.mmap]] = {}
         self._passing: dict[Chunk, weakref.ref[mmap.mmap]] = {}
-        """The chunks that are to be given back."""
+        """The chunks that will be released."""
         self._chunks_read = 0
-        """Since `_kept` was emptied."""
+        """The number of chunks read since `_kept` was emptied."""
 
     def map(self, descriptor: int, size: int) -> mmap.mmap | None:
         """Map the first `size` bytes of a file for reading; None if the limit is reached. Raises OSError."""
@@ -61,7 +67,7 @@ class Mappings:
         return mapping
 
     def note_read(self, mapping: mmap.mmap, position: int, size: int) -> None:
-        """Note that `size` bytes, at least one, from `position` on are about to be read."""
+        """Note that `size` bytes, at least one, starting at `position`, are about to be read."""
         for number in range(position >> CHUNK_BITS, (position + size - 1 >> CHUNK_BITS) + 1):
             chunk = id(mapping), number
             self._chunks_read += 1
@@ -78,12 +84,14 @@ class Mappings:
             self._passing[chunk] = weakref.ref(mapping)
 
     def _give_back(self) -> None:
-        """Give the pages of the passing chunks back. A page of which a slice is held comes back when it is read."""
+        """Release the pages of the chunks in `_passing`. If a slice of a released page is still in use, the page is
+        mapped again when it is read.
+        """
         passing, self._passing = self._passing, {}
         for (_, number), mapping_ref in passing.items():
             mapping, begin = mapping_ref(), number << CHUNK_BITS
             if mapping is not None:
-                with suppress(ValueError):  # it was closed meanwhile
+                with suppress(ValueError):  # the mapping was closed meanwhile
                     mapping.madvise(mmap.MADV_DONTNEED, begin, min(1 << CHUNK_BITS, len(mapping) - begin))
 
     def _unmapped(self) -> None:

@@ -1,6 +1,6 @@
 """The network: listening sockets, and connections to other brokers.
 
-Both use asyncio transports and protocols, which an in-memory network can supply as well.
+Both use asyncio transports and protocols, which an in-memory network can provide, too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from oncelog_broker.runtime.accepting import ListeningSockets, Pace
 
 
 class Listening(Protocol):
-    """A bound address."""
+    """A bound address that accepts connections."""
 
     @property
     def port(self) -> int:
-        """The actual port, also after binding port 0."""
+        """The actual port number, even if port 0 was bound."""
 
     async def start(self) -> None:
-        """Start accepting connections; before that they wait in the backlog."""
+        """Start to accept connections; earlier connections wait in the backlog."""
 
     async def close(self) -> None:
-        """Stop accepting. Established connections stay open."""
+        """Stop accepting connections. Established connections remain open."""
 
 
 class Network(Protocol):
@@ -38,15 +38,18 @@ class Network(Protocol):
         backlog: int,
         pace: Pace | None = None,
     ) -> Listening:
-        """Bind without accepting yet; host None or "" is every interface. Raises OSError if the address is in use.
+        """Bind an address without accepting connections yet; a `host` of None or "" means every interface. Raises
+        OSError if the address is in use.
 
-        `pace` limits the rate of accepted connections; None: unlimited.
+        `pace` limits the rate of accepted connections; None means no limit.
         """
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any
     ) -> object:
-        """Connect the protocol that `factory` makes; `tls` as for `loop.create_connection`. Raises OSError."""
+        """Connect a protocol object that `factory` creates; `tls` has keyword arguments for `loop.create_connection`.
+        Raises OSError.
+        """
 
 
 class RealNetwork:

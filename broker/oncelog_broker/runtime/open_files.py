@@ -1,6 +1,6 @@
-"""Open files as a cache: idle files give up their descriptor, and are opened again at their next use.
+"""Open files as a cache: an idle file gives up its descriptor, and is opened again at its next use.
 
-So the number of logs is not bounded by the limit of open files. The next use of a closed file costs one `open`.
+The number of logs is therefore not limited by the limit of open files. The next use of such a file costs one `open`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ class RestingFile(Protocol):
     """A file that can give up its descriptor while idle."""
 
     is_used: bool
-    """Set by each use; cleared when the cache considers closing the file."""
+    """Each use sets this to True; the cache clears it when it considers closing the file."""
 
     def rest(self) -> bool:
-        """Close the descriptor until the next use; False if that is not possible now. Does not block."""
+        """Close the descriptor until the next use; returns False if that is not possible now. This does not block."""
 
 
 class OpenFiles:
-    """The files that have a descriptor, roughly in the order of their last use (CLOCK replacement). Thread-safe.
+    """The files that have a descriptor, approximately in the order of their last use (CLOCK replacement). Thread-safe.
 
-    A file used since its last inspection gets a second chance, so that a use costs a flag and no lock.
+    A file that was used since its last inspection gets a second chance, so that a use only sets a flag, without a lock.
     """
 
     def __init__(self, capacity: int = sys.maxsize) -> None:
         self._guard = threading.Lock()
         self._files: OrderedDict[RestingFile, None] = OrderedDict()
         self.capacity = capacity
-        """Above this many open files, the least recently used are closed. Files in use may exceed it for a while."""
+        """The number of open files above which the least recently used are closed. Files that are in use may
+        temporarily exceed this number.
+        """
 
     def __len__(self) -> int:
         return len(self._files)
@@ -44,12 +46,12 @@ class OpenFiles:
             self._files[file] = None
 
     def remove(self, file: RestingFile) -> None:
-        """Note that `file` was closed for good."""
+        """Note that `file` was closed permanently."""
         with self._guard:
             self._files.pop(file, None)
 
     def make_room(self) -> bool:
-        """Close an idle file to free a descriptor. False if none can be closed."""
+        """Close an idle file to free a descriptor. Returns False if no file can be closed."""
         with self._guard:
             return self._rest_one()
 

@@ -1,4 +1,6 @@
-"""Ends this process with its parent, however that dies: the parent holds the other end of our standard input."""
+"""Ends this process when its parent process ends, for any reason: the parent holds the other end of this process's
+standard input.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from typing import Final
 STANDARD_INPUT: Final = 0
 READ_BYTES: Final = 4096
 GRACE_SECONDS: Final = 10.0
-"""Seconds after the end of input until this process kills itself if it has not ended: no other process would."""
+"""Seconds after the end of the input until this process kills itself if it has not ended, because no other process
+would do that.
+"""
 
 
 def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECONDS) -> None:
-    """Call `ended` in another thread at the end of standard input; after `grace_seconds` kill this process.
+    """Call `ended` in another thread at the end of standard input; after another `grace_seconds`, kill this process.
 
-    A thread reads, since an event loop cannot wait for every kind of file (/dev/null, a file, a terminal).
+    A thread reads the input, because an event loop cannot wait for every kind of file (/dev/null, a file, a terminal).
     """
 
     def watch() -> None:
@@ -26,7 +30,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
             while _read():
                 pass
         except OSError:
-            pass  # closed from the start, or the terminal was closed
+            pass  # the input was closed at the start, or the terminal was closed
         ended()
         threading.Event().wait(grace_seconds)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -35,9 +39,9 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
 
 
 def _read() -> bytes:
-    """The next bytes; b"" at the end of input."""
+    """Return the next bytes; b"" at the end of input."""
     while True:
         try:
             return os.read(STANDARD_INPUT, READ_BYTES)
-        except BlockingIOError:  # the parent, or a process that shares the input, made it non-blocking
+        except BlockingIOError:  # a process that shares the input made it non-blocking
             select([STANDARD_INPUT], [], [])

@@ -1,7 +1,7 @@
-"""A round-robin scheduler: each member gets a slice in turn, between the other work of the loop.
+"""A round-robin scheduler: its members get slices in turn, between the other work of the event loop.
 
-In each iteration of the loop one member gets its slice, even if other work has spent the budget, so that no member
-waits for ever; further members get theirs while the budget lasts.
+In each iteration of the event loop, one member gets a slice even if other work has used up the budget, so that no
+member waits forever; more members get slices while the budget lasts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from oncelog_broker.runtime.loop_budget import ONE_SLICE, Budget
 
 
 class Member(Protocol):
-    """Something with more work than fits into one turn of the loop."""
+    """Work that needs more time than one iteration of the event loop allows."""
 
     def take_slice(self) -> bool:
-        """Work for one slice. Returns whether more can be done now: then it stays a member."""
+        """Do one slice of the work. Returns whether there is more work now, in which case the work remains a member."""
 
 
 class RoundRobin:
-    """The scheduler that all members of one kind of work share. An error of a member ends its membership, not that of
-    others."""
+    """The scheduler that all members of one kind of work share. An error of a member ends only that member's
+    membership.
+    """
 
     def __init__(self, budget: Budget = ONE_SLICE) -> None:
         self.budget = budget
@@ -31,11 +32,12 @@ class RoundRobin:
         self._is_scheduled = False
 
     def __bool__(self) -> bool:
-        """Whether any member waits for its slice."""
+        """Whether any member is waiting for a slice."""
         return bool(self._members)
 
     def join(self, member: Member) -> None:
-        """The first slice of the member comes in the next iteration of the loop at the earliest. The member must not
+        """Add a member, whose first slice comes in the next iteration of the event loop at the earliest. The member
+        must not
         have joined already."""
         self._members.append(member)
         if not self._is_scheduled:
@@ -44,7 +46,7 @@ class RoundRobin:
 
     def _give_slices(self) -> None:
         members = self._members
-        self.budget.claim()  # its clock begins here
+        self.budget.claim()  # the budget's time begins here
         try:
             while members:
                 first = members.popleft()

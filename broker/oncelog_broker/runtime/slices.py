@@ -1,10 +1,12 @@
-"""Runs long work in slices, between the other work of the event loop: requests, cleaning and loading alike.
+"""Runs long work in slices, between the other work of the event loop: long requests, cleaning and loading.
 
-The work is a generator (`steps.Steps`), which yields where it may be paused, and yields a job where it must wait for
-the disk or for a codec. Its first slice runs at once, and nearly all work ends in it. After that, all long work
-together gets one slice in each iteration of the loop, in turn: an iteration stays short, however much work there is.
+Long work is a generator (`steps.Steps`) that yields where it may be paused, and yields a job where it must wait for the
+disk or for compression. Its first slice runs immediately, and nearly all work ends within that slice. After that, one
+slice of all long work together runs in each iteration of the event loop, in turn, so that an iteration stays short
+however much work there is.
 
-The state of the broker may change between two slices, as it may between two requests. See docs/design/fairness.md.
+The state of the broker may change between two slices, as it may between two requests. The design is described in
+docs/design/fairness.md.
 """
 
 from __future__ import annotations
@@ -21,27 +23,31 @@ from oncelog_broker.runtime.steps import HeavyJob, Job, LightJob, Steps, results
 from oncelog_broker.runtime.tasks import Tasks, detached, in_thread
 
 SLICE_SECONDS: Final = 0.003
-"""The length of a slice; a step that begins within it may take another millisecond or two."""
+"""The length of a slice in seconds; a step that begins within the slice may take another millisecond or two."""
 FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
-"""The first slice of work that begins while other long work waits: enough for nearly every request."""
+"""Seconds of the first slice of work that begins while other long work is waiting; enough for nearly every request."""
 
 JOBS_AT_ONCE: Final = 4
-"""How much long work may hold the results of its jobs at the same time: a batch unpacked to some megabytes, say."""
+"""The maximum number of works that may hold the results of their jobs simultaneously; a result may be a batch of some
+decompressed megabytes.
+"""
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""How many works, in addition to these, may hold the result of a heavy job: a batch may be decompressed to 64 MB."""
+"""The maximum number of works, in addition to JOBS_AT_ONCE, that may hold the result of a heavy job; a batch may be
+decompressed to 64 MB.
+"""
 
 R = TypeVar("R")
 
 
 class Delays:
-    """How long work waits before it queues for its next slice: not at all."""
+    """How long work waits before it queues for its next slice; this class does not wait at all."""
 
     def after_slice(self, seconds: float) -> float:
-        """Seconds to wait after a slice that took `seconds`."""
+        """Return the seconds to wait after a slice that took `seconds`."""
         return 0.0
 
     def after_job(self) -> float:
-        """How many seconds to wait after a job in a thread."""
+        """Return the seconds to wait after a job in a thread."""
         return 0.0
 
 
@@ -49,7 +55,7 @@ NO_DELAYS: Final = Delays()
 
 
 class Pauses:
-    """Pauses of a coroutine: it lets other work run after each slice of its own."""
+    """Pauses for a coroutine, which lets other work run after each slice of its own."""
 
     __slots__ = ("_allowed", "_began", "_monotonic", "_next_slice", "_seconds")
 
@@ -60,7 +66,7 @@ class Pauses:
         seconds: float = SLICE_SECONDS,
         first_seconds: float | None = None,
     ) -> None:
-        """Slices of `seconds`; the first of `first_seconds` if given."""
+        """Each slice has `seconds`; the first slice has `first_seconds` if given."""
         self._seconds = seconds
         self._allowed = seconds if first_seconds is None else first_seconds
         self._monotonic = monotonic
@@ -69,11 +75,11 @@ class Pauses:
 
     @property
     def is_due(self) -> bool:
-        """Whether the slice is used up, so that `here` pauses."""
+        """Whether the slice is used up, so that `here` would pause."""
         return self._monotonic() - self._began >= self._allowed
 
     async def here(self) -> None:
-        """Return at once while the slice lasts, else when the next slice begins."""
+        """Return immediately while the slice lasts; otherwise return when the next slice begins."""
         if self.is_due:
             await self._next_slice()
             self._began, self._allowed = self._monotonic(), self._seconds
@@ -84,11 +90,11 @@ Pause = Callable[[], Awaitable[None]]
 
 
 async def no_pause() -> None:
-    """For work that is not to be paused."""
+    """Return immediately, for work that must not be paused."""
 
 
 async def with_pauses(steps: Steps[R], pause: Pause) -> R:
-    """Run steps without jobs in a coroutine that has its own pauses. Returns their result."""
+    """Run steps without jobs in a coroutine that makes its own pauses. Returns the result of the steps."""
     while True:
         await pause()
         try:
@@ -109,10 +115,12 @@ class Slices:
         self._waiting = RoundRobin()
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, delays: Delays = NO_DELAYS) -> Answer[R]:
-        """Run steps. Returns their result at once if they end within the first slice.
+        """Run steps and return an answer with their result. The answer is the result itself if the steps end within the
+        first slice.
 
-        Cancelling the answer closes the steps, after the job under way: it may be writing to a file that closing would
-        take from it. With `must_finish`, cancelling lets the work run to its end.
+        Cancelling the answer closes the steps, but only after a running job has ended, because that job may be writing
+        to a file that closing the steps would close. With `must_finish`, the work runs to its end even if the answer is
+        cancelled.
         """
         monotonic = self._clock.monotonic
         began = monotonic()
@@ -128,7 +136,7 @@ class Slices:
         return detached("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
-        """Pauses for a coroutine that handles many items and may finish without waiting."""
+        """Return pauses for a coroutine that handles many items and may finish without waiting."""
         return Pauses(self._clock.monotonic, self._next_slice, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, delays: Delays) -> R:
@@ -167,20 +175,20 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    resume = go_on  # a job that raises an error keeps it, and the error keeps this frame
+                    resume = go_on  # a job's error keeps a reference to the job and to this frame
         finally:
             steps.close()
             if held is not None:
                 held.release()
 
     def _permit_for(self, job: Job | None) -> asyncio.Semaphore | None:
-        """The semaphore to hold until the result of the job is dropped; None if it has none."""
+        """Return the semaphore to hold until the result of the job is dropped; None if the job needs none."""
         if job is None or job is results_dropped or isinstance(job, LightJob):
             return None
         return self._has_heavy if isinstance(job, HeavyJob) else self._has_jobs
 
     async def _next_slice(self) -> None:
-        """Return when the caller may work for a slice."""
+        """Wait until the caller may work for one slice."""
         begin = asyncio.get_running_loop().create_future()
         self._waiting.join(_Waiter(begin))
         await begin
@@ -195,12 +203,12 @@ class _Waiter:
         self._begin = begin
 
     def take_slice(self) -> bool:
-        """The coroutine works as soon as the loop runs it, and joins again if it has more to do."""
+        """Wake the coroutine, which works when the event loop runs it, and joins again if it has more to do."""
         if not self._begin.done():
             self._begin.set_result(None)
         return False
 
 
 def _goes_on(job: Job | None, holds: bool) -> bool:
-    """Whether the slice may continue: no other work is waiting."""
+    """Whether the slice may continue, because no job must run and no other work needs the semaphore."""
     return job is None or (job is results_dropped and not holds)

@@ -1,8 +1,9 @@
-"""Long work as a generator, so that its caller decides when it runs, and in which thread it waits.
+"""Long work as a generator, so that the caller decides when the work runs, and in which thread it waits.
 
-A `Steps` yields None where it may be paused, and a job where it must wait for the disk or for a codec. A job is a
-function that may run in another thread, since it uses nothing that others use; its result is sent back into the
-generator. `run_steps` runs the whole work at once, `slices.Slices` in slices between the other work of the event loop.
+A `Steps` generator yields None where it may be paused, and a job where it must wait for the disk or for compression. A
+job is a function that may run in another thread, because it uses no shared data; its result is sent back into the
+generator. `run_steps` runs the entire work immediately; `slices.Slices` runs it in slices between the other work of the
+event loop.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ Steps = Generator[Job | None, Any, Result]
 
 
 def results_dropped() -> None:
-    """Yielded instead of a job: the results of the jobs so far are dropped, so that other work may run its jobs. Work
-    on many items yields this after each item."""
+    """A marker that is yielded instead of a job: the results of the jobs so far were dropped, so that other work may
+    run its jobs. Work on many items yields this marker after each item.
+    """
 
 
 class LightJob:
-    """A job without a result to hold (it writes a file): it need not wait until other work has dropped its results."""
+    """A job whose result needs no memory (for example, it writes a file), so that it need not wait until other work has
+    dropped its results.
+    """
 
     __slots__ = ("_job",)
 
@@ -34,8 +38,9 @@ class LightJob:
 
 
 class HeavyJob:
-    """A job with so large a result that only one such result may be in memory at a time. The work that yields it must
-    have dropped the results of earlier jobs."""
+    """A job whose result is so large that only one such result may be in memory simultaneously. The work that yields it
+    must first drop the results of its earlier jobs.
+    """
 
     __slots__ = ("_job",)
 
@@ -47,7 +52,7 @@ class HeavyJob:
 
 
 def run_steps(steps: Steps[Result]) -> Result:
-    """Run to the end, jobs included. Raises the errors of the steps."""
+    """Run the steps to their end, including their jobs. Raises the errors of the steps."""
     resume: Callable[[], Job | None] = partial(steps.send, None)
     while True:
         try:

@@ -1,10 +1,10 @@
-"""Background tasks and deadlines. Every task has an owner, every failure is logged, and periodic work survives its
-errors.
+"""Background tasks and deadlines of one broker. Every task has an owner, every failure is logged, and periodic work
+continues after errors.
 
-`Tasks` owns the tasks of one broker. Work that must continue is started with `every` (periodically) or `supervise` (one
-long run): neither ends when the work raises. `spawn` is for a task that may end with its first error, because the
-caller that needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
-per tick, as a `call_later` each would cost more than the request.
+`Tasks` owns the tasks of one broker. Work that must continue is started with `every` (periodic work) or `supervise`
+(one long run); neither ends when the work raises. `spawn` is for a task that may end with its first error, because the
+caller that needs its result requests it again. `Deadlines` serves very many short timers (waiting fetches) with one
+loop timer for each tick, because a `call_later` for each would cost more than the request.
 """
 
 from __future__ import annotations
@@ -27,18 +27,23 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STILL_FAILING_SECONDS: Final = 60.0
-"""Seconds between two log lines that say that a disk still fails a periodic task."""
+"""Seconds between two log lines that report that a periodic task still fails because of a disk."""
 TICK_SECONDS: Final = 0.005
-"""Deadlines fire up to this many seconds late, and later if many fire together."""
+"""Seconds that deadlines may fire too late; they fire even later if many fire together."""
 FIRE_SECONDS: Final = 0.003
-"""Seconds for which deadlines may fire in one turn of the loop."""
+"""Seconds for which deadlines may fire in one iteration of the event loop."""
 FIRED_PER_TURN: Final = 32
-"""At most this many timers fire in one iteration of the loop; the work that each causes (a fetch is read and answered)
-is done in the next iteration."""
+"""The maximum number of timers that fire in one iteration of the event loop; the work that each causes (reading a fetch
+and responding) is done in the next iteration.
+"""
 RESTART_SECONDS: Final = 1.0
-"""The pause after the first failure of supervised work. Each further failure doubles it,"""
+"""Seconds of the pause after the first failure of supervised work. Each further failure doubles the pause, up to
+MAX_RESTART_SECONDS.
+"""
 MAX_RESTART_SECONDS: Final = 60.0
-"""up to this. After a run longer than this, the pause is short again."""
+"""Maximum seconds of the pause after a failure of supervised work. After a run that lasted longer than this, the pause
+is short again.
+"""
 
 
 class Tasks:
@@ -48,14 +53,14 @@ class Tasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
-        """Run `coroutine` as a task that `close` cancels. Its exception is logged, unless `is_awaited`."""
+        """Run `coroutine` as a task, which `close` cancels. An exception of the task is logged, unless `is_awaited`."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard if is_awaited else self._finished)
         return task
 
     def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """`spawn` for an answer: cancelling the answer leaves the task running to its end."""
+        """Like `spawn`, for an answer: cancelling the answer does not cancel the task."""
         return detached(name, self.spawn(name, coroutine, is_awaited=True))
 
     def every(
@@ -64,8 +69,9 @@ class Tasks:
         interval_seconds: float | Callable[[], float],
         action: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
-        """Run `action` periodically, `interval_seconds` after its last end (a callable is asked each time). A failure
-        does not end the series."""
+        """Run `action` periodically, `interval_seconds` after its last end (a callable is called each time). A failure
+        does not end the repetition.
+        """
 
         async def repeat() -> None:
             failures = _Failures(name)
@@ -81,8 +87,9 @@ class Tasks:
         self.spawn(name, repeat())
 
     def supervise(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run `work` until it returns. If it raises, log the error and run it again after a pause: work that follows
-        external input must not end with one bad input (S93)."""
+        """Run `work` until it returns. If it raises, log the error and run it again after a pause, because work that
+        processes external input must not end with one invalid input (S93).
+        """
 
         async def run() -> None:
             loop, failures = asyncio.get_running_loop(), 0
@@ -114,7 +121,8 @@ class Tasks:
 
 class _Failures:
     """Logs the failures of one periodic task: a disk failure when it begins, periodically, and when it is over; every
-    other error with its stack trace."""
+    other error each time, with its stack trace.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -143,8 +151,9 @@ class _Failures:
 
 
 def detached(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
-    """An answer for `work` whose cancellation leaves the work running. An exception is raised to the waiting caller; if
-    the answer was cancelled, it is logged."""
+    """Return an answer for `work` whose cancellation does not cancel the work. An exception of the work is raised to
+    the waiting caller; if the answer was cancelled, the exception is logged.
+    """
     answer = asyncio.shield(work)
 
     def ended(work: asyncio.Future[T]) -> None:
@@ -164,36 +173,38 @@ def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
-    """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job:
-    until then its data belong to it alone."""
-    context = contextvars.copy_context()  # like asyncio.to_thread, which cannot use another pool
+    """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job,
+    because until then the job's data belong to the job alone.
+    """
+    context = contextvars.copy_context()  # as in asyncio.to_thread, which cannot use another pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        while not running.done():  # may be cancelled repeatedly: first the client leaves, then the broker stops
+        while not running.done():  # may be cancelled again: the client leaves, then the broker stops
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # a cancelled caller does not see the error
+            running.exception()  # a cancelled caller does not receive the error
         raise
     finally:
-        del running  # otherwise the traceback of the job's error, which refers to this frame, would keep itself alive
+        del running  # otherwise the traceback of the job's error, which refers to this frame, would form a cycle
 
 
 class Deadlines:
-    """Very many timers, one loop timer per tick. Callbacks of one tick run in slices (S87)."""
+    """Serves very many timers with one loop timer for each tick. The callbacks of one tick run in slices (S87)."""
 
     def __init__(self, monotonic: Callable[[], float] = SystemClock.monotonic) -> None:
         self._monotonic = monotonic
         self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
         self._numbers = count()
         self._due: deque[tuple[dict[int, Callable[[], None]], Iterator[int]]] = deque()
-        """Buckets whose tick has passed, each with the numbers still to fire."""
+        """Buckets whose tick has passed, each with an iterator over the numbers that must still fire."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. The callback must be harmless when
-        late."""
+        """Call `callback` once, between `seconds` and `seconds` + TICK_SECONDS from now. The callback must be harmless
+        if it is called late.
+        """
         self._bucket(seconds)[next(self._numbers)] = callback
 
     def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:
@@ -218,18 +229,18 @@ class Deadlines:
             self._fire_some()
 
     def _fire_some(self) -> None:
-        """Fire due callbacks, a slice in each turn of the loop."""
+        """Call callbacks that are due, a slice in each iteration of the event loop."""
         end, fired = self._monotonic() + FIRE_SECONDS, 0
         while self._due:
             bucket, numbers = self._due[0]
             for number in numbers:
                 callback = bucket.pop(number, None)
                 if callback is None:
-                    continue  # its answer completed meanwhile
+                    continue  # the answer of this timer has completed
                 try:
                     callback()
                 except Exception:
-                    logger.exception("a timer failed")  # the other timers of this tick still fire
+                    logger.exception("a timer failed")  # the other timers must still fire
                 fired += 1
                 if fired == FIRED_PER_TURN or self._monotonic() >= end:
                     asyncio.get_running_loop().call_soon(self._fire_some)

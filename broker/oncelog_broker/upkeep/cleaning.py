@@ -1,8 +1,8 @@
 """The log cleaner of a broker: compacts one log after another in the background, the dirtiest first.
 
-Compaction runs on the event loop in slices, each followed by a pause of the same length; disk waits and large
-(de)compressions run in a worker thread. Running it all in a thread would slow requests more: after each system call the
-event loop would wait for the interpreter's lock, several times per request.
+Compaction runs on the event loop in slices, each followed by a pause of the same length; waits for the disk and large
+compressions or decompressions run in a worker thread. Running all of it in a thread would slow requests down more:
+after each system call, the event loop would wait for the interpreter lock, several times for each request.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from oncelog_protocol.records.batch import CorruptBatch
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""The longest wait until a change of log.cleaner.backoff.ms takes effect, in seconds."""
+"""Maximum seconds until a change of log.cleaner.backoff.ms takes effect."""
 PAUSE_PER_SLICE: Final = 1.0
-"""Pause after a slice, as a fraction of the slice: at 1 the cleaner takes at most half the loop's time."""
+"""The pause after a slice, as a multiple of the slice's length; with 1, the cleaner takes at most half of the event
+loop's time.
+"""
 
 
 class LogCleaner:
@@ -57,17 +59,17 @@ class LogCleaner:
         self._slices = host.slices
         self._disk = host.disk
         self._uncleanable: set[PartitionLog] = set()
-        """Corrupt logs, skipped until the broker restarts."""
+        """Corrupt logs, which are skipped until the broker restarts."""
         self._finished = host.clock.monotonic()
-        """Monotonic seconds of the start, or of the last time that no log was due."""
+        """Monotonic seconds of the startup, or of the last time when no log was due."""
 
     def start(self) -> None:
-        """Start the cleaner, unless log.cleaner.enable is off; it ends with the broker's tasks."""
+        """Start the cleaner, unless log.cleaner.enable is off; the cleaner ends with the broker's tasks."""
         if self._config()[keys.LOG_CLEANER_ENABLE]:
             self._tasks.every("log cleaner", self.pause_seconds, self.clean_after_backoff)
 
     def pause_seconds(self) -> float:
-        """Seconds until the next check, by the present settings."""
+        """Return the seconds until the next check, according to the present settings."""
         backoff = self._config()[keys.LOG_CLEANER_BACKOFF_MS] / 1000
         return max(0.0, min(LOOK_SECONDS, self._finished + backoff - self._clock.monotonic()))
 
@@ -81,7 +83,9 @@ class LogCleaner:
             self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
-        """Compact the dirtiest log until none is due. A failed one is skipped until the next call."""
+        """Compact the dirtiest log, repeatedly, until no log is due. A log that failed is skipped until the next
+        call.
+        """
         failed: set[PartitionLog] = set()
         while True:
             found = await self._dirtiest(failed)
@@ -110,24 +114,26 @@ class LogCleaner:
         return dirtiest(candidates)
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
-        """Compact one log. Returns False if that failed; the log line says why."""
+        """Compact one log. Returns False if that failed; a log line has the reason."""
         log, generation = partition.log, partition.log.trimmer.generation
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
-            """Whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer records
-            may be unsynced."""
+            """Return whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer
+            records may be unsynced.
+            """
             return log.state.may_be_changed and log.trimmer.generation == generation
 
         try:
-            # The records that the compaction relies on must be durable: markers that decide which records are dropped,
-            # the producers' last batches, and the log start offset, below which keys are not compared. Also, recovery
-            # would treat a gap after the recovery point as lost records.
+            # The flush makes everything durable that the compaction relies on: markers that decide which records are
+            # dropped, the producers' last batches, and the log start offset, below which keys are not compared. Without
+            # the flush, recovery would also treat a gap above the recovery point as lost records.
             await flush(log)
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Before any change: after a crash this mark distinguishes emptied segments from damaged ones.
+                # Write this before any change: after a crash, the cleaner checkpoint distinguishes emptied segments
+                # from damaged ones.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
@@ -141,11 +147,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # otherwise the segment was being truncated while read, or belongs to another log
+            if is_as_it_was():  # otherwise the segment was truncated meanwhile, or belongs to another log
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # otherwise deleted or failed meanwhile, and already logged
+            if not log.is_offline:  # otherwise the log was deleted or failed, which is logged
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats
@@ -198,7 +204,7 @@ class Throttle:
         self._bytes_before = 0
 
     def pause_after(self, total_bytes: int) -> float:
-        """Seconds to wait, given the bytes processed since the start."""
+        """Return the seconds to wait, given the number of bytes processed since the start."""
         now, limit = self._clock.monotonic(), self._limit()
         if limit != self._bytes_per_second:
             self._bytes_per_second, self._started, self._bytes_before = limit, now, total_bytes
@@ -206,13 +212,15 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Pauses after each slice for as long as the slice took, and after a job to respect the throttle."""
+    """Pauses after each slice for as long as the slice took, and after each job for as long as the throttle
+    requires.
+    """
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
-        """`pause_seconds` returns the wait after a job."""
+        """`pause_seconds` returns the seconds to wait after a job."""
         self._pause_seconds = pause_seconds
         self.longest_seconds = 0.0
-        """The longest slice, in monotonic seconds."""
+        """The length of the longest slice, in seconds."""
 
     def after_slice(self, seconds: float) -> float:
         self.longest_seconds = max(self.longest_seconds, seconds)

@@ -1,8 +1,9 @@
-"""Controlled shutdown: before this broker stops, other brokers take over the partitions that it leads
+"""Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that it leads
 (ControlledShutdown).
 
-It serves requests until then. For a partition without another in-sync replica it waits some time for one. A partition
-still led then has no leader until this broker or another in-sync replica is back.
+This broker serves requests until then. For a partition without another in-sync replica, this broker waits some time for
+one. A partition that this broker still leads when it stops has no leader until this broker or another in-sync replica
+is back.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ SHOWN_SECONDS: Final = 5.0
 """Seconds to wait until the image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
-"""Sends ControlledShutdown to the controller. Raises PeerUnavailable."""
+"""Sends a ControlledShutdown request to the controller. Raises PeerUnavailable."""
 Place = tuple[str, int]
 """Topic and partition."""
 
 
 class Patience(NamedTuple):
-    """controlled.shutdown.max.retries and controlled.shutdown.retry.backoff.ms, in seconds."""
+    """The settings controlled.shutdown.max.retries and controlled.shutdown.retry.backoff.ms; the latter in seconds."""
 
     attempts: int
     backoff_seconds: float
@@ -49,8 +50,9 @@ class ControlledShutdown:
         self._patience = patience
 
     async def prepare(self) -> bool:
-        """Move leadership to other brokers. Returns whether all is moved. If cancelled, the broker may stop all the
-        same."""
+        """Move the leadership of all partitions to other brokers. Returns whether all leadership was moved. If this is
+        cancelled, the broker may stop nevertheless.
+        """
         for attempt in range(1, self._patience.attempts + 1):
             await self._wait_for(lambda image: can_be_asked(image, self._broker_id), self._patience.backoff_seconds)
             asked_in = self._metadata.image
@@ -77,7 +79,7 @@ class ControlledShutdown:
         return False
 
     async def _attempt(self, image: ClusterImage) -> Collection[Place] | None:
-        """The partitions still led here; None if the controller gave no answer."""
+        """Return the partitions that this broker still leads; None if the controller did not respond."""
         from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest
 
         me = image.brokers.get(self._broker_id)
@@ -110,12 +112,12 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a controller is known, or no other broker is left."""
+    """Whether there is a controller to ask, or no other broker is left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 
 def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]) -> bool:
-    """Whether the broker leads no partition with other replicas, except `remaining`."""
+    """Whether this broker leads no partition that has other replicas, except those in `remaining`."""
     left = frozenset(remaining)
     return not any(
         state.leader == broker_id and len(state.replicas) > 1 and (topic.name, index) not in left
@@ -126,9 +128,10 @@ def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]
 def is_worth_asking(
     before: ClusterImage, broker_id: int, remaining: Collection[Place] | None, image: ClusterImage
 ) -> bool:
-    """Whether to send ControlledShutdown again. The last request was sent at the image `before`; `remaining` are the
-    partitions in its response, None without a response. True if there is a new controller, if a remaining partition has
-    another ISR of more than one replica, or if no other broker is registered."""
+    """Whether to send ControlledShutdown again. `before` is the image when the last request was sent; `remaining` are
+    the partitions in its response, None without a response. Returns True if there is a new controller, if a remaining
+    partition has another ISR of more than one replica, or if no other broker is registered.
+    """
     if image.controller_id not in (NO_CONTROLLER, before.controller_id) or not has_others(image, broker_id):
         return True
     for place in remaining or ():

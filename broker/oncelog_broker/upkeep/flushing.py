@@ -1,4 +1,4 @@
-"""fsync of a log without blocking the event loop."""
+"""Syncs a log to disk without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """`LogFlusher.flush` with the fsync in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
+    """Like `LogFlusher.flush`, with the fsync in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may then be
+    offline.
 
-    A cancellation waits for the fsync, and a failure takes the log offline all the same.
+    A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
     """
     pending = log.flusher.prepare_flush(up_to)
     if pending is None:

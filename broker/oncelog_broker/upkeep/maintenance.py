@@ -1,7 +1,7 @@
-"""Background tasks over all logs: retention, flushing, checkpoints, expiry of producer ids.
+"""Background tasks for all logs: retention, flushing, checkpoints, expiry of producer ids.
 
-The logs belong to the event loop; disk waits (fsync, checkpoint files) run in a thread, so that no request waits for
-them.
+The logs belong to the event loop; waits for the disk (fsync, checkpoint files) run in a thread, so that no request
+waits for them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOM_SECONDS: Final = 10.0
 
 
 class LogMaintenance:
-    """The background tasks over all logs of one broker."""
+    """The background tasks for all logs of one broker."""
 
     def __init__(self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, host: Host) -> None:
         """`config` returns the present settings; some may change while the broker runs."""
@@ -77,7 +77,7 @@ class LogMaintenance:
         )
 
     async def apply_retention(self) -> None:
-        """Delete segments beyond retention.ms or retention.bytes."""
+        """Delete segments that exceed retention.ms or retention.bytes."""
         now_ms, pauses = self._clock.now_ms(), self._pauses()
         for partition in list(self._replicas.partitions()):
             await pauses.here()
@@ -93,7 +93,7 @@ class LogMaintenance:
         try:
             partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # which the log has logged
+            if not is_known_disk_error(error.__cause__):  # the log itself has logged known disk errors
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
 
     async def purge(self) -> None:
@@ -103,15 +103,15 @@ class LogMaintenance:
             await in_thread(removal.run)
 
     async def report_troubles(self) -> None:
-        """Log the disk failures that continue, and those that have ended."""
+        """Log the disk failures that continue, and the disk failures that are over."""
         DISK_TROUBLES.report()
 
     async def measure_room(self) -> None:
-        """Measure the free space of each data directory, used to place new logs."""
+        """Measure the free space of each data directory, which decides where new logs are created."""
         await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
-        """fsync the logs due by flush.messages or flush.ms, and the full segments of the other logs."""
+        """Sync the logs that are due by flush.messages or flush.ms, and the closed segments of the other logs."""
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
@@ -122,11 +122,11 @@ class LogMaintenance:
         try:
             await flush(log, up_to)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # which the log has logged
+            if not is_known_disk_error(error.__cause__):  # the log itself has logged known disk errors
                 logger.error("flush failed", extra={"partition": log.name, "reason": error})
 
     async def expire_producer_ids(self) -> None:
-        """Expire producer ids that were silent for producer.id.expiration.ms, a slice at a time."""
+        """Expire producer ids that were silent for producer.id.expiration.ms, in slices."""
         now_ms, now, pauses = self._clock.now_ms(), self._clock.monotonic(), self._pauses()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
@@ -139,7 +139,7 @@ class LogMaintenance:
                     break
 
     def _pauses(self) -> Pauses:
-        """For tasks over every log: other work runs after each slice."""
+        """Return pauses for tasks over all logs: other work runs after each slice."""
         return Pauses(self._clock.monotonic, partial(asyncio.sleep, 0))
 
     async def checkpoint_recovery_points(self) -> None:

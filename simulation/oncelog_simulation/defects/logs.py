@@ -126,7 +126,7 @@ DEFECTS: Final = (
         "fsync-dropped",
         "a flush does not sync the log files, and the recovery point moves all the same",
         "oncelog_broker.log.pending_flush",
-        "            with suppress(FileClosed):  # its segment was deleted in the meantime and need not be durable\n                file.sync()\n",
+        "            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable\n                file.sync()\n",
         "            pass\n",
         WRITES,
         100,

@@ -1,6 +1,7 @@
 """Log compaction: keeps only the last record of each key (cleanup.policy=compact).
 
-`segment_summary` collects the facts from which `due` decides which log, and which part of it, is cleaned next.
-`compaction` walks that part with an `offset_map` (`batch_reader` reads it, `batch_retention` and `live_batches` decide
-which batches remain) and writes a `cleaned_segment` in place of old ones, in steps between which its caller may pause.
+`segment_summary` collects facts about segments, from which `due` decides which log is cleaned next, and which part of
+that log. `compaction` rewrites that part of the log, with an `offset_map`: `batch_reader` reads the batches,
+`batch_retention` and `live_batches` decide which batches remain, and a `cleaned_segment` replaces the old segments.
+Compaction runs in steps, between which its caller may pause.
 """

@@ -1,6 +1,6 @@
-"""Reads a closed segment from end to end by a file handle of its own, while the log stays in use.
+"""Reads a closed segment from start to end through its own file handle, while the log stays in use.
 
-The log may delete, replace or close the segment meanwhile: the open handle keeps the bytes readable. Each read copies
+The log may delete, replace or close the segment meanwhile; the open handle keeps the bytes readable. Each read copies
 at most READ_BYTES, as a job for another thread (`steps`), so that neither a slow disk nor page faults block the caller.
 """
 
@@ -18,7 +18,7 @@ READ_BYTES: Final = SMALL_READ_SIZE
 
 
 class BatchReader:
-    """`while not reader.at_end(): chunk = yield reader.read; for batch in reader.batches(chunk): ...`"""
+    """Usage: `while not reader.at_end(): chunk = yield reader.read; for batch in reader.batches(chunk): ...`"""
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
         self._disk = disk
@@ -31,7 +31,9 @@ class BatchReader:
         return self._position >= self._end
 
     def read(self) -> memoryview:
-        """A job: read at least one whole batch, from where the last `batches` stopped. Raises CorruptBatch, OSError."""
+        """Read at least one complete batch, starting where the last call of `batches` stopped; run this as a job.
+        Raises CorruptBatch, OSError.
+        """
         if self._file is None:
             self._file = self._disk.open(self._path)
         chunk = self._file.read(self._position, min(READ_BYTES, self._end - self._position))
@@ -48,7 +50,7 @@ class BatchReader:
         return memoryview(b"".join(parts))
 
     def batches(self, chunk: memoryview) -> Iterator[RecordBatch]:
-        """The whole batches in the result of `read`. Raises CorruptBatch."""
+        """Yield the complete batches in `chunk`, the result of `read`. Raises CorruptBatch."""
         at = 0
         while len(chunk) - at >= HEADER_SIZE:
             if parse_location(chunk, at, self._position, self._end).size > len(chunk) - at:

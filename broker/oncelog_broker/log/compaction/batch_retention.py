@@ -1,7 +1,9 @@
-"""Decides which batches must outlive their records. Pure (S56, E25).
+"""Decides which batch headers compaction must keep although their records were removed. The decisions are pure
+functions (S56, E25).
 
-Three facts are in batch headers and control batches, not in records: the last sequence of each producer, the outcome of
-each transaction, and until when deletions must stay visible. Source: Kafka's Cleaner and CleanedTransactionMetadata.
+Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
+the outcome of each transaction, and how long deletions must stay visible. Source: Kafka's Cleaner and
+CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -14,20 +16,24 @@ from oncelog_protocol.records.control import ControlType
 
 
 class ProducerBatches:
-    """The last batch of each known producer, by the headers alone.
+    """The last batch of each known producer, found from batch headers alone.
 
-    This may keep too much, since it does not see the active segment and open transactions: an empty header remains,
-    which the next cleaning drops.
+    This class may keep a header too long, because it reads neither the active segment nor the open transactions; the
+    next cleaning drops that empty header.
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
-        """`expiration_ms`: producer.id.expiration.ms. A producer that was silent for longer is no longer known."""
+        """`expiration_ms` is the setting producer.id.expiration.ms. A producer that wrote nothing for longer than that
+        is no longer known.
+        """
         self._expired_ms = now_ms - expiration_ms
         self._last: dict[int, tuple[int | None, int]] = {}
-        """Producer id -> (last offset of its last data batch, None if a later epoch has only a marker; epoch)."""
+        """Producer id -> (last offset of the producer's last data batch, producer epoch); the offset is None if the
+        latest epoch wrote only a marker.
+        """
 
     def note(self, batch: RecordBatch) -> None:
-        """Must be called for every batch, in order."""
+        """Must be called for every batch of the log, in offset order."""
         if not batch.has_producer_id or batch.max_timestamp <= self._expired_ms:
             return
         if not batch.is_control:
@@ -38,7 +44,9 @@ class ProducerBatches:
             self._last[batch.producer_id] = None, batch.producer_epoch
 
     def is_last(self, batch: RecordBatch) -> bool:
-        """Whether `batch` holds the last sequence of its producer, or, if no data says more, its last epoch."""
+        """Whether `batch` has the last sequence of its producer, or, if the producer's latest epoch wrote no data, the
+        marker with that epoch.
+        """
         known = self._last.get(batch.producer_id) if batch.has_producer_id else None
         if known is None:
             return False
@@ -51,18 +59,19 @@ class ProducerBatches:
 class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
-    A marker may be dropped only if no batch of its transaction was met on the way: an earlier cleaning has removed
-    them. So markers outlive the data of their transaction, and aborted data never looks committed.
+    A marker may be dropped only if the scan met no batch of its transaction, because an earlier cleaning has removed
+    all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
-    `aborted` comes from the transaction index. Its entries may be dropped in the cleaned part: it has no aborted
-    records any more, only headers and markers, and a marker without an index entry has no effect on a reader (S53).
+    `aborted` has the entries of the transaction index. The cleaning may drop these entries for the part that it
+    cleaned: that part contains no aborted records any more, only headers and markers, and a marker without an index
+    entry has no effect on a reader (S53).
     """
 
     def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Producers with an open aborted transaction of which a batch was met."""
+        """Ids of producers that have an open aborted transaction of which the scan met a data batch."""
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:
@@ -78,8 +87,9 @@ class TransactionScan:
         return False
 
     def ends_empty_transaction(self, batch: RecordBatch, control_type: ControlType | None) -> bool:
-        """Whether control batch `batch` is no longer needed: it is empty, or the marker of a transaction without data.
-        `control_type`: of its record; None if the type is unknown."""
+        """Whether control batch `batch` may be dropped: either it has no record, or it is the marker of a transaction
+        without data. `control_type` is the type of the batch's control record; None if the type is unknown.
+        """
         self._advance(batch.last_offset)
         if batch.records_count == 0:
             return True
@@ -101,6 +111,7 @@ class TransactionScan:
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             transaction = self._coming.pop()
-            # A transaction that is still open here has lost its marker to an earlier cleaning, with all its data.
+            # An aborted transaction that is still open here has lost its marker, and all its data, in an earlier
+            # cleaning.
             self._open_aborted[transaction.producer_id] = transaction
             self._with_data.discard(transaction.producer_id)

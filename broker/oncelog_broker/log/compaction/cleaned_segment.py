@@ -1,12 +1,12 @@
-"""Writes the segment that replaces others, so that after a crash either the old segments or the new one exist.
+"""Writes the segment that replaces several others; after a crash, either the old segments or the new one exist.
 
-    1  .cleaned files are written and synced                   a start removes them
-    2  they are renamed to .swap, the directory is synced      a start finishes what follows
-    3  the old files are renamed to .deleted                   (`LogTrimmer.replace_segments`)
-    4  the .swap files get their final names
-    5  the .deleted files are freed after file.delete.delay.ms
+1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes them.
+2. The .cleaned files are renamed to .swap, and the directory is synced. From here on, a startup completes the rest.
+3. The old files are renamed to .deleted (`LogTrimmer.replace_segments`).
+4. The .swap files get their final names.
+5. The .deleted files are freed after file.delete.delay.ms.
 
-Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` is the other half.
+Source: Kafka's LocalLog.replaceSegments; `recovery.finish_interrupted_work` completes the replacement at startup.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 logger = logging.getLogger(__name__)
 
 WRITE_BYTES: Final = 128 * 1024
-"""Bytes collected before each write."""
+"""Bytes that are collected before each write to the file."""
 
 
 class CleanedSegment:
@@ -50,7 +50,7 @@ class CleanedSegment:
         now_ms: int,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """`is_wanted`, which any thread may ask, says whether the log is still the one in `directory`."""
+        """`is_wanted` returns whether the log in `directory` is still in use; any thread may call it."""
         self._disk = disk
         self._directory = directory
         self._base_offset = base_offset
@@ -62,9 +62,11 @@ class CleanedSegment:
         self._locations: list[BatchLocation] = []
         self._pending_bytes = 0
         self.size = 0
-        """Bytes of all batches added."""
+        """Total bytes of all batches added."""
         self.aborted: Sequence[EndedTransaction] = ()
-        """The aborted transactions for its index, in the order of markers. To be set before `finish`."""
+        """The aborted transactions for the index of the new segment, ordered by their markers. The caller must set this
+        before `finish`.
+        """
         self._is_handed_over = False
 
     @property
@@ -73,11 +75,11 @@ class CleanedSegment:
         return self._segment
 
     def add(self, batch: Buffer, records_count: int) -> None:
-        """Add a batch to be written. The memory behind it must not change until then."""
+        """Add a batch to be written. The memory of `batch` must not change until it is written."""
         end = self._pending_bytes + len(batch)
         location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
         if records_count == 0:
-            # A timestamp without a record would lead a search by time to nothing.
+            # A timestamp without a record would lead a search by time to an offset without a record.
             location = location._replace(max_timestamp=NO_TIMESTAMP)
         self._pending.append(batch)
         self._locations.append(location)
@@ -89,7 +91,7 @@ class CleanedSegment:
         return self._pending_bytes >= WRITE_BYTES
 
     def write(self) -> None:
-        """Write the batches that were added. Raises OSError."""
+        """Write the added batches to the file. Raises OSError."""
         if self._segment is None:
             self._remove_files(CLEANED_SUFFIX)  # remove the bytes of a failed attempt
             self._remove_files(SWAP_SUFFIX)
@@ -106,11 +108,12 @@ class CleanedSegment:
             self._pending, self._locations, self._pending_bytes = [], [], 0
 
     def finish(self) -> bool:
-        """Write and sync everything, so that a start after a crash completes the replacement. Raises OSError.
+        """Write and sync the new segment; the next startup then completes the replacement, even after a crash. Raises
+        OSError.
 
-        Returns False, and a start removes the files, if the segment is no longer wanted: the topic may have been
-        deleted and re-created before the files were created, so that they are in the directory of the new topic. This
-        check comes last: earlier, the topic could still be re-created after it.
+        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove: the topic
+        may have been deleted and re-created before the files were created, so that they are in the directory of the new
+        topic. The check of `is_wanted` comes last, because the topic could be re-created after an earlier check.
         """
         self.write()
         segment = self.segment
@@ -138,13 +141,15 @@ class CleanedSegment:
             file.close()
 
     def hand_over(self) -> None:
-        """The files now belong to the log, which may have begun to delete the old ones: `discard` does not touch
-        them."""
+        """Record that the files belong to the log from now on. The log may have begun to delete the old files, so
+        `discard` must not touch the new ones.
+        """
         self._is_handed_over = True
 
     def discard(self) -> None:
-        """Remove the files, in whatever state, unless they belong to the log. Files that cannot be removed now are
-        removed at the next attempt, or start."""
+        """Remove the files of this segment, whether complete or not, unless they belong to the log. Files that cannot
+        be removed now are removed by the next attempt or the next startup.
+        """
         if self._segment is not None:
             self._segment.close()
         if self._is_handed_over:
@@ -156,7 +161,8 @@ class CleanedSegment:
             logger.warning("%s: could not be removed: %s", self._path(""), error)
 
     def _remove_files(self, suffix: str) -> None:
-        # The log file last: after a crash, an index alone would be taken for one of the old log.
+        # Remove the log file last: after a crash, an index without its log file would be taken for an index of the old
+        # log.
         for kind in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(self._path(kind + suffix))
 

@@ -1,15 +1,17 @@
-"""Compacts the dirty part of a log: only the last record of each key stays (cleanup.policy=compact, S56, KIP-534).
+"""Compacts the dirty part of a log: keeps only the last record of each key (cleanup.policy=compact, S56, KIP-534).
 
-    1  read the headers of the clean part, and the keys of the dirty part: the last records of keys and producers
-    2  rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that stay
+1. Read the headers of the clean part and the keys of the dirty part, to find the last record of each key and producer.
+2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that remain.
 
-A batch that keeps all records is copied as it is. A batch that loses all records is dropped undecoded, or kept as a
-header alone. Tombstones remain for delete.retention.ms after the first compaction that saw them, so that readers see
-them; so do the markers of transactions whose data was removed. Both stay longer while a replica is away: it may still
-have the records that they delete or abort, and show them when it leads. Nothing at or above `end` is touched.
+A batch that keeps all records is copied unchanged. A batch that loses all its records is dropped without decoding it,
+or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met them, so that
+readers see the deletions; markers of transactions whose data was removed remain equally long. Tombstones and markers
+stay longer while a replica is not in sync: that replica may still have the records that they delete or abort, and would
+show those records to consumers as a leader. Compaction changes nothing at or above offset `end`.
 
-If the offset map is full, the dirty part ends where it was filled, perhaps in the middle of a segment. Records after
-that are left to the next cleaning: they are copied unchanged, with their entries in the transaction index.
+If the offset map is full, the dirty part ends at the first record that did not fit, perhaps in the middle of a segment.
+Records after that offset wait for the next cleaning: they are copied unchanged, with their entries in the transaction
+index.
 
 Source: Kafka's Cleaner.
 """
@@ -45,33 +47,39 @@ from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 logger = logging.getLogger(__name__)
 
 INLINE_BATCH_BYTES: Final = 64 * 1024
-"""Batches up to this size are decompressed in this thread (a job costs more), unless they decompress to more than
-INLINE_RECORDS_BYTES."""
+"""Batches of up to this many bytes are decompressed in the calling thread, because a job costs more, unless their
+records exceed INLINE_RECORDS_BYTES.
+"""
 INLINE_RECORDS_BYTES: Final = 512 * 1024
 INLINE_COMPRESS_BYTES: Final = 32 * 1024
-"""Records up to this size are compressed in this thread; compressing is slower than decompressing."""
+"""Records of up to this many bytes are compressed in the calling thread; the limit is lower because compressing is
+slower than decompressing.
+"""
 MAX_SEGMENTS_PER_GROUP: Final = 16
-"""The most segments that are replaced in one step, with a few renames for each: 64 took 8 ms, and 57 ms on a busy disk.
-The next cleaning merges further ones."""
+"""The maximum number of segments that are replaced in one step; each needs a few renames, and 64 segments took 8 ms, or
+57 ms on a busy disk. The next cleaning merges the remaining segments.
+"""
 
 Kept = RecordBatch | None
-"""The retained part of a batch: the batch itself, a smaller one, or None."""
+"""The retained part of a batch: the unchanged batch, a smaller batch, or None if the batch is dropped."""
 
 
 @dataclass(slots=True)
 class CompactionStats:
-    """The figures of a cleaning, for its log line."""
+    """Counters of one cleaning, for its log line."""
 
     bytes_read: int = 0
     bytes_written: int = 0
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Batches past their delete horizon that stay because a replica is away."""
+    """Number of times that a batch stayed past its delete horizon because a replica is not in sync."""
 
 
 class Compaction:
-    """One cleaning of one log, from offset `first_dirty` up to `end`, the end of a segment. Used once."""
+    """One cleaning of one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is used only
+    once.
+    """
 
     def __init__(
         self,
@@ -85,7 +93,9 @@ class Compaction:
         producer_id_expiration_ms: int,
         all_replicas_have_it: bool,
     ) -> None:
-        """`all_replicas_have_it`: whether all replicas are in sync. If not, no tombstone and no marker is dropped."""
+        """`all_replicas_have_it` is whether all replicas are in sync. If a replica is not in sync, no tombstone and no
+        marker is dropped.
+        """
         self._log = log
         self._disk = disk
         self._config = log.config
@@ -104,11 +114,12 @@ class Compaction:
 
     @property
     def bytes_done(self) -> int:
-        """Bytes read and written so far: what log.cleaner.io.max.bytes.per.second limits."""
+        """Bytes read and written so far, which log.cleaner.io.max.bytes.per.second limits."""
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact. Clean in steps; returns the first offset that is still dirty; None if the log was changed meanwhile.
+        """Compact the log in steps; returns the first offset that is still dirty, or None if the log was changed
+        meanwhile.
         Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
@@ -126,7 +137,9 @@ class Compaction:
     # --- 1: the last offset of each key -----------------------------------------------------------------------------
 
     def _fill_map(self) -> Steps[int]:
-        """Read all headers, and the keys of the dirty part; returns the first offset that is not in the map."""
+        """Read all batch headers, and the keys of the dirty part; returns the first offset whose key is not in the
+        map.
+        """
         dirty = [transaction for transaction in self._aborted if transaction.last_offset >= self._first_dirty]
         transactions = TransactionScan(dirty)
         for segment in self._segments:
@@ -147,8 +160,9 @@ class Compaction:
         return self._end
 
     def _put_batch(self, batch: RecordBatch, transactions: TransactionScan) -> Steps[int | None]:
-        """Put the keys of `batch` into the map. Returns the first offset that did not fit into the map; None if all
-        fitted."""
+        """Put the keys of `batch` into the map. Returns the first offset whose key did not fit into the map; None if
+        all keys fitted.
+        """
         if batch.is_control:
             transactions.ends_empty_transaction(batch, (yield from self._control_type(batch)))
             return None
@@ -169,7 +183,9 @@ class Compaction:
         return None
 
     def _control_type(self, batch: RecordBatch) -> Steps[ControlType | None]:
-        """The type of the control record of `batch`; None if it has no record, or one of an unknown type."""
+        """Return the type of the control record in `batch`; None if the batch has no record, or a record of unknown
+        type.
+        """
         if batch.records_count == 0:
             return None
         data = yield from self._records(batch)
@@ -178,24 +194,24 @@ class Compaction:
         return None
 
     def _records(self, batch: RecordBatch) -> Steps[bytes]:
-        """The records of `batch`, decompressed; its CRC is checked."""
+        """Return the decompressed records of `batch`, after checking the CRC."""
         if batch.size <= INLINE_BATCH_BYTES:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # or just too large for this thread
+                pass  # the records may be too large for this thread: try again in a job
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
     # --- 2: the batches that remain -----------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
-        """Write the remaining batches of `group` as one segment, and replace the group by it. False if the log has
-        changed.
+        """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
+        if the log has changed meanwhile.
 
-        Recovery tells by the last offset in a cleaned segment which segments it replaces. So segments at the end of the
-        group that lose all records are emptied one by one. Segments that were already empty join the group: otherwise a
-        log in which everything is rewritten would gain an empty segment with each cleaning.
+        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of
+        the group that lose all their records are therefore emptied one by one. Segments that were already empty join
+        the group, because otherwise each cleaning of a log in which everything is rewritten would add an empty segment.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -209,7 +225,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # a job: for a large file, the file system takes its time
+                yield cleaned.discard  # discard in a job, because the file system needs long to remove a large file
                 if is_changed:
                     return False
         finally:
@@ -254,17 +270,20 @@ class Compaction:
             raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
-        """The transactions with ABORT markers in the neighbours `old` that may still have records.
+        """Return the aborted transactions whose markers are in the neighbouring segments `old` and which may still have
+        records.
 
-        A transaction whose marker lies below `end` lies entirely below it, so none of its records is left. A
-        transaction that ends behind `end` keeps its marker, and its records behind `end`: in the middle of a segment if
-        the map was full.
+        A transaction whose marker is below `end` is entirely below `end`, so none of its records is left. A transaction
+        whose marker is at or after `end` keeps that marker and its records from `end` on; `end` is in the middle of a
+        segment if the offset map was full.
         """
         start, end = max(old[0].base_offset, self._end), old[-1].next_offset
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
 
     def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
-        """Add the remaining batches of `segment` to `cleaned`; returns whether they differ from the segment."""
+        """Add the remaining batches of `segment` to `cleaned`; returns whether any of them differs from the old
+        batch.
+        """
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -287,7 +306,7 @@ class Compaction:
         return is_changed
 
     def _kept_of(self, batch: RecordBatch) -> Steps[Kept]:
-        """The retained part of `batch`."""
+        """Return the part of `batch` that the compacted segment keeps."""
         if batch.base_offset >= self._end:
             return batch
         if batch.is_control:
@@ -333,18 +352,20 @@ class Compaction:
         if offset >= self._end:
             return True
         if span.key is None:
-            self.stats.keyless_records += 1  # Kafka's cleaner drops them, too: no later record could ever replace them
+            self.stats.keyless_records += 1  # also dropped by Kafka's cleaner: no later record could replace it
             return False
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """The header alone if its producer's state depends on it, else None."""
+        """Return only the header of `batch` if its producer's state depends on the header, else None."""
         if not self._producers.is_last(batch):
             return None
         return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
 
     def _has_passed(self, horizon_ms: int | None) -> bool:
-        """Whether readers and replicas have seen the batch, by its delete horizon."""
+        """Whether the delete horizon has passed and all replicas are in sync, so that tombstones and markers may be
+        dropped.
+        """
         if horizon_ms is None or horizon_ms > self._now_ms:
             return False
         self.stats.kept_for_replicas += not self._all_replicas_have_it

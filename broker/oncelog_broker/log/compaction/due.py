@@ -1,8 +1,9 @@
-"""Decides which log is compacted next, which part of it, and in which groups of segments. Pure.
+"""Decides which log is compacted next, which part of that log, and which groups of segments are merged.
 
-A log has a clean part, compacted before; a dirty part behind it, up to `end`; and a part that must wait: the active
-segment, segments that reach the high watermark (or last stable offset), and records younger than min.compaction.lag.ms.
-Only whole segments are dirty or wait. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and a part that
+must wait. The active segment must wait, as must segments that reach the high watermark (or last stable offset) and
+records younger than min.compaction.lag.ms. Each segment belongs to only one of the parts. Source: Kafka's
+LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 
 
 class SegmentSummary(NamedTuple):
-    """The facts about a closed segment that the cleaner needs. `next_offset` is the first offset after it."""
+    """The facts about a closed segment that the cleaner needs. `next_offset` is the first offset after the segment."""
 
     base_offset: int
     next_offset: int
     size: int
     first_timestamp_ms: int
-    """Timestamp of the segment's first batch; below 0 if there is no batch or timestamp."""
+    """Timestamp of the segment's first batch, in ms; below 0 if there is no batch or no timestamp."""
     largest_timestamp_ms: int
 
 
 class CleanableRange(NamedTuple):
-    """Offsets `first_dirty` to before `end` may be compacted. Sizes in bytes, of whole segments."""
+    """The offsets from `first_dirty` to before `end`, which may be compacted. Sizes are in bytes, and count entire
+    segments.
+    """
 
     first_dirty: int
     end: int
@@ -41,14 +44,16 @@ class CleanableRange(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether a dirty record is old enough, or the dirty part large enough."""
+        """Whether a dirty record is overdue, or the dirty ratio exceeds min.cleanable.dirty.ratio."""
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Where the dirty part begins, by the cleaner checkpoint; an impossible checkpoint is ignored."""
+    """Return the offset where the dirty part begins, from the cleaner checkpoint; a checkpoint outside the log is
+    ignored.
+    """
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint
@@ -57,10 +62,10 @@ def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_of
 def cleanable_range(
     closed: Sequence[SegmentSummary], config: LogConfig, *, first_dirty: int, upper_bound: int, now_ms: int
 ) -> CleanableRange:
-    """The part of a log that may be compacted. `closed`: all its segments but the active one.
+    """Return the part of a log that may be compacted. `closed` are all segments of the log except the active one.
 
-    `upper_bound` is the last stable offset: records that a transaction may still abort, or a leader change may remove,
-    are not compared with others.
+    `upper_bound` is the last stable offset: above it, a transaction may still abort records, or a leader change may
+    remove them, so they must not replace other records.
     """
     youngest_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else LONG_MAX
     end = first_dirty
@@ -85,13 +90,13 @@ Name = TypeVar("Name")
 
 
 def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
-    """The due log with the largest dirty part; None if no log is due."""
+    """Return the name of the due log with the largest dirty ratio; None if no log is due."""
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None
 
 
 class OffsetRange(Protocol):
-    """A segment, or the facts about it."""
+    """The offsets and size of a segment: a `Segment` or a `SegmentSummary`."""
 
     @property
     def base_offset(self) -> int: ...
@@ -102,17 +107,17 @@ class OffsetRange(Protocol):
 
 
 class GroupLimits(NamedTuple):
-    """Limits of one compacted segment."""
+    """Limits of one compacted segment: its bytes, and the number of segments merged into it."""
 
     max_bytes: int
     max_segments: int
 
 
 def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list[int]:
-    """The numbers of neighbouring segments that are merged into one: together no larger than the present limit of a
-    segment.
+    """Return how many neighbouring segments are merged into each new segment; the merged size does not exceed
+    `limits.max_bytes`, unless a single segment already exceeds it.
 
-    Each number is at least 1; their sum is the number of `segments`.
+    Each number is at least 1; the sum of all numbers is the number of `segments`.
     """
     groups: list[int] = []
     size, base_offset = 0, 0

@@ -1,4 +1,6 @@
-"""Counts which batches of the dirty part hold the last record of a key, so that the others are dropped undecoded."""
+"""Counts which batches of the dirty part have the last record of a key; the other batches are dropped without
+decoding.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from typing import Final
 from oncelog_protocol.records.batch import RecordBatch
 
 MAX_TRACKED_BATCHES: Final = 250_000
-"""12 bytes each. The batches after that many are decoded again."""
+"""The maximum number of tracked batches; each takes 12 bytes. Batches beyond that number must be decoded again."""
 
 
 class LiveBatches:
-    """Base offsets of batches, in order, and how many last records of a key each holds."""
+    """Base offsets of the tracked batches, in order, and for each batch how many of its records are the last of their
+    key.
+    """
 
     def __init__(self) -> None:
         self._bases = array("q")
@@ -22,14 +26,14 @@ class LiveBatches:
         self._tracked_end = -1
 
     def track(self, batch: RecordBatch) -> None:
-        """Note that all records of `batch` are in the offset map, as are those of the batches tracked before."""
+        """Start to track `batch`; all its records, and those of all batches tracked before, are in the offset map."""
         if len(self._bases) < MAX_TRACKED_BATCHES:
             self._bases.append(batch.base_offset)
             self._live.append(0)
             self._tracked_end = batch.next_offset
 
     def count(self, offsets: Sequence[int]) -> None:
-        """Each of `offsets` is the offset of the last record of a key."""
+        """Count the last records in each tracked batch; `offsets` are the offsets of the last records of keys."""
         bases, live, end = self._bases, self._live, self._tracked_end
         for offset in offsets:
             number = bisect_right(bases, offset) - 1

@@ -1,8 +1,8 @@
-"""Key -> offset of its last record, in bounded memory, for the part of a log that is compacted.
+"""Maps each key to the offset of its last record, in bounded memory, for the compacted part of a log.
 
-Keys of up to 15 bytes are their own fingerprint, longer ones are represented by a digest of 16 bytes. So a map takes at
-most ENTRY_BYTES for each key, however long it is (Kafka keeps MD5 digests of all keys). The entries are spread over
-many small dictionaries, because a dictionary blocks the process while it grows.
+A key of up to 15 bytes is its own fingerprint; a longer key is represented by a digest of 16 bytes. A map therefore
+needs at most ENTRY_BYTES for each key of any length (Kafka keeps MD5 digests of all keys). The entries are spread over
+many small dictionaries, because growing a large dictionary would block the process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from hashlib import blake2b
 from typing import Final
 
 DIGEST_SIZE: Final = 16
-"""Longer than any key that is its own fingerprint, so that no key can be mistaken for a digest."""
+"""Bytes of a digest; longer than any key that is its own fingerprint, so that no key can be mistaken for a digest."""
 ENTRY_BYTES: Final = 216
-"""The most bytes of an entry: 64 for the fingerprint, 32 for the offset, the rest in a dictionary that just grew."""
+"""Maximum bytes of one entry: 64 for the fingerprint, 32 for the offset, and the rest in a dictionary that has just
+grown.
+"""
 SHARDS: Final = 256
 SHARD_MASK: Final = SHARDS - 1
 
@@ -26,12 +28,12 @@ def fingerprint(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Invariant: `get` returns the largest offset put with a key; offsets are put in increasing order."""
+    """Invariant: `get` returns the largest offset that was put for a key; offsets are put in increasing order."""
 
     __slots__ = ("_shards", "capacity")
 
     def __init__(self, memory_bytes: int) -> None:
-        """Room for as many keys as surely fit into `memory_bytes`, at least one."""
+        """The capacity is the number of keys that certainly fit into `memory_bytes`, at least one."""
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 
@@ -39,8 +41,9 @@ class OffsetMap:
         return sum(map(len, self._shards))
 
     def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
-        """Put keys with their offsets, in order, until the map is full; returns how many were put or skipped. None is
-        no key, and skipped."""
+        """Put keys with their offsets, in order, until the map is full; returns how many keys were put or skipped. A
+        key of None means a record without a key, and is skipped.
+        """
         shards = self._shards
         if len(self) + len(keys) > self.capacity:
             return self._put_while_room(keys, offsets)
@@ -65,11 +68,11 @@ class OffsetMap:
         return len(keys)
 
     def get(self, key: bytes) -> int:
-        """The last offset of `key`; NO_OFFSET if the key is unknown."""
+        """Return the last offset of `key`; NO_OFFSET if the key is unknown."""
         known_as = key if len(key) < DIGEST_SIZE else fingerprint(key)
         return self._shards[hash(known_as) & SHARD_MASK].get(known_as, NO_OFFSET)
 
     def offsets(self) -> Iterator[Sequence[int]]:
-        """All offsets in the map, unordered, in small lists."""
+        """Yield all offsets in the map, unordered, in small lists."""
         for shard in self._shards:
             yield list(shard.values())

@@ -11,7 +11,7 @@ from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP
 
 
 def cleanable_range_of(log: PartitionLog, *, upper_bound: int, now_ms: int) -> CleanableRange:
-    """The part of `log` that may be compacted now. Raises CorruptBatch, OSError."""
+    """Return the part of `log` that may be compacted now. Raises CorruptBatch, OSError."""
     return cleanable_range(
         [summarize(segment, log.config) for segment in log.trimmer.closed_segments],
         log.config,
@@ -22,7 +22,7 @@ def cleanable_range_of(log: PartitionLog, *, upper_bound: int, now_ms: int) -> C
 
 
 def summarize(segment: Segment, config: LogConfig) -> SegmentSummary:
-    """The facts of a segment. Timestamps are read only if the configuration needs them."""
+    """Return the facts about one segment. Timestamps are read only if the configuration needs them."""
     first_ms = largest_ms = NO_TIMESTAMP
     if config.max_compaction_lag_ms < LONG_MAX and segment.size > 0:
         first_ms = parse_location(segment.file.read(0, HEADER_SIZE), 0, 0, segment.size).max_timestamp

@@ -1,7 +1,7 @@
-"""Chooses the data directory of a new log: the one with the fewest logs; a directory that has just refused a log, or
-has little free space, is avoided if there is another one.
+"""Chooses the data directory of a new log: the directory with the fewest logs. A directory that has just refused a log,
+or has little free space, is chosen only if there is no other.
 
-Nothing here touches a disk, since a disk may hang: worker threads note the free space.
+No function here accesses a disk, because a disk may hang: worker threads report the free space.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.runtime.clock import Clock
 
 REFUSAL_SECONDS: Final = 60.0
-"""How long new logs go to other data directories after one has refused a log."""
+"""Seconds for which new logs are created in other data directories after one directory has refused a log."""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
-"""A data directory with less free space gets a new log only if no other directory has more."""
+"""Bytes; a data directory with less free space gets a new log only if no other directory has more."""
 
 
 class DirectoryChoice:
-    """The directory choices of one `LogManager`. `homes`: its mapping from logs to data directories."""
+    """Chooses data directories for one `LogManager`. `homes` is the manager's mapping from logs to data directories."""
 
     def __init__(
         self, directories: Sequence[DataDirectory], homes: Mapping[TopicPartition, DataDirectory], clock: Clock
@@ -30,20 +30,23 @@ class DirectoryChoice:
         self._homes = homes
         self._clock = clock
         self._refused_at: dict[DataDirectory, float] = {}
-        """When a data directory last refused a log: monotonic, in seconds."""
+        """Monotonic time, in seconds, when each data directory last refused a log."""
         self._free_bytes: dict[DataDirectory, int] = {}
         self._planned: dict[TopicPartition, DataDirectory] = {}
-        """The chosen directories of logs that are not created yet."""
+        """The directories chosen for logs that are not created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
-        """Directories with the remains of a log that could not be created: the log must be created there, or it would
-        exist twice."""
+        """Directories that contain remains of a log that could not be created: that log must be created in the same
+        directory, because otherwise it would exist twice.
+        """
 
     def counts(self) -> Counter[DataDirectory]:
-        """Count the logs of each data directory, planned ones included: the argument of `place`, once for many logs."""
+        """Count the logs of each data directory, including planned logs; the result is the `counts` argument of
+        `place`, and serves for many logs.
+        """
         return Counter(self._homes.values()) + Counter(self._planned.values())
 
     def place(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Return the data directory that has the log, or in which it will be created."""
+        """Return the data directory that contains the log, or in which the log will be created."""
         home = self._homes.get(key) or self._planned.get(key)
         if home is None:
             home = self._planned[key] = self._left_in.get(key) or self._best(counts)
@@ -70,7 +73,9 @@ class DirectoryChoice:
         self._left_in.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Note that a log could not be created in a directory. `is_left`: the directory has remains of the log."""
+        """Note that a log could not be created in a directory. `is_left` is whether the directory contains remains of
+        the log.
+        """
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:
             self._left_in[key] = directory

@@ -1,14 +1,15 @@
 """Reads topics from Apache Kafka's own metadata log, for a broker that takes over Kafka's data directory.
 
-    __cluster_metadata-0/00000000000000000000.log                   the log: its records change the metadata
-    __cluster_metadata-0/00000000000000007843-0000000002.checkpoint  a snapshot: the records that make the state at 7843
+    __cluster_metadata-0/00000000000000000000.log                   the metadata log, whose records are changes
+    __cluster_metadata-0/00000000000000007843-0000000002.checkpoint  a snapshot: the metadata at offset 7843
 
-The logs of topics do not tell their configuration. Without these settings a compacted topic, or one with unlimited
-retention, would lose its old records to the default retention as soon as it is taken over.
+The logs of topics do not contain the configuration of these topics. Without the settings in the metadata log, a
+compacted topic, or a topic with unlimited retention, would lose its old records to the default retention immediately
+after the takeover.
 
 A record's value is a frame (unsigned varint: frame version 1, record type, record version) and a message, flexible in
-every version. Only three types matter here; others are skipped. Sources: Kafka's MetadataRecordSerde, KIP-631
-(TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
+every version. Only three record types matter here; other types are skipped. Sources: Kafka's MetadataRecordSerde,
+KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """`read_topics`, without topics that have no settings of their own. Raises OSError."""
+    """Like `read_topics`, without topics that have no settings of their own. Raises OSError."""
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}
 
 
 def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Topic -> its own settings, unchecked, for each topic in the metadata log. Empty if the directory has no metadata
-    log. Raises OSError.
+    """Return the settings of each topic in the metadata log, by topic name; the values are not validated. The result is
+    empty if the directory has no metadata log. Raises OSError.
 
-    Records that cannot be read are skipped with a warning: they may be the torn end of the log.
+    Reading stops with a warning at a record that cannot be read, which may be the torn end of the log.
     """
     directory = os.path.join(data_directory, f"{METADATA_TOPIC}-0")
     state = _TopicConfigs()
@@ -67,7 +68,9 @@ def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
 
 
 def _record_values(disk: Disk, directory: str) -> Iterator[memoryview]:
-    """The values of the records in the latest snapshot, and of the records after it. Raises CorruptBatch, OSError."""
+    """Yield the values of the records in the latest snapshot, and of the records after that snapshot. Raises
+    CorruptBatch, OSError.
+    """
     names = disk.list_directory(directory)
     snapshots = sorted(name for name in names if _SNAPSHOT_FILE.fullmatch(name))
     logs = sorted(name for name in names if _LOG_FILE.fullmatch(name))
@@ -105,7 +108,7 @@ class _TopicConfigs:
         return list(self._names.values())
 
     def replay(self, value: memoryview) -> None:
-        """Apply one record. Raises MalformedMessage, IndexError."""
+        """Apply one metadata record. Raises MalformedMessage, IndexError."""
         frame, at = read_uvarint(value, 0)
         kind, at = read_uvarint(value, at)
         version, at = read_uvarint(value, at)

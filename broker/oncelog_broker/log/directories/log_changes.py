@@ -1,8 +1,9 @@
-"""Creates logs, renames their directories, and frees their files: the part that waits for the disk.
+"""Creates logs, renames their directories, and frees their files: these are the operations that wait for the disk.
 
-`LogManager` begins and finishes such a change, in its own thread. `run` comes between them, and may run in any thread,
-since it uses no shared state. Many logs are changed together, so that a data directory is synced once for all. A new
-log waits for the disk only if its directory existed already: see `new_directory`.
+`LogManager` begins and finishes such an operation in its own thread. Between begin and finish, `run` may be called in
+any thread, since it uses no shared state. Many logs are changed in one operation, so that a data directory is synced
+once for all of them. Creating a log waits for the disk only if the log's directory existed already: see
+`new_directory`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class WantedLog(NamedTuple):
-    """A log that must exist, and the settings for a new one."""
+    """A log that must exist, with the settings for creating it."""
 
     topic: str
     partition: int
@@ -61,7 +62,9 @@ class ReturningLog(NamedTuple):
     cleaner_checkpoint: int | None
     high_watermark: int
     is_name_lost: bool = False
-    """Whether the directory's name could not be synced: then nothing in it was, and the log is created again."""
+    """Whether the name of the log's directory could not be synced; then no file in the directory was synced either, and
+    the log is created again.
+    """
 
     @property
     def path(self) -> str:
@@ -69,12 +72,12 @@ class ReturningLog(NamedTuple):
 
     @property
     def must_begin_anew(self) -> bool:
-        """Whether all of its records are given up: it is compacted, or was."""
+        """Whether all records of the log are discarded, because the log is, or was, compacted."""
         return self.wanted.config.is_compacted or self.cleaner_checkpoint is not None
 
 
 class LogOpening:
-    """Creates logs, gives logs their missing topic ids, and opens logs again after a fault of their disk."""
+    """Creates logs, writes the missing topic ids of logs, and reopens logs after their disk failed."""
 
     def __init__(
         self, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], wanted: Sequence[WantedLog]
@@ -87,12 +90,13 @@ class LogOpening:
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
         self.to_return: list[ReturningLog] = []
         self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
-        """The log, or the error, of each partition. Before `run`: only partitions for which nothing has to be done."""
+        """The log of each partition, or the error. Before `run`, it has only the partitions that need no disk access.
+        """
         self.left: set[TopicPartition] = set()
         """After `run`: partitions whose log could not be created, but whose directory exists."""
 
     def run(self) -> None:
-        """Create and open the logs. Errors are stored in `results`, not raised."""
+        """Create and open the logs, and write missing topic ids. Errors are stored in `results`, not raised."""
         for wanted, log in self.to_identify:
             self.results[wanted.key] = log
             try:
@@ -123,15 +127,15 @@ class LogOpening:
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
-        """Remove the offsets of earlier logs with these names from the checkpoints of all directories.
+        """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost. Errors in
-        other directories, whose disks may have failed, are logged. Raises OSError for `home`.
+        Otherwise, if a new log is lost before it is on disk, the next startup would report its records as lost. Errors
+        in directories other than `home`, whose disks may have failed, are only logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # otherwise its disk, which may hang, is not touched
+                if any(other.noted_offset(key) for key in keys):  # leave other disks alone, which may hang
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -157,8 +161,9 @@ class LogOpening:
             return error.as_value()
 
     def _clear_away(self, home: DataDirectory, wanted: WantedLog, *, was_there: bool) -> None:
-        """Remove the remains of a log that could not be created: the next attempt may be made in another data
-        directory."""
+        """Remove the remains of a log that could not be created, because the next attempt may use another data
+        directory.
+        """
         path = home.join(wanted.name)
         try:
             if not was_there and self._disk.exists(path):
@@ -170,16 +175,16 @@ class LogOpening:
             self.left.add(wanted.key)
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """Open a log again after a fault of its disk, without the records that were not synced: the page cache may show
-        data that never reached the disk, and a later fsync would not report that (E26). So its identity is written
-        again, and the log is synced before it is used.
+        """Reopen a log after its disk failed, without the records that were not synced: the page cache may show data
+        that never reached the disk, and a later fsync would not report the loss (E26). The topic id is therefore
+        written again, and the log is synced, before the log is used.
 
-        A log that is compacted, or was, is abandoned as a whole: the unsynced records may include deletions of synced
-        records (S56), and the other replicas may have compacted those deletions away since, because this replica had
-        them when it was in sync.
+        All records of a log that is, or was, compacted are discarded. The unsynced records may include deletions of
+        synced records (S56), and the other replicas may have compacted those deletions away, because this replica had
+        them while it was in sync.
 
-        If the name of its directory could not be synced, none of its records is known to be on the disk. The log is
-        created again, since a later fsync of the data directory would prove nothing about that name.
+        If the name of the log's directory could not be synced, none of the log's records is known to be on the disk.
+        Such a log is created again, since a later fsync of the data directory would prove nothing about that name.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
@@ -189,10 +194,10 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
-                if not self._disk.exists(returning.path):  # its disk may be away, and a new log would hide that
+                if not self._disk.exists(returning.path):  # the disk may be missing, and a new log would hide that
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
-                # Do this before anything is cut: if the cut is interrupted, by another fault or a kill, a log that ends
-                # below its recovery point would count as damaged, and would never be opened again.
+                # Remove the recovery point before the log is cut: if another fault or a kill interrupts the cut, a log
+                # that ends below its recovery point would count as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
                 recovery_point = min(recovery_point, returning.log_start_offset)
             log = PartitionLog.open(
@@ -211,10 +216,10 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # which start was durable is not known here: it is checkpointed again
+        log.state.checkpointed_start = 0  # the durable log start is unknown, so it is checkpointed again
         try:
-            # Keep the end at or above the log start: a later start empties a log that ends below its checkpointed
-            # start.
+            # Keep the end at or above the log start, because a later startup empties a log that ends below its
+            # checkpointed start.
             kept = log.log_start_offset if returning.must_begin_anew else log.recovery_point
             log.trimmer.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
@@ -225,7 +230,7 @@ class LogOpening:
         return log
 
     def _make_anew(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """Create an empty log. Raises OSError."""
+        """Replace the log with an empty one. Raises OSError."""
         if self._disk.exists(returning.path):
             self._disk.remove_tree(returning.path)
         made = self._make(returning.home, returning.wanted)
@@ -238,7 +243,8 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """The topic id of the log; None if it has none, or none that was ever synced: then no record was synced either.
+        """Return the topic id of the log; None if the log has no topic id, or an unsynced one, in which case no record
+        was synced either.
         Raises OSError, PartitionMetadataCorrupt."""
         try:
             return read_topic_id(self._disk, returning.path)
@@ -248,13 +254,13 @@ class LogOpening:
             return None
 
     def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:
-        """Write its topic id. Raises OSError."""
+        """Write the topic ids of these logs. Raises OSError."""
         topic_ids = {log.directory: wanted.topic_id for wanted, log in logs if wanted.topic_id is not None}
         write_topic_ids(self._disk, topic_ids)
 
 
 class LogMove(NamedTuple):
-    """A directory that is renamed, if it exists."""
+    """A directory that must be renamed, if it exists."""
 
     key: TopicPartition
     home: DataDirectory
@@ -263,13 +269,13 @@ class LogMove(NamedTuple):
 
 
 class LogMoves:
-    """Renames the directories of logs so that a start does not find them."""
+    """Renames the directories of logs, so that the next startup does not open them."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.moves: list[LogMove] = []
         self.targets: dict[TopicPartition, str | KafkaError | None] = {}
-        """After `run`: the new path of each log, None if it had no directory, or the error."""
+        """After `run`: the new path of each log, None if the log had no directory, or the error."""
 
     def run(self) -> None:
         """Rename the directories. Errors are stored in `targets`, not raised."""
@@ -292,7 +298,7 @@ class LogMoves:
 
 
 class LogRemoval:
-    """Frees files and directories: for a large file, the file system takes its time."""
+    """Frees files and directories; for large files, this takes the file system long."""
 
     def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
         self._disk = disk
@@ -300,7 +306,7 @@ class LogRemoval:
         self._directories = directories
 
     def run(self) -> int:
-        """Free them. Returns how many."""
+        """Free the files and directories. Returns how many of them were removed."""
         removed = [self._try(self._disk.remove, path) for path in self._files]
         removed += [self._try(self._disk.remove_tree, path) for path in self._directories]
         return sum(removed)

@@ -1,8 +1,8 @@
-"""Writes the checkpoints of all logs of a data directory. No checkpoint names an offset of a log that is not on the
-disk.
+"""Writes the checkpoints of all logs of a data directory. A checkpoint contains an offset of a log only if that log is
+on the disk.
 
-Checkpoints may be written in any thread: `checkpoint_guard` keeps their order. A new log is synced first, with its
-directory; for high watermarks this happens before the guard is taken, so that other writers do not wait.
+Any thread may write checkpoints: `checkpoint_guard` keeps their order. Before a new log gets an entry, the log and its
+directory are synced; for high watermarks this happens before the guard is taken, so that other writers do not wait.
 
 Each data directory is written separately: a failed disk does not affect the others.
 """
@@ -26,7 +26,7 @@ from oncelog_broker.runtime.disk import Disk
 
 
 class LogCheckpoints:
-    """The checkpoints of one `LogManager`, which owns these mappings. Methods raise OSError."""
+    """Writes the checkpoints of one `LogManager`, which owns these mappings. Methods raise OSError."""
 
     def __init__(
         self,
@@ -43,24 +43,28 @@ class LogCheckpoints:
         self._failures = failures
 
     def write_recovery_points(self) -> None:
-        """Write the recovery points."""
+        """Write the recovery points of all logs."""
         raise_first(self._in_each(self._write_recovery_points_of))
 
     def write_log_start_offsets(self) -> None:
-        """Write the log starts that the files do not tell. Each log learns whether its own was written."""
+        """Write the log starts that cannot be read from the names of the segment files. Each log records which log
+        start was written for it.
+        """
         raise_first(self._in_each(self._write_log_start_offsets_of))
 
     def write_before_compaction(self, log: PartitionLog) -> None:
-        """Write recovery point, log start and cleaner checkpoint of this log, which a start after a crash needs if the
-        log was compacted. Only its data directory is written: another one's disk may have failed."""
+        """Write the recovery point, log start and cleaner checkpoint of `log`; a startup after a crash needs all three
+        once the log was compacted. Only the data directory of `log` is written, because the disk of another directory
+        may have failed.
+        """
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # otherwise the log was deleted meanwhile
+        if home is not None:  # None if the log was deleted meanwhile
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Write the cleaner checkpoint of this log, together with the other logs of its data directory."""
+        """Write the cleaner checkpoint of `log`, together with those of the other logs in its data directory."""
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)
@@ -74,8 +78,9 @@ class LogCheckpoints:
     def write_high_watermarks(
         self, high_watermarks: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, PartitionLog]
     ) -> None:
-        """Write high watermarks. `logs`: the logs that they belong to. If another log has the name by now, its entry
-        stays."""
+        """Write high watermarks to the checkpoints. `logs` are the logs that these high watermarks belong to. If
+        another log has the same name by now, the entry of that log is not changed.
+        """
         self.sync_new(key for key, offset in high_watermarks.items() if offset)
 
         def write(home: DataDirectory) -> None:
@@ -88,17 +93,17 @@ class LogCheckpoints:
         raise_first(self._in_each(write))
 
     def lower_for_truncation(self, state: LogState) -> None:
-        """`LogTrimmer.before_truncation`: lower recovery point and cleaner checkpoint on the disk."""
+        """Lower the recovery point and the cleaner checkpoint on the disk; this is `LogTrimmer.before_truncation`."""
         home = self._homes[state.topic, state.partition]
         self._write_recovery_points_of(home)
         self._write_cleaner_offsets_of(home)
 
     def lower_after_truncation(self, state: LogState) -> None:
-        """`LogTrimmer.after_truncation`: lower the log start on the disk."""
+        """Lower the log start on the disk; this is `LogTrimmer.after_truncation`."""
         self._write_log_start_offsets_of(self._homes[state.topic, state.partition])
 
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Sync the new ones among these logs; returns those that are not on the disk."""
+        """Sync the new logs among `keys`; returns the keys of the logs that could not be synced."""
         logs = ((key, self._logs.get(key)) for key in keys)
         new = {
             key: found
@@ -130,8 +135,9 @@ class LogCheckpoints:
             self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, to be used
-        after their repair; new logs that are not on the disk get no entry."""
+        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, for use
+        after their repair; new logs that are not on the disk get no entry.
+        """
         lost = self.sync_new(key for key, offset in offsets.items() if offset)
         if lost:
             offsets = {key: offset for key, offset in offsets.items() if key not in lost}
@@ -143,7 +149,7 @@ class LogCheckpoints:
         return offsets
 
     def _in_each(self, write: Callable[[DataDirectory], None]) -> dict[DataDirectory, OSError]:
-        """Write in each data directory; returns the error of each directory where that failed."""
+        """Call `write` for each data directory; returns the error of each directory whose write failed."""
         failed: dict[DataDirectory, OSError] = {}
         for home in self._directories:
             try:
@@ -157,6 +163,6 @@ class LogCheckpoints:
 
 
 def raise_first(failed: Mapping[DataDirectory, OSError]) -> None:
-    """Raise the first error: one is enough, and each has the path of its file."""
+    """Raise the first error; one error is enough, and each names its file."""
     for error in failed.values():
         raise error

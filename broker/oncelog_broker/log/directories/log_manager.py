@@ -1,7 +1,8 @@
-"""All the logs of a broker: opens, closes, creates and deletes them, and does their periodic work.
+"""Opens, closes, creates and deletes all the logs of a broker, and does their periodic work.
 
-A log that cannot be opened or has failed does not affect the others: the reason is stored, and a lookup of the log
-raises KAFKA_STORAGE_ERROR. This class starts no tasks: callers with a timer call its periodic methods.
+A log that cannot be opened or has failed does not affect other logs: the reason is stored, and a lookup of the failed
+log raises KAFKA_STORAGE_ERROR. This class starts no tasks: callers that have a timer call the methods for periodic
+work.
 """
 
 from __future__ import annotations
@@ -57,15 +58,16 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
 NAMES_IN_A_LINE = 10
-"""How many partitions a log line names."""
+"""The maximum number of partitions that one log line names."""
 
 
 def lock_directories(
     data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
 ) -> list[DataDirectory]:
-    """Lock the data directories, and check that each belongs to this broker, or to none yet. Changes nothing else.
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Nothing else is
+    changed.
 
-    Raises LockHeld, MetaPropertiesError, NoteError, OSError: no directory stays locked.
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
     """
     directories: list[DataDirectory] = []
     try:
@@ -81,7 +83,9 @@ def lock_directories(
 
 
 def _note_sisters(directories: Sequence[DataDirectory]) -> None:
-    """Write a note with all data directories of this broker into each directory that has none. Raises OSError."""
+    """Write the identity note, which lists all data directories of this broker, into each directory without a note.
+    Raises OSError.
+    """
     sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
     for each in directories:
         if each.note is None and each.directory_id is not None:
@@ -89,7 +93,9 @@ def _note_sisters(directories: Sequence[DataDirectory]) -> None:
 
 
 class LogManager:
-    """Made by `open`. Belongs to one thread, as its logs do. Methods raise KafkaError, unless they say otherwise."""
+    """Manages all logs of one broker; created by `open`. The manager and its logs belong to one thread. Methods raise
+    KafkaError, unless their docstrings name other errors.
+    """
 
     def __init__(self, disk: Disk, clock: Clock, entropy: Entropy, directories: Sequence[DataDirectory]) -> None:
         """Internal: use `open`."""
@@ -99,22 +105,22 @@ class LogManager:
         self._directories = directories
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, DataDirectory] = {}
-        """The data directory of each log, failed ones included."""
+        """The data directory of each log, including failed logs."""
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
         self._missing: set[TopicPartition] = set()
-        """The failed logs of which nothing exists."""
+        """The failed logs that have no directory any more."""
         self._returning: dict[TopicPartition, ReturningLog] = {}
-        """The failed logs that the next opening tries again."""
+        """The failed logs that the next `begin_opening` opens again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
-        """The failed logs that could not be opened again, and their last known offsets."""
+        """The failed logs that could not be opened again, with their last known offsets."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
-        """(monotonic seconds when it may be freed, path of the directory)."""
+        """(monotonic seconds from which the directory may be freed, path of the directory)."""
         self.cluster_id: str | None = None
-        """The cluster id in the data directories; None if they are new and `open` was not given one."""
+        """The cluster id in the data directories; None if they are new and `open` got no cluster id."""
 
     @classmethod
     def open(
@@ -129,10 +135,10 @@ class LogManager:
         entropy: Entropy = system_entropy,
     ) -> LogManager:
         """Lock the data directories and open every log in them. `config_of` returns the configuration of a topic;
-        without it, all have Kafka's defaults.
+        without it, all topics have Kafka's defaults.
 
-        Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
-        The errors of single logs are in `failures`.
+        Raises LockHeld, MetaPropertiesError, OSError, all with a message for the operator; no directory then stays
+        locked. Errors of single logs are stored in `failures`.
         """
         directories = lock_directories(data_dirs, node_id=node_id, cluster_id=cluster_id, disk=disk)
         return cls.open_locked(
@@ -157,7 +163,8 @@ class LogManager:
         config_of: Callable[[str], LogConfig] | None = None,
         entropy: Entropy = system_entropy,
     ) -> LogManager:
-        """`open` directories that `lock_directories` has locked; they are unlocked if this raises. Raises
+        """Like `open`, for directories that `lock_directories` has locked; the directories are unlocked if this raises.
+        Raises
         MetaPropertiesError, OSError."""
         try:
             for directory in directories:
@@ -184,14 +191,18 @@ class LogManager:
     # --- one log -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """The log; None if this broker has no such log. Raises KAFKA_STORAGE_ERROR if it could not be opened."""
+        """Return the log of a partition; None if this broker has no such log. Raises KAFKA_STORAGE_ERROR if the log
+        could not be opened.
+        """
         key = topic, partition
         if key in self._failures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failures[key])
         return self._logs.get(key)
 
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
-        """The result of `begin_opening` if it needs no disk; None if it does."""
+        """Return what `begin_opening` would find without accessing the disk: the log or its error; None if the disk
+        must be accessed.
+        """
         if wanted.key in self._returning:
             return None
         try:
@@ -223,8 +234,9 @@ class LogManager:
         return opening
 
     def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
-        """The logs, or their errors: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for a log that belongs to a deleted
-        topic of the same name."""
+        """Return the logs, or their errors: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for a log that belongs to a
+        deleted topic of the same name.
+        """
         for home, made in opening.to_make.items():
             for wanted in made:
                 log = opening.results[wanted.key]
@@ -249,7 +261,9 @@ class LogManager:
         return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The 16 bytes in the log's `partition.metadata`; None if the log does not exist or has no id."""
+        """The 16 bytes of the topic id in the log's `partition.metadata`; None if the log does not exist or has no
+        topic id.
+        """
         return self._topic_ids.get((topic, partition))
 
     def note_missing(
@@ -259,13 +273,14 @@ class LogManager:
         *,
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Look for missing logs after a start. `partitions`: the partitions that this broker is to host. `lost`: paths
-        of data directories that are lost. `replicated`: whether other brokers have replicas of a partition, too.
+        """Search for missing logs after the startup. `partitions` are the partitions that this broker must host. `lost`
+        has the paths of data directories that are lost. `replicated` returns whether other brokers have replicas of a
+        partition, too.
 
-        A missing log stays offline if a checkpoint shows that it had records: a new log (as Kafka would create) would
-        assign their offsets a second time. The same applies if a data directory is lost, since the log may have been
-        there. Otherwise it is unknown whether there were records: the creation of the topic may have been interrupted.
-        Then one warning lists all of these logs.
+        A missing log stays offline if a checkpoint shows that the log had records: a new log, which Kafka would create,
+        would assign the same offsets a second time. A missing log also stays offline if a data directory is lost, since
+        the log may have been in that directory. In all other cases it is unknown whether the log had records, because
+        the creation of the topic may have been interrupted. One warning then lists all of these logs.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -276,7 +291,7 @@ class LogManager:
             offset, _, home = max(
                 (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
             )
-            if offset > 0 and name not in deleted:  # the checkpoints name a deleted log for a little longer
+            if offset > 0 and name not in deleted:  # checkpoints keep the entry of a deleted log for a while
                 path = home.join(name)
                 self._homes[key] = home
                 self._missing.add(key)
@@ -307,8 +322,9 @@ class LogManager:
             )
 
     def begin_anew(self, topic: str, partition: int) -> None:
-        """Allow a missing log (`note_missing`) to be created again, empty: it fetches its records from other replicas.
-        Does nothing if the log exists, whatever its state."""
+        """Allow a missing log (`note_missing`) to be created again as an empty log, which then fetches its records from
+        other replicas. Does nothing if the log exists, in any state.
+        """
         key = topic, partition
         if key in self._missing:
             logger.warning(
@@ -317,9 +333,10 @@ class LogManager:
             self._forget(key)
 
     def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
-        """Let the next `begin_opening` open a log again that is offline, or could not be opened, up to its recovery
-        point: for a replica that is not in sync. Returns False, and changes nothing, if the log is online or has no
-        files."""
+        """Let the next `begin_opening` reopen a log that is offline or could not be opened; for a replica that is not
+        in sync. The reopened log ends at its recovery point. Returns False, and changes nothing, if the log is online
+        or has no files.
+        """
         key = wanted.key
         log, home = self._logs.get(key), self._homes.get(key)
         if home is None or key in self._missing or key in self._returning:
@@ -333,7 +350,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # the settings of now, the offsets of then
+            self._returning[key] = known._replace(wanted=wanted)  # new settings, old offsets
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -366,42 +383,49 @@ class LogManager:
         self._adopt(wanted.key, result)
 
     def is_unmade(self, key: TopicPartition) -> bool:
-        """Whether this partition has no log, and never had a known one: the log may be created."""
+        """Whether no log of this partition is known, not even a failed or missing one, so that the log may be
+        created.
+        """
         return key not in self._homes
 
     def place_of(self, key: TopicPartition) -> str | None:
-        """The data directory of a log; None if the log does not exist."""
+        """Return the path of the log's data directory; None if the log does not exist."""
         home = self._homes.get(key)
         return None if home is None else home.path
 
     def placing(self) -> Callable[[TopicPartition], str]:
-        """A function for many partitions: the data directory in which the log is, or will be created."""
+        """Return a function for use with many partitions: it returns the data directory in which the log of a partition
+        is, or will be created.
+        """
         counts = self._choice.counts()
         return lambda key: self._choice.place(key, counts).path
 
     def delete(self, topic: str, partition: int) -> None:
-        """`begin_deletion` and the steps after it, for one log, without interruption. Raises KAFKA_STORAGE_ERROR."""
+        """Delete one log in one call: `begin_deletion`, `run` and `finish_deletion` without interruption. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         moves = self.begin_deletion([(topic, partition)])
         moves.run()
         for error in self.finish_deletion(moves).values():
             raise error
 
     def is_truncating(self, key: TopicPartition) -> bool:
-        """Whether the end of this log is being cut: the log cannot be deleted meanwhile."""
+        """Whether a worker thread is truncating the end of this log; the log cannot be deleted meanwhile."""
         log = self._logs.get(key)
         return log is not None and log.state.is_truncating
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
         """Begin to delete these logs; from now on no part of the broker may use them. The caller must run
-        `LogMoves.run` and `finish_deletion` next, before any of them is created again.
+        `LogMoves.run` and `finish_deletion` next, before any of these logs is created again.
 
-        Failed logs can be deleted, too. Missing ones are ignored.
+        Failed logs can be deleted, too. Missing logs are ignored.
         """
         return self._begin_moving(keys, DELETE_DIRECTORY_SUFFIX)
 
     def finish_deletion(self, moves: LogMoves) -> dict[TopicPartition, KafkaError]:
-        """Finish a deletion; returns the logs that could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the
-        others after file.delete.delay.ms."""
+        """Finish a deletion; returns a KAFKA_STORAGE_ERROR for each log that could not be deleted. `purge_deleted`
+        frees the deleted logs after file.delete.delay.ms.
+        """
         failed = {}
         for key, target in moves.targets.items():
             log = self._logs.get(key)
@@ -425,10 +449,11 @@ class LogManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{home.path}: {error}") from error
 
     def set_aside(self, topic: str, partition: int) -> str | None:
-        """Rename the directory of a log that no topic owns, without freeing it; returns its new path. Raises
-        KAFKA_STORAGE_ERROR.
+        """Rename the directory of a log that no topic owns, without freeing it; returns the new path, or None if the
+        log had no directory. Raises KAFKA_STORAGE_ERROR.
 
-        The log is not used, but it may be the only copy of its records: an operator decides.
+        The broker does not use this log, but the log may be the only copy of its records, so the operator decides what
+        to do with it.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
         self.forget_offsets([(topic, partition)])
@@ -461,26 +486,28 @@ class LogManager:
             by_partition.pop(key, None)
 
     def partitions(self) -> list[TopicPartition]:
-        """All logs, including those that could not be opened."""
+        """Return the partitions of all logs, including logs that could not be opened."""
         return list(self._homes)
 
     def data_directories(self) -> list[str]:
-        """Their absolute paths, in the order of log.dirs."""
+        """Return the absolute paths of the data directories, in the order of log.dirs."""
         return [directory.path for directory in self._directories]
 
     def places(self) -> list[tuple[TopicPartition, str]]:
-        """The data directory of every log."""
+        """Return each partition with the path of its log's data directory."""
         return [(key, home.path) for key, home in self._homes.items()]
 
     def room_in(self, directory: str) -> tuple[int, int]:
-        """(bytes of the file system that a data directory is on, bytes that this process may still write). Raises
+        """Return (total bytes of the file system that contains a data directory, bytes that this process may still
+        write there). Raises
         OSError."""
         return self._disk.room(directory)
 
     def note_rooms(self) -> None:
-        """Measure the free space of the data directories, which decides where new logs go. May be called in any
+        """Measure the free space of the data directories, which the choice of a directory for new logs uses. May be
+        called in any
         thread."""
-        # with one directory nothing needs to be chosen
+        # with one directory there is nothing to choose
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
@@ -495,14 +522,15 @@ class LogManager:
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """The high watermarks in the checkpoints, as read at the start."""
+        """Return the high watermarks that were read from the checkpoints at the startup."""
         return self._high_watermarks
 
-    # --- from time to time -----------------------------------------------------------------------------------------
+    # --- periodic work ---------------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """The logs for which `flush.messages` or `flush.ms` is reached, to be flushed by the caller; and logs whose
-        directories could not be synced, which a flush takes offline."""
+        """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
+        whose directory could not be synced, which the flush takes offline.
+        """
         now = self._clock.monotonic()
         return [
             log
@@ -518,28 +546,32 @@ class LogManager:
         ]
 
     def purge_deleted(self, now: float) -> int:
-        """`begin_purge` and the steps after it, without interruption; returns the number of freed files and
-        directories."""
+        """Free deleted files in one call: `begin_purge` and `run` without interruption; returns the number of freed
+        files and directories.
+        """
         removal = self.begin_purge(now)
         return 0 if removal is None else removal.run()
 
     def begin_purge(self, now: float) -> LogRemoval | None:
-        """The logs and segments that were deleted long enough ago, to be freed by `LogRemoval.run`; None if nothing is
-        due. `now`: monotonic seconds, since a wall clock that is set back would delay the removal."""
+        """Return the logs and segments whose delay after deletion has expired, for `LogRemoval.run` to free; None if
+        there are none. `now` is in monotonic seconds, because setting back a wall clock would delay the removal.
+        """
         files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points: a start after a crash verifies the records behind them. Raises OSError.
+        """Write the recovery points; a startup after a crash verifies the records above them. Raises OSError.
 
-        This and the next three may be called from a worker thread.
+        A worker thread may call this method and the other `checkpoint_` methods.
         """
         self._checkpoints.write_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write the log starts that the files do not tell, even after a power cut. Raises OSError."""
+        """Write the log starts that cannot be read from the names of the segment files, even after a power cut. Raises
+        OSError.
+        """
         self._checkpoints.write_log_start_offsets()
 
     def checkpoint_before_compaction(self, log: PartitionLog) -> None:
@@ -551,7 +583,9 @@ class LogManager:
         self._checkpoints.write_after_compaction(log)
 
     def begin_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """A function that writes the high watermarks, for a worker thread. It raises OSError."""
+        """Return a function that writes the high watermarks, for a worker thread to call. The function raises
+        OSError.
+        """
         return partial(self._checkpoints.write_high_watermarks, high_watermarks, dict(self._logs))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -559,10 +593,10 @@ class LogManager:
         self.begin_high_watermarks(high_watermarks)()
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints, unlock the directories; an error does not stop the remaining steps.
-        Raises OSError.
+        """Close every log, write the checkpoints, and unlock the directories; an error does not stop the remaining
+        steps. Raises OSError.
 
-        The next start counts a data directory as cleanly closed only if every log in it was.
+        The next startup treats a data directory as cleanly closed only if every log in that directory was closed.
         """
         try:
             failed = self._close_logs()
@@ -580,7 +614,9 @@ class LogManager:
         raise_first(failed)
 
     def _close_logs(self) -> dict[DataDirectory, OSError]:
-        """Close every log and write the checkpoints; returns the directories in which that failed."""
+        """Close every log and write the checkpoints; returns the directories in which a write failed, with their
+        errors.
+        """
         self._checkpoints.sync_new(tuple(self._logs))
         for log in tuple(self._logs.values()):
             try:
@@ -638,7 +674,9 @@ class LogManager:
                 self._adopt(key, log)
 
     def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
-        """(the topic id, whether its file was whole). Raises OSError, PartitionMetadataCorrupt."""
+        """Return (whether the file with the topic id was complete, the topic id). Raises OSError,
+        PartitionMetadataCorrupt.
+        """
         try:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
@@ -647,8 +685,9 @@ class LogManager:
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:
-        """The power was cut before the log's topic id was synced: the topic of its records is unknown, and they were
-        not synced either. Rename its directory. Raises OSError."""
+        """Rename the directory of a log whose topic id was not synced before a power cut: the topic of the log's
+        records is unknown, and the records were not synced either. Raises OSError.
+        """
         log.abandon()
         target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)
         self._disk.rename(log.directory, home.join(target))

@@ -1,7 +1,8 @@
-"""`meta.properties`: the owner of a data directory. A broker that opened another's logs would corrupt a cluster.
+"""`meta.properties`: the owner of a data directory. This file prevents that a broker opens another broker's logs, which
+would corrupt the cluster.
 
-Version 1 is KRaft's and ours (node.id, cluster.id, directory.id); version 0 was written by brokers with ZooKeeper
-(broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
+Version 1 is written by KRaft brokers and by this broker (node.id, cluster.id, directory.id); version 0 was written by
+brokers with ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from oncelog_broker.runtime.disk import Disk
 META_PROPERTIES_FILE: Final = "meta.properties"
 WRITTEN_VERSION: Final = 1
 NODE_ID_KEY: Final = {0: "broker.id", 1: "node.id"}
-"""Version -> the key of the broker's id."""
+"""Version of the file -> the property with the broker's id."""
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._+/-]*")
 _PLAIN_LINE = re.compile(r"(?P<key>[A-Za-z.]+)=(?P<value>[A-Za-z0-9._+/=-]*)\r?|[#!].*|\r?")
-"""A line without escapes, as Kafka and this broker write it."""
+"""Matches a line without escapes, as Kafka and this broker write it."""
 
 
 class MetaPropertiesError(ValueError):
@@ -30,7 +31,9 @@ class MetaPropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The content of the file. Fields are None if the file does not contain them: all are optional in version 0."""
+    """The content of `meta.properties`. A field is None if the file does not contain the property: all properties are
+    optional in version 0.
+    """
 
     node_id: int | None
     cluster_id: str | None
@@ -51,7 +54,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Read the file; None if it does not exist. Raises MetaPropertiesError, OSError."""
+    """Read `meta.properties`; returns None if the file does not exist. Raises MetaPropertiesError, OSError."""
     path = os.path.join(directory, META_PROPERTIES_FILE)
     if not disk.exists(path):
         return None
@@ -71,7 +74,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_id: str, directory_id: str) -> None:
-    """Write the file. Raises OSError."""
+    """Write `meta.properties`. Raises OSError."""
     values = {
         "version": str(WRITTEN_VERSION),
         "node.id": str(node_id),
@@ -82,8 +85,9 @@ def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_i
 
 
 def _parsed(text: str) -> dict[str, str]:
-    """Parse the file. Raises ValueError. The library is only used for escapes and continued lines: importing it costs a
-    start ten milliseconds, as it can read XML too."""
+    """Parse the content of `meta.properties`. Raises ValueError. The library parses only escapes and continued lines:
+    importing it delays a startup by ten milliseconds, because it can read XML, too.
+    """
     lines = [_PLAIN_LINE.fullmatch(line) for line in text.split("\n")]
     if all(lines):
         return {line["key"]: line["value"] for line in lines if line is not None and line["key"] is not None}

@@ -24,16 +24,17 @@ _CUT_ID = re.compile(re.escape(_BEGINNING) + rb"[A-Za-z0-9_-]{0,21}")
 
 
 class PartitionMetadataCorrupt(ValueError):
-    """The file does not have the format."""
+    """The file does not have the format of `partition.metadata`."""
 
 
 class PartitionMetadataTorn(PartitionMetadataCorrupt):
-    """The file has the form that an unsynced file may have after a power cut: its beginning, perhaps followed by
-    zeros."""
+    """The file has the form that an unsynced file may have after a power cut: only a beginning of the expected content,
+    perhaps followed by zeros.
+    """
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """The 16 bytes of the topic id; None if the file does not exist (a log from before KIP-516).
+    """Return the 16 bytes of the topic id; None if the file does not exist, as in a log from before KIP-516.
 
     Raises PartitionMetadataTorn, PartitionMetadataCorrupt, OSError.
     """
@@ -54,7 +55,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
-    """Write the topic ids, by directory. Raises OSError."""
+    """Write the topic ids, given by log directory. Raises OSError."""
     disk.replace_files(
         {
             os.path.join(directory, PARTITION_METADATA_FILE): partition_metadata(topic_id)
@@ -64,7 +65,7 @@ def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
 
 
 def partition_metadata(topic_id: bytes) -> bytes:
-    """The content of the file."""
+    """Return the content of `partition.metadata` for this topic id."""
     return _BEGINNING + uuid_to_string(topic_id).encode("ascii")
 
 

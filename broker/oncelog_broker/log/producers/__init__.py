@@ -1,7 +1,8 @@
 """The producers of a log: duplicate detection, sequence checks, open and aborted transactions.
 
-`state` judges each batch (in order, a duplicate, a gap, fenced) and follows open transactions; `entry` is the state of
-one producer, `ended_transaction` the facts of a transaction that a marker has ended. `snapshot` keeps the state in
-Kafka's file over restarts; `transaction_index` holds the aborted transactions of a segment; `recent_ends` tells which
-producers have been silent. `producers` combines them for one log, with their files.
+`state` checks each batch (is it in order, a duplicate, after a gap, or fenced?) and tracks open transactions; `entry`
+is the state of one producer; `ended_transaction` has the offsets of a transaction that a marker has ended. `snapshot`
+stores the state in Kafka's file format for the next startup; `transaction_index` has the aborted transactions of each
+segment; `recent_ends` helps to find producers that have written nothing for a while. `producers` combines these modules
+for one log, and manages their files.
 """

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class EndedTransaction(NamedTuple):
-    """The offsets from its first record to its marker. No transaction below `last_stable_offset` was open when it ended
-    (S51)."""
+    """The offsets of a transaction, from its first record to its marker. No transaction below `last_stable_offset` was
+    open when this transaction ended (S51).
+    """
 
     producer_id: int
     first_offset: int

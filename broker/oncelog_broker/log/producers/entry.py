@@ -1,17 +1,18 @@
-"""The state of one producer id in a log. Pure.
+"""The state of one producer id in a log, stored as immutable `bytes`, which this package calls an *entry*.
 
-It is an immutable `bytes`, an *entry*, so that 100,000 of them are one dictionary that the garbage collector skips, and
-an image of all is a list of references:
+With 100,000 producers, the state is then one dictionary that the garbage collector skips, and a copy of the entire
+state is a list of references. The layout of an entry:
 
-            46 bytes   as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
-                       timestamp, coordinator epoch, first offset of the open transaction or -1
-             4         how many sequences up to the last one are known to be in the log, in this epoch and since its
-                       newest transaction began; without a last sequence, 0 if no batch came in this epoch (the next
-                       sequence is 0), ANY_SEQUENCE if that is unknown
-             8         timestamp of the newest batch (the one above may be a marker's)
-        0..4 x 24      the batches before that, newest first: last sequence, last offset, offset delta, timestamp
+- 46 bytes as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta, timestamp,
+  coordinator epoch, first offset of the open transaction or -1.
+- 4 bytes: how many sequences up to the last one are known to be in the log, in this epoch and since its newest
+  transaction began. Without a last sequence, the number is 0 if no batch came in this epoch (the next sequence is
+  then 0), and ANY_SEQUENCE if that is unknown.
+- 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
+- 0 to 4 times 24 bytes: the batches before the newest one, newest first: last sequence, last offset, offset delta,
+  timestamp.
 
-A producer that is writing has an entry and a `BatchStreak`: the batches since the entry, one after another.
+A producer that is writing has an entry and a `BatchStreak`, which has the consecutive batches since that entry.
 """
 
 from __future__ import annotations
@@ -40,28 +41,34 @@ _OFFSET: Final = Struct(">q")
 HEAD: Final = Struct(SNAPSHOT_ENTRY.format + "Iq")
 PAST_BATCH: Final = Struct(">iqiq")
 EXPECTED: Final = Struct(">8xhi20xiqI")
-"""The fields of an entry that a next batch is compared with: epoch, last sequence, coordinator epoch, first offset of
-the open transaction, number of known sequences."""
+"""The fields of an entry with which the next batch is compared: epoch, last sequence, coordinator epoch, first offset
+of the open transaction, number of known sequences.
+"""
 EXPIRY: Final = Struct(">14xq4xqiq")
-"""The fields of an entry that decide about its expiry: last offset, timestamp, coordinator epoch, first offset of the
-open transaction."""
+"""The fields of an entry that decide whether it expires: last offset, timestamp, coordinator epoch, first offset of the
+open transaction.
+"""
 WINDOW: Final = 5
-"""How many batches are remembered: as many as an idempotent producer may have in flight (S14)."""
+"""The number of batches that are remembered for each producer, equal to the number that an idempotent producer may have
+in flight (S14).
+"""
 MAX_KNOWN: Final = 2**30
-"""Half of all sequences: a sequence further behind the last one than this counts as being ahead of it."""
+"""Half of all sequences; a sequence that is further behind the last one counts as being ahead of it."""
 ANY_SEQUENCE: Final = 2**32 - 1
-"""The number of known sequences in an entry made by a marker without a batch before it. The producer's batches have
-expired, or were deleted with their segments, so the next batch may have any sequence, as from an unknown producer
-(E16)."""
+"""The number of known sequences in an entry that was created by a marker without an earlier batch. The producer's
+batches have expired, or were deleted with their segments, so that the next batch may have any sequence, as for an
+unknown producer (E16).
+"""
 
 _NEWEST: Final = slice(10, 26)
 _NEWEST_TIMESTAMP_AND_PAST: Final = slice(50, HEAD.size + (WINDOW - 2) * PAST_BATCH.size)
-"""The positions of the newest batch and of the past ones in an entry. Joined, and without the oldest batch, these bytes
-are the past batches of the next entry."""
+"""The byte ranges of the newest batch and of the past batches in an entry. Joined, without the oldest batch, these
+bytes form the past batches of the next entry.
+"""
 
 
 class ProducerStateEntry(NamedTuple):
-    """A producer's state as in Kafka's snapshots and DescribeProducers; -1 means no value."""
+    """The state of one producer as in Kafka's snapshots and DescribeProducers; -1 means no value."""
 
     producer_id: int
     epoch: int
@@ -74,19 +81,19 @@ class ProducerStateEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The first sequence of the newest batch."""
+        """The first sequence of the newest batch; -1 if that batch has no sequence."""
         return (
             self.last_sequence if self.last_sequence < 0 else decrement_sequence(self.last_sequence, self.offset_delta)
         )
 
 
 def describe(entry: bytes) -> ProducerStateEntry:
-    """The fields of the entry that Kafka has, too."""
+    """Return the fields of the entry that Kafka's snapshots have, too."""
     return ProducerStateEntry._make(SNAPSHOT_ENTRY.unpack_from(entry))
 
 
 def entry_of_snapshot(fields: bytes) -> bytes:
-    """The entry for Kafka's 46 bytes; it remembers only the last batch."""
+    """Return the entry for Kafka's 46 bytes, which contain only the last batch."""
     _, _, last, _, delta, timestamp, _, _ = SNAPSHOT_ENTRY.unpack(fields)
     return fields + _TAIL.pack(delta + 1 if last >= 0 else ANY_SEQUENCE, timestamp)
 
@@ -100,8 +107,9 @@ def entry_after(
     known: int,
     past: bytes,
 ) -> bytes:
-    """The entry after a batch. `known`: how many sequences before the batch are known to be in the log. A batch without
-    a sequence is a coordinator's."""
+    """Return the producer's entry after a batch. `known` is the number of sequences before the batch that are known to
+    be in the log. A batch without a sequence comes from a coordinator.
+    """
     _, _, _, _, _, _, delta, _, _, producer_id, epoch, sequence, _ = header
     if sequence >= 0:
         known += delta + 1
@@ -120,7 +128,7 @@ def entry_after(
 def entry_after_marker(
     producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int, entry: bytes | None
 ) -> bytes:
-    """The entry after the marker of a transaction. `entry`: the one before it."""
+    """Return the producer's entry after a transaction marker. `entry` is the entry before the marker, or None."""
     if entry is not None:
         _, last_epoch, last, last_offset, delta, _, _, _, known, batch_timestamp = HEAD.unpack_from(entry)
         if last_epoch == epoch:
@@ -139,22 +147,24 @@ def entry_after_marker(
 
 
 def with_transaction_from(entry: bytes, first_offset: int) -> bytes:
-    """The entry with an open transaction that began at that offset; without one if it is `NO_OFFSET`."""
+    """Return the entry with an open transaction that began at `first_offset`; `NO_OFFSET` means no open transaction."""
     return entry[: SNAPSHOT_ENTRY.size - _OFFSET.size] + _OFFSET.pack(first_offset) + entry[SNAPSHOT_ENTRY.size :]
 
 
 def past_batches(entry: bytes) -> bytes:
-    """The past batches of the entry that follows `entry`, if the newest batch of `entry` has a sequence."""
+    """Return the past batches for the entry that follows `entry`; valid only if the newest batch of `entry` has a
+    sequence.
+    """
     return entry[_NEWEST] + entry[_NEWEST_TIMESTAMP_AND_PAST]
 
 
 def remembers_past(entry: bytes) -> bool:
-    """Whether its newest batch was not the first of its epoch."""
+    """Whether the entry has a batch before the newest one, in the same epoch."""
     return len(entry) > HEAD.size
 
 
 def batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(last sequence, last offset, offset delta, timestamp) of the remembered batches, newest first."""
+    """Yield (last sequence, last offset, offset delta, timestamp) of the remembered batches, newest first."""
     _, _, last, last_offset, delta, _, _, _, _, timestamp = HEAD.unpack_from(entry)
     if last_offset >= 0:
         yield last, last_offset, delta, timestamp
@@ -162,18 +172,19 @@ def batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 class BatchStreak:
-    """Batches of one producer, appended one after another since its `entry` was made.
+    """Consecutive batches that one producer appended after its `entry` was created.
 
-    Making an entry for each batch would be half of the cost of idempotence. In a streak a batch costs three
-    comparisons, and the entry is made when it is asked for.
+    Creating an entry for each batch would be half of the cost of idempotence. In a streak, a batch costs three
+    comparisons, and the entry is created only when it is needed.
 
-    Invariants: all batches have the entry's epoch; all are in its open transaction, or it has none; no sequence wraps.
+    Invariants: all batches have the entry's epoch; either all batches belong to the open transaction in the entry, or
+    there is none; no sequence wraps.
     """
 
     __slots__ = ("_first_sequence", "batches", "entry", "epoch", "next_sequence", "transactional")
 
     def __init__(self, entry: bytes, header: HeaderFields) -> None:
-        """`entry`: the entry after the batch of `header`."""
+        """`entry` is the entry after the batch with this `header`."""
         self.entry = entry
         self.epoch = header[PRODUCER_EPOCH]
         self.transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
@@ -182,7 +193,7 @@ class BatchStreak:
         """(header, base offset, timestamp) of the newest batches."""
 
     def settle(self) -> bytes:
-        """The entry updated with the batches of the streak; the streak continues from there."""
+        """Add the batches of the streak to the entry and return it; the streak then continues from that entry."""
         _, _, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(self.entry)
         known -= self._first_sequence
         for header, base_offset, timestamp in self.batches:

@@ -1,12 +1,13 @@
-"""The producers and transactions of one log: the state in memory, and the files from which it is restored.
+"""The producers and transactions of one log: their state in memory, and the files from which that state is restored.
 
-When the log is opened, the state is the newest valid snapshot plus all batches after it. The transaction indexes of
-those batches are rebuilt at the same time, as they may not have reached the disk. Only headers and markers are read.
+When a log is opened, the state is restored from the newest valid snapshot and from all batches after that snapshot. The
+transaction indexes for these batches are rebuilt during the same scan, because the index files may not have reached the
+disk. The scan reads only batch headers and markers.
 
-So the state of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot is
-taken in memory when the log rolls, and written by the next flush, after the records that it describes. Until then the
-segments behind the last written snapshot may be the only evidence of a producer, and must not be deleted or compacted:
-`saved_up_to`.
+The state of a producer therefore survives as long as the batches above the newest snapshot *on the disk* exist. A
+snapshot is created in memory when the log rolls, and the next flush writes it after the records that it describes.
+Until that write, the segments above the last written snapshot may be the only evidence of a producer, and must not be
+deleted or compacted: `saved_up_to`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_SNAPSHOTS: Final = 8
-"""How many snapshots wait for the next flush. If the log rolls more often, the oldest are dropped, which only makes a
-later start slower."""
+"""The maximum number of snapshots that wait for the next flush. If the log rolls more often, the oldest of them are
+dropped, which only makes a later startup slower.
+"""
 
 
 class LogProducers:
@@ -67,18 +69,18 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._saved_offset = -1
-        """The state at this offset is on the disk, or is the state of an empty log: a replay begins here."""
+        """The newest offset whose state is on the disk, or is that of an empty log; a replay begins here."""
         self._pending: list[PendingSnapshot] = []
-        """The snapshots after that, oldest first, that are not known to be on the disk."""
+        """Snapshots at later offsets that are not known to be on the disk, oldest first."""
         self._taken: list[ref[PendingSnapshot]] = []
-        """All snapshots that a running flush may still write, pending ones and dropped ones."""
+        """All snapshots that a running flush may still write, including dropped ones."""
         self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
 
     @staticmethod
     def read_marker(batch: memoryview) -> EndTransactionMarker:
-        """The marker in a control batch that is to be appended. Raises INVALID_RECORD."""
+        """Return the marker in a control batch, before the append. Raises INVALID_RECORD."""
         try:
             marker = read_marker(RecordBatch(batch))
         except CorruptBatch as error:
@@ -88,7 +90,9 @@ class LogProducers:
         return marker
 
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:
-        """Batches of a leader, with their offsets, are in the log (E27). Raises OSError, CorruptBatch."""
+        """Update the state with batches fetched from a leader, after these batches were appended with their offsets
+        (E27). Raises OSError, CorruptBatch.
+        """
         for batch in whole:
             if batch.has_producer_id:
                 aborted = self._follow(HEADER.unpack_from(batch.buffer, batch.start), batch)
@@ -96,13 +100,13 @@ class LogProducers:
                     self.aborted.append(segment_base, aborted)
 
     def _follow(self, header: HeaderFields, control: RecordBatch | None) -> EndedTransaction | None:
-        """Follow one batch. `control`: the batch, needed for control batches only."""
+        """Update the state with one batch. `control` is the batch itself, which only control batches need."""
         if not header[ATTRIBUTES] & CONTROL_BIT or control is None:
             self.state.follow(header)
             return None
         marker = read_marker(control)
         if marker is None:
-            return None  # a marker of a transaction that compaction has removed entirely
+            return None  # compaction has removed this marker's entire transaction
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
@@ -111,15 +115,16 @@ class LogProducers:
         )
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
-        """Forget the producers that have been silent for so long, as `ProducerState.expire`. `now` is monotonic, in
-        seconds, `now_ms` wall time: a producer must be silent by both."""
+        """Forget the producers that have written nothing for `expiration_ms`, like `ProducerState.expire`. `now` is
+        monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by both clocks.
+        """
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
-        """Take a snapshot of the present state, which is the state at `offset`, to be written by the next flush."""
+        """Create a snapshot of the present state, which is the state at `offset`; the next flush writes it."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
             snapshot = self._snapshots.take(offset, self.state.image())
@@ -128,7 +133,9 @@ class LogProducers:
 
     @property
     def saved_up_to(self) -> int:
-        """Segments below this offset are not needed for the producer state: it is on the disk elsewhere."""
+        """Segments below this offset are not needed to restore the producer state, because a snapshot on the disk has
+        that state.
+        """
         return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
@@ -140,7 +147,7 @@ class LogProducers:
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
-        """Some of the pending snapshots may have been written."""
+        """Update the list of pending snapshots after some of them may have been written."""
         written = [snapshot.offset for snapshot in self._pending if snapshot.is_written]
         self._saved_offset = max([self._saved_offset, *written])
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
@@ -152,21 +159,22 @@ class LogProducers:
     # --- restoring -----------------------------------------------------------------------------------------------
 
     def begin_at(self, offset: int) -> None:
-        """The log is empty, and its first record will have this offset."""
+        """Start with an empty log whose first record will have this offset."""
         self._saved_offset = offset
 
     def load(
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
     ) -> None:
-        """Restore the state at the log's end. Transactions that began below `decided_up_to` have ended. Snapshots above
-        `snapshots_up_to` are removed. A marker at or above `high_watermark` may not be replicated, so its transaction
-        holds the last stable offset back until `ProducerState.on_high_watermark`. Raises OSError."""
-        # Remove them before anything is appended. If they came back after a power cut, they would be mistaken for
-        # snapshots of the new batches.
+        """Restore the producer state at the log end. All transactions that began below `decided_up_to` have ended.
+        Snapshots above `snapshots_up_to` are deleted. A marker at or above `high_watermark` may not be replicated, so
+        its transaction holds the last stable offset back until `ProducerState.on_high_watermark`. Raises OSError.
+        """
+        # Delete these snapshots before anything is appended. If they reappeared after a power cut, they would be
+        # mistaken for snapshots of the new batches.
         names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
-            # Only for the transaction indexes: the producers of a newer snapshot may be known from nowhere else.
+            # Restore once only for the transaction indexes: a newer snapshot may be the only source for its producers.
             self._restore(segments, names, damaged)
             self.aborted.mend()
             names = self._snapshots.file_names()
@@ -180,7 +188,9 @@ class LogProducers:
         self._ends = RecentEnds(segments[-1].next_offset)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
-        """The log now ends at `log_end_offset`; `segments` are the remaining ones. Raises OSError."""
+        """Adjust the state after the log was truncated to `log_end_offset`; `segments` are the remaining segments.
+        Raises OSError.
+        """
         self._cancel_above(log_end_offset)
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
@@ -190,15 +200,16 @@ class LogProducers:
         self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
-        """All records are about to be removed, and the log restarts at `offset`, above its end. The producer state
-        stays. Raises OSError."""
+        """Prepare for the removal of all records, after which the log restarts at `offset`, above its present end. The
+        producer state is kept, in a snapshot. Raises OSError.
+        """
         snapshot = self._snapshots.take(offset, self.state.image())
         snapshot.write()
         self._saved_offset, self._pending = offset, []
         self.aborted.clear()
 
     def truncate_fully(self) -> None:
-        """The log is empty. Raises OSError."""
+        """Clear the state after all records of the log were removed. Raises OSError."""
         self._cancel_above(-1)
         self._snapshots.remove_above(-1)
         self.aborted.clear()
@@ -207,7 +218,9 @@ class LogProducers:
         self._ends = RecentEnds()
 
     def forget_below(self, first_base: int) -> None:
-        """The segments below `offset` are deleted, with their files."""
+        """Forget the snapshots and transaction indexes below `first_base`, whose segments were deleted with all their
+        files.
+        """
         for snapshot in self._pending:
             snapshot.is_cancelled = snapshot.offset < first_base
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
@@ -220,10 +233,10 @@ class LogProducers:
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
     def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
-        """Restore from the newest snapshot not above `at_most`, and from the batches behind it."""
+        """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # a snapshot from before the log's first batch is out of date
+        if found is not None and found[0] >= start:  # ignore a snapshot from before the first batch
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
@@ -254,7 +267,7 @@ class LogProducers:
         return [(first, marker) for first, marker in _ends(segments, replay_from, begun) if start <= marker < end]
 
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
-        """Follow the batches of `segment` from offset `start` on."""
+        """Replay the batches of `segment` from offset `start` on; yields the aborted transactions."""
         try:
             for at, header in _producer_batches_from(segment, start):
                 control = None
@@ -264,12 +277,14 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # A reader of the batch gets the error. The batches after it in this segment cannot be followed.
+            # A reader of the damaged batch gets the error. The batches after it in the same segment cannot be replayed.
             logger.warning("%s: the producers of the batches from there on cannot be restored: %s", segment.path, error)
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
-    """Producer id -> where its open transaction begins: its first batch that is not below `offset`."""
+    """Return, by producer id, where the open transaction of the producer begins: at its first batch that is not below
+    `offset`.
+    """
     begun: dict[int, int] = {}
     for _ in _ends(segments, offset, begun):
         pass
@@ -284,7 +299,7 @@ def _ends(
     transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
     for segment in segments:
         if segment.next_offset > start:
-            with suppress(CorruptBatch):  # known from the replay
+            with suppress(CorruptBatch):  # the replay has already logged this error
                 for _, header in _producer_batches_from(segment, start):
                     if header[ATTRIBUTES] & CONTROL_BIT:
                         first = begun.pop(header[PRODUCER_ID], NO_OFFSET)
@@ -295,7 +310,7 @@ def _ends(
 
 
 def _producer_batches_from(segment: Segment, start: int) -> Iterator[tuple[int, HeaderFields]]:
-    """(position, header) of the batches that have a producer id and end at or after offset `start`. Raises
+    """Yield (position, header) of each batch that has a producer id and ends at or after offset `start`. Raises
     CorruptBatch, OSError."""
     position = 0
     if start > segment.base_offset:
@@ -305,7 +320,7 @@ def _producer_batches_from(segment: Segment, start: int) -> Iterator[tuple[int, 
 
 
 def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int, HeaderFields]]:
-    """(position, header) of the batches that have a producer id. Raises CorruptBatch, OSError."""
+    """Yield (position, header) of each batch that has a producer id. Raises CorruptBatch, OSError."""
     window, window_start = memoryview(b""), position
     while position < end:
         at = position - window_start

@@ -1,23 +1,24 @@
-"""Producer snapshots: the state of producers in files, so that opening a log does not read all of it (S55).
+"""Producer snapshots: files with the producer state of a log, so that opening the log need not read all its records
+(S55).
 
-    00000000000000000042.snapshot    Kafka's file: the state as of offset 42
+    00000000000000000042.snapshot    Kafka's file: the producer state at offset 42
 
         0  int16   version 1
-        2  uint32  CRC-32C of what follows
+        2  uint32  CRC-32C of the bytes after this field
         6  int32   number of entries
-       10  46 bytes for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta
+       10  46 bytes for each entry: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta
            int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64 or -1
 
-    00000000000000000042.window      ours: what Kafka's has no room for, the batches before the last one
+    00000000000000000042.window      our own file: the batches before the last one, which Kafka's format does not have
 
-        0  int16   version 2 (1 had the fields of past batches in another order)
-        2  uint32  CRC-32C of what follows
-        6  uint32  the CRC of the snapshot that it belongs to
-       10  for each entry of that snapshot, in its order: uint8 number of past batches, then the rest of the entry
-           as `producer_entry` has it
+        0  int16   version 2 (version 1 had the fields of past batches in another order)
+        2  uint32  CRC-32C of the bytes after this field
+        6  uint32  CRC of the snapshot file to which this window file belongs
+       10  for each entry of that snapshot, in the same order: number of past batches (uint8), then the bytes of the
+           entry (`entry.py`) after the first 46
 
-A missing or damaged window, or one of another snapshot, is ignored: then only one batch per producer is known instead
-of five. A damaged snapshot is deleted and the previous one used; the log is replayed from there.
+A window file that is missing, damaged, or belongs to another snapshot is ignored: then only one batch per producer is
+known instead of five. A damaged snapshot is deleted, and the log is replayed from the previous snapshot instead.
 """
 
 from __future__ import annotations
@@ -51,30 +52,31 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_VERSION: Final = 1
 WINDOW_VERSION: Final = 2
 FILE_HEAD: Final = Struct(">hI")
-"""The size of version and CRC."""
+"""Layout of the version and the CRC, at the start of both files."""
 COUNT: Final = Struct(">i")
 OWNER: Final = Struct(">I")
 
 
 class SnapshotCorrupt(ValueError):
-    """The file does not have the format of a snapshot; the message says in which way."""
+    """The file does not have the format of a snapshot; the message says what is wrong."""
 
 
 def format_snapshot(entries: Sequence[bytes]) -> bytes:
-    """Kafka's file for these entries."""
+    """Return the content of Kafka's snapshot file for these entries."""
     size = SNAPSHOT_ENTRY.size
     body = COUNT.pack(len(entries)) + b"".join([entry[:size] for entry in entries])
     return FILE_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """The producers in a snapshot, for people and tools. Raises SnapshotCorrupt."""
+    """Return the producers in a snapshot, for people and tools. Raises SnapshotCorrupt."""
     return [describe(fields) for fields in _snapshot_fields(data)]
 
 
 def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
-    """Encode the window file that belongs to `snapshot`: the batches before the last one of each producer. `snapshot`
-    was encoded from the same entries."""
+    """Encode the window file for `snapshot`: the batches before the last batch of each producer. `snapshot` must have
+    been encoded from the same entries.
+    """
     parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
     start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
     for entry in entries:
@@ -84,7 +86,9 @@ def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
 
 
 def parse_entries(snapshot: bytes, window: bytes | None) -> list[bytes]:
-    """The entries of a snapshot, with their whole windows if `window` belongs to it. Raises SnapshotCorrupt."""
+    """Return the entries of a snapshot, with their past batches if `window` belongs to the snapshot. Raises
+    SnapshotCorrupt.
+    """
     fields = _snapshot_fields(snapshot)
     if window is not None:
         try:
@@ -135,7 +139,9 @@ def _checked_body(data: bytes, version: int) -> bytes:
 
 
 class PendingSnapshot:
-    """A snapshot with settled content that is still to be written: in any thread, without the log."""
+    """A snapshot that is not written yet; its content is fixed, so that any thread may write it without accessing the
+    log.
+    """
 
     def __init__(self, disk: Disk, directory: str, offset: int, entries: Sequence[bytes]) -> None:
         self._disk = disk
@@ -143,11 +149,11 @@ class PendingSnapshot:
         self._entries = entries
         self.offset = offset
         self.is_cancelled = False
-        """Set by the log when it is truncated below `offset`: a file written after that must not stay."""
+        """Whether the log was truncated below `offset`; a file that is written after that must be deleted again."""
         self.is_written = False
 
     def write(self) -> None:
-        """Write both files. Raises OSError."""
+        """Write the snapshot file and the window file. Raises OSError."""
         if self.is_written or self.is_cancelled:
             return
         snapshot = format_snapshot(self._entries)
@@ -156,7 +162,7 @@ class PendingSnapshot:
             self._disk.replace_file(window_path, format_window(self._entries, snapshot))
         self._disk.replace_file(snapshot_path, snapshot)
         self.is_written = True
-        # Checked after writing: a truncation that begins later finds the files and removes them itself.
+        # Check this after writing: a truncation that begins later finds the files and deletes them itself.
         if self._was_cancelled():
             self._disk.remove(snapshot_path)
             self._disk.remove(window_path)
@@ -166,18 +172,20 @@ class PendingSnapshot:
 
 
 class ProducerSnapshots:
-    """The snapshots in the directory of one log. Methods raise OSError."""
+    """The snapshot files in the directory of one log. Methods raise OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
 
     def file_names(self) -> list[str]:
-        """The names in the whole directory, listed once for the methods that need them."""
+        """Return all names in the log's directory; they are listed once for all methods that need them."""
         return self._disk.list_directory(self._directory)
 
     def load_newest(self, names: Iterable[str], at_most: int) -> tuple[int, list[bytes]] | None:
-        """(offset, entries) of the newest valid snapshot not above `at_most`. Damaged ones are deleted."""
+        """Return (offset, entries) of the newest valid snapshot not above `at_most`; None if there is none. Damaged
+        snapshots are deleted.
+        """
         for offset in sorted(_offsets(names, PRODUCER_SNAPSHOT_SUFFIX), reverse=True):
             if offset > at_most:
                 continue
@@ -196,7 +204,9 @@ class ProducerSnapshots:
         return PendingSnapshot(self._disk, self._directory, offset, entries)
 
     def remove_above(self, offset: int) -> list[str]:
-        """Remove snapshots above the log's end for good; returns the names of all files then."""
+        """Delete snapshots above `offset`, the log end, permanently; returns the names of all files that remain in the
+        directory.
+        """
         names = self.file_names()
         above = [found for found in _all_offsets(names) if found > offset]
         if not above:
@@ -207,8 +217,9 @@ class ProducerSnapshots:
         return self.file_names()
 
     def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
-        """Remove snapshots at other offsets than `kept`, which are usually the starts of the segments and the newest
-        (S55)."""
+        """Delete snapshots at all offsets except `kept`, which are usually the segments' base offsets and the newest
+        snapshot's offset (S55).
+        """
         for offset in _all_offsets(names):
             if offset not in kept:
                 self._remove(offset)
@@ -222,12 +233,12 @@ class ProducerSnapshots:
 
 
 def _offsets(names: Iterable[str], suffix: str) -> set[int]:
-    """The offsets of the files with `suffix`."""
+    """Return the offsets of the files with `suffix`."""
     prefixes = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return {int(prefix) for prefix in prefixes if len(prefix) == OFFSET_DIGITS and prefix.isdecimal()}
 
 
 def _all_offsets(names: Iterable[str]) -> set[int]:
-    """The offsets of snapshots and windows."""
+    """Return the offsets of all snapshot files and window files."""
     names = list(names)
     return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

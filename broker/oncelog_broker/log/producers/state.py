@@ -1,8 +1,9 @@
-"""The state of all producers of a log. Pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
+"""Decides which batches producers may append to a log, and tracks the state of all these producers (S7-S13, S39, S40,
+S50; KIP-98, KIP-360, KIP-890).
 
-A change is first decided (`prepare_append`, `prepare_marker`: they return the change, or raise and change nothing), and
-adopted when the batch is in the log (E26). The state of one producer is stored as an `entry`. Sequences count records
-and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises without changing anything;
+the change is adopted when the batch is in the log (E26). The state of one producer is stored as an `entry`. Sequences
+count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -48,16 +49,18 @@ from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
 
 NOTHING_UNSTABLE: Final = LONG_MAX
-"""`first_unstable_offset` if all transactions are complete and replicated."""
+"""The value of `first_unstable_offset` when all transactions have ended and are replicated."""
 
 EXPIRY_SLICE: Final = 2000
-"""How many producers are looked at between two pauses: well below a millisecond."""
+"""The number of producers that `expire` checks between two pauses, which takes far less than a millisecond."""
 MAX_STREAKS: Final = 100
-"""The most producers of one log that may have a streak; settling them all takes well below a millisecond."""
+"""The maximum number of producers of one log that may have a streak; settling all of them takes far less than a
+millisecond.
+"""
 
 
 class DuplicateBatch(NamedTuple):
-    """The batch is already in the log: its base offset and timestamp there."""
+    """The base offset and timestamp in the log of a batch that is already there."""
 
     base_offset: int
     timestamp: int
@@ -65,22 +68,22 @@ class DuplicateBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerCounters:
-    """Counts, since the log was opened, the batches that were not their producers' next ones."""
+    """Counts the batches that were not the next ones of their producers, since the log was opened."""
 
     duplicates: int = 0
-    """Found among the last five: answered with their offsets."""
+    """Batches found among the last five of their producer; the response has their offsets."""
     old_duplicates: int = 0
-    """Certainly in the log, but older than the remembered batches: DUPLICATE_SEQUENCE_NUMBER (S12)."""
+    """Batches that are certainly in the log, but older than the remembered batches: DUPLICATE_SEQUENCE_NUMBER (S12)."""
     gaps: int = 0
-    """All other batches out of order."""
+    """All other batches that were out of order."""
 
 
 class ProducerState:
-    """All producers of one log, and their transactions.
+    """All producers of one log, and their open transactions.
 
-    Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
-    replicated yet. `_open` has exactly the producers whose entry has an open transaction, by its first offset. The
-    entry of a producer with a streak is the entry at the beginning of the streak.
+    Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or has ended but is
+    not replicated yet. `_open` maps exactly the producers whose entry has an open transaction to the first offset of
+    that transaction. The entry of a producer with a streak is the entry from the beginning of the streak.
     """
 
     __slots__ = (
@@ -99,7 +102,8 @@ class ProducerState:
         self._streaks: dict[int, BatchStreak] = {}
         self._open: dict[int, int] = {}
         self.unreplicated: list[tuple[int, int]] = []
-        """A heap of (first offset, offset of the marker): transactions that are complete and not replicated."""
+        """A heap of (first offset, offset of the marker), with the transactions that have ended but are not replicated.
+        """
         self.first_unstable_offset = NOTHING_UNSTABLE
         self.counters = ProducerCounters()
         self.update_config(config)
@@ -108,8 +112,9 @@ class ProducerState:
         return len(self._entries)
 
     def highest_id(self, at_most: int) -> int:
-        """The highest known producer id that is not above `at_most`; -1 if there is none. Its time grows with the
-        number of producers."""
+        """Return the highest known producer id that is not above `at_most`; -1 if there is none. The search takes time
+        proportional to the number of producers.
+        """
         highest = max(self._entries, default=-1)
         return highest if highest <= at_most else max((each for each in self._entries if each <= at_most), default=-1)
 
@@ -122,11 +127,13 @@ class ProducerState:
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
     ) -> bytes | BatchStreak | DuplicateBatch:
-        """Judge a data batch that is to be appended at `base_offset`. Returns the entry for `adopt`, or the duplicate.
+        """Check a data batch before it is appended at `base_offset`. Returns the entry or streak for `adopt`, or the
+        duplicate.
 
-        A batch without a sequence is a coordinator's: only its epoch is checked. Raises INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE, UNKNOWN_PRODUCER_ID (of a
-        transaction that has ended; in `legacy-2.0` mode of every unknown producer).
+        A batch without a sequence comes from a coordinator: only its producer epoch is checked. Raises
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
+        UNKNOWN_PRODUCER_ID (for sequences of a transaction that has ended, and in `legacy-2.0` mode for every unknown
+        producer).
         """
         _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
@@ -135,7 +142,7 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # First ask whether the batch is the next one, then whether it is a duplicate: it could be both only if the last
+        # First check whether the batch is the next one, then whether it is a duplicate: both are true only if the last
         # five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
@@ -168,7 +175,7 @@ class ProducerState:
         return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
 
     def adopt(self, prepared: bytes | BatchStreak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
-        """The batch for which `prepare_append` returned `prepared` is in the log."""
+        """Update the state after the append of the batch for which `prepare_append` returned `prepared`."""
         if isinstance(prepared, BatchStreak):
             prepared.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
             prepared.batches.append((header, base_offset, timestamp))
@@ -183,7 +190,9 @@ class ProducerState:
             self._streaks[producer_id] = BatchStreak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
-        """Record a data batch of a leader, with its offsets: it is not judged, whatever the state here (E27)."""
+        """Record a data batch fetched from a leader, with its offsets; the batch is accepted whatever the state here is
+        (E27).
+        """
         base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
         self._end_streak(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
@@ -200,7 +209,7 @@ class ProducerState:
         self.adopt(entry, header, base_offset, timestamp)
 
     def _end_streak(self, producer_id: int) -> None:
-        """Put the streak into the producer's entry."""
+        """Update the producer's entry with the batches of its streak, and remove the streak."""
         streak = self._streaks.pop(producer_id, None)
         if streak is not None:
             self._entries[producer_id] = streak.settle()
@@ -210,8 +219,10 @@ class ProducerState:
             self._end_streak(producer_id)
 
     def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
-        """An unknown producer may begin with any sequence: its state may have expired, or its records may have been
-        deleted (E16). Under transactions V2 every transaction begins at sequence 0, so no other one is accepted."""
+        """Accept any sequence from an unknown producer, because its state may have expired, or its records may have
+        been deleted (E16). With transactions V2, every transaction begins at sequence 0, so no other sequence is
+        accepted.
+        """
         producer_id, sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
         if transaction_version >= TRANSACTIONS_V2 and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
             self.counters.gaps += 1
@@ -223,8 +234,9 @@ class ProducerState:
             raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
-        """A lower epoch is fenced. A higher epoch begins at sequence 0; a producer may raise its epoch by itself
-        (S9)."""
+        """Refuse a lower epoch: the producer is fenced. A higher epoch must begin at sequence 0; a producer may raise
+        its own epoch (S9).
+        """
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
             raise KafkaError(
@@ -238,7 +250,9 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """Judge a batch of the current epoch that is not the next one: a duplicate, or an error (S8, S9, S12, E33)."""
+        """Decide whether a batch of the current epoch that is not the next one is a duplicate or an error (S8, S9, S12,
+        E33).
+        """
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
         _, _, last, _, _, _, _, first_offset, known, _ = HEAD.unpack_from(entry)
@@ -251,9 +265,9 @@ class ProducerState:
             elif known_last == wanted and last_delta == delta:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
-        # Only sequences that this log is known to have make a certain duplicate; while a transaction is open, only the
-        # sequences of the transaction. A lower number alone is no proof: after a loss of state an earlier batch may
-        # never have arrived, and treating it as a duplicate would lose it.
+        # A batch is a certain duplicate only if this log is known to have its sequences; while a transaction is open,
+        # only the sequences of that transaction count. A lower number alone proves nothing: after a loss of state, an
+        # earlier batch may never have arrived, and treating that batch as a duplicate would lose it.
         if self._is_strict and last >= 0 and delta <= back < known:
             if is_transactional and first_offset < 0:
                 raise self._used_before(header)
@@ -269,9 +283,10 @@ class ProducerState:
         )
 
     def _used_before(self, header: HeaderFields) -> KafkaError:
-        """An ended transaction had these sequences, so a batch that has them again holds other records. Kafka takes it
-        for the old batch, and the records of the new transaction are lost (E33). A producer that gets
-        UNKNOWN_PRODUCER_ID aborts, and continues with a new epoch."""
+        """Return the error for a batch whose sequences were used in a transaction that has ended, so that the batch has
+        other records. Kafka mistakes such a batch for the old one, and loses the records of the new transaction (E33).
+        A producer that receives UNKNOWN_PRODUCER_ID aborts its transaction, and continues with a new epoch.
+        """
         self.counters.gaps += 1
         return KafkaError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -288,10 +303,10 @@ class ProducerState:
         timestamp: int,
         transaction_version: int = 0,
     ) -> bytes:
-        """Judge a marker that is to be appended. Returns the entry for `complete`.
+        """Check a transaction marker before it is appended. Returns the entry for `complete`.
 
-        Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: the epoch of a marker is one
-        higher), TRANSACTION_COORDINATOR_FENCED (S40).
+        Raises TRANSACTION_COORDINATOR_FENCED (S40), INVALID_PRODUCER_EPOCH; with transactions V2 the latter also for
+        the current epoch, because a marker has the next higher epoch.
         """
         if producer_id in self._streaks:
             self._end_streak(producer_id)
@@ -314,13 +329,14 @@ class ProducerState:
     def complete(
         self, producer_id: int, entry: bytes, marker: EndTransactionMarker, marker_offset: int
     ) -> EndedTransaction | None:
-        """The marker for which `prepare_marker` returned `entry` is in the log. Returns the transaction that it
-        aborted; None if it aborted none (S39)."""
+        """Update the state after the append of the marker for which `prepare_marker` returned `entry`. Returns the
+        transaction that the marker aborted; None if it aborted none (S39).
+        """
         self._entries[producer_id] = entry
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
-        # `first_unstable_offset` stays: this transaction is not replicated yet.
+        # `first_unstable_offset` is unchanged, because this transaction is not replicated yet.
         heappush(self.unreplicated, (first_offset, marker_offset))
         if marker.control_type is ControlType.COMMIT:
             return None
@@ -330,7 +346,7 @@ class ProducerState:
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> EndedTransaction | None:
-        """A marker of a leader is in the log: as `follow`, and returns as `complete`."""
+        """Record a marker fetched from a leader, without checking it, like `follow`; returns the same as `complete`."""
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
@@ -339,20 +355,20 @@ class ProducerState:
     # --- transactions --------------------------------------------------------------------------------------------
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker is below `high_watermark` are replicated."""
+        """Remove the transactions that are replicated now, because their markers are below `high_watermark`."""
         unreplicated = self.unreplicated
         if unreplicated:
-            # Transactions deeper in the heap have larger first offsets: whether they are replicated does not matter
-            # yet.
+            # Transactions deeper in the heap have larger first offsets: whether they are replicated is irrelevant until
+            # then.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # as `_find_first_unstable`, without a call
+            if not unreplicated:  # inlined from `_find_first_unstable`, to save a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this very epoch is open: its batches need not be verified again (KIP-890)."""
+        """Whether a transaction of exactly this epoch is open; its batches need not be verified again (KIP-890)."""
         streak = self._streaks.get(producer_id)
         if streak is not None:
             return streak.transactional != 0 and streak.epoch == epoch
@@ -368,12 +384,12 @@ class ProducerState:
 
     @property
     def open_transactions(self) -> int:
-        """How many producers have an open transaction here."""
+        """The number of producers that have an open transaction in this log."""
         return len(self._open)
 
     @property
     def oldest_open(self) -> ProducerStateEntry | None:
-        """The producer whose open transaction began first in this log; None without an open transaction."""
+        """The state of the producer whose open transaction began first in this log; None if no transaction is open."""
         producer_id = next(iter(self._open), None)
         return None if producer_id is None else self.get(producer_id)
 
@@ -383,31 +399,38 @@ class ProducerState:
         return None if entry is None else describe(entry)
 
     def coordinator_epoch(self, producer_id: int) -> int:
-        """The epoch of the coordinator that has ended a transaction of this producer here last; -1 where none has."""
+        """Return the epoch of the last coordinator that ended a transaction of this producer in this log; -1 if no
+        transaction has ended.
+        """
         entry = self._entries.get(producer_id)
         return NO_COORDINATOR_EPOCH if entry is None else int(EXPECTED.unpack_from(entry)[2])
 
     def takes_any_sequence(self, producer_id: int) -> bool:
-        """Whether the producer's batches are unknown: the producer is not known at all, or by a marker only."""
+        """Whether no batch of the producer is known: either the producer is unknown, or the log has only its
+        markers.
+        """
         if producer_id in self._streaks:
             return False
         entry = self._entries.get(producer_id)
         return entry is None or EXPECTED.unpack_from(entry)[-1] == ANY_SEQUENCE
 
     def producers(self) -> Iterator[ProducerStateEntry]:
-        """All producers, for DescribeProducers. The state must not change during the iteration."""
+        """Return the states of all producers, for DescribeProducers. The state must not change during the iteration."""
         self._end_streaks()
         return map(describe, self._entries.values())
 
     def image(self) -> list[bytes]:
-        """All entries as they are now: cheap, since entries are immutable. May be called between `prepare_append` and
-        `adopt`, when the log rolls: streaks continue."""
+        """Return all entries as they are now; this is cheap because entries are immutable. May be called between
+        `prepare_append` and `adopt`, when the log rolls; streaks continue afterwards.
+        """
         for producer_id, streak in self._streaks.items():
             self._entries[producer_id] = streak.settle()
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[bytes]) -> None:
-        """Replace the state by the entries of an image. A transaction that is open in an entry is open here."""
+        """Replace the state by the entries of a snapshot. Transactions that are open in the entries are open
+        afterwards.
+        """
         self._entries, self._streaks, still_open = {}, {}, []
         for entry in entries:
             producer_id, _, _, _, _, _, _, first_offset = SNAPSHOT_ENTRY.unpack_from(entry)
@@ -426,8 +449,9 @@ class ProducerState:
         self._find_first_unstable()
 
     def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:
-        """Transactions that began below `offset` have ended, although their markers can no longer be found. `begun`:
-        producer id -> begin of a later transaction that the same producer has open."""
+        """End the transactions that began below `offset`, whose markers can no longer be found. `begun` maps a producer
+        id to the first offset of a later transaction that this producer has open.
+        """
         for producer_id, first_offset in list(self._open.items()):
             if first_offset < offset:
                 self._end_streak(producer_id)
@@ -440,11 +464,11 @@ class ProducerState:
         self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int, written_below: int = LONG_MAX) -> Iterator[int]:
-        """Forget the producers that were silent for `expiration_ms`, by the timestamp of their last batch or marker.
+        """Forget the producers whose last batch or marker has a timestamp at least `expiration_ms` ago.
 
-        Only producers whose last batch lies below `written_below`: later batches were written since, whatever their
-        timestamps. A producer with an open transaction never expires (S56). Yields after every `EXPIRY_SLICE` producers
-        how many are forgotten so far; batches may be appended in between.
+        A producer expires only if its last batch is below `written_below`, because later batches were written recently,
+        whatever their timestamps. A producer with an open transaction never expires (S56). After every `EXPIRY_SLICE`
+        producers, yields the number of forgotten producers so far; batches may be appended meanwhile.
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):
@@ -459,4 +483,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # the old dictionary does not shrink
+            self._entries = dict(self._entries)  # a dictionary never shrinks, so copy it

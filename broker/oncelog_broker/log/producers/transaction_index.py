@@ -1,13 +1,14 @@
-"""The aborted transactions of a segment: `<base offset>.txnindex` (S51, S52).
+"""The aborted transactions of a segment, in the file `<base offset>.txnindex` (S51, S52).
 
-    int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
+An entry has 34 bytes: version 0 (int16), producer id (int64), first offset (int64), last offset (int64), last stable
+offset (int64).
 
-One entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's.
-Entries are in the order of their markers. A segment without entries has no file.
+The file has one entry for each ABORT marker in the segment that ended a transaction with data; `last offset` is the
+offset of the marker. Entries are ordered by their markers. A segment without entries has no file.
 
-The rule for compaction: an entry is removed with its marker. An entry must not be removed before the last aborted
-record that it covers (a reader would treat that record as committed), nor outlive its marker (a reader would skip
-records that the producer commits later). Source: Kafka's TransactionIndex.
+Compaction removes an entry together with its marker. If the entry were removed before the last aborted record that it
+covers, a reader would treat that record as committed; if the entry outlived its marker, a reader would skip records
+that the producer commits later. Source: Kafka's TransactionIndex.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def format_aborted(transactions: Iterable[EndedTransaction]) -> bytes:
 
 
 def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction]:
-    """All entries of a file. Raises IndexCorrupt."""
+    """Return all entries of an index file. Raises IndexCorrupt."""
     if len(data) % ENTRY.size:
         raise IndexCorrupt(f"{len(data)} bytes are not a multiple of {ENTRY.size}")
     found, before = [], -1
@@ -51,10 +52,10 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction
 
 
 class TransactionIndex:
-    """The index of one segment, all of it in memory: aborts are few. Methods raise OSError.
+    """The transaction index of one segment, which is entirely in memory, because aborts are few. Methods raise OSError.
 
-    If the disk is full, an entry is kept in memory and written with the next one or the next flush: its marker is in
-    the log.
+    If the disk is full, a new entry is kept in memory, because its marker is already in the log, and is written with
+    the next entry or the next flush.
     """
 
     __slots__ = (
@@ -72,17 +73,20 @@ class TransactionIndex:
         self._disk = disk
         self._entries = bytearray()
         self._written = 0
-        """How many bytes of the entries are in the file."""
+        """The number of bytes of `_entries` that are in the file."""
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
-        """The file is useless. The file is not changed until `mend`, so that the next start finds it damaged, too."""
+        """Whether the file is damaged. A damaged file is not changed until `mend`, so that the next startup recognises
+        it as damaged, too.
+        """
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
 
     def load(self) -> None:
-        """Read the file. Its entries count as unsynced: the process that wrote them may have been killed before a
-        flush. Raises IndexCorrupt."""
+        """Read the index file. The entries count as unsynced, because the process that wrote them may have been killed
+        before a flush. Raises IndexCorrupt.
+        """
         data = self._disk.read_file(self.path)
         try:
             parse_aborted(data)
@@ -97,7 +101,7 @@ class TransactionIndex:
         return parse_aborted(self._entries)
 
     def adopt(self, transactions: Iterable[EndedTransaction]) -> None:
-        """The file was written and synced by compaction, and holds these transactions."""
+        """Use these transactions as the entries; compaction has already written and synced the file."""
         self._entries = bytearray(format_aborted(transactions))
         self._written = len(self._entries)
 
@@ -105,15 +109,17 @@ class TransactionIndex:
         self._change(len(self._entries), format_aborted([transaction]))
 
     def replace_from(self, offset: int, transactions: Iterable[EndedTransaction]) -> None:
-        """Replace the entries of markers from `offset` on by entries for `transactions`. The file is written only if
-        that changes it."""
+        """Replace the entries whose markers are at or after `offset` by entries for `transactions`. The file is written
+        only if the entries change.
+        """
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
             self._change(start, data)
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[EndedTransaction]) -> bool:
-        """Add to `found` the aborted transactions that a reader of `fetch_offset` to before `upper_bound` needs (S52).
+        """Add to `found` the aborted transactions that a reader of the offsets from `fetch_offset` to before
+        `upper_bound` needs (S52).
 
         Returns whether the list is complete, so that later segments need not be searched.
         """
@@ -126,14 +132,16 @@ class TransactionIndex:
         return False
 
     def file_to_sync(self) -> File | None:
-        """The file if it has unsynced entries, for the caller to sync and close. To be called after `write`."""
+        """Return the file if it has unsynced entries, for the caller to sync and close; else None. Call this after
+        `write`.
+        """
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
         return self._disk.open_briefly(self.path)
 
     def _position_of(self, offset: int) -> int:
-        """The position of the first entry whose marker is not below `offset`."""
+        """Return the position of the first entry whose marker is at or after `offset`."""
         entries, low, high = self._entries, 0, len(self._entries) // ENTRY.size
         while low < high:
             middle = (low + high) // 2
@@ -144,7 +152,7 @@ class TransactionIndex:
         return low * ENTRY.size
 
     def mend(self) -> None:
-        """Replace a damaged file by the entries, for good."""
+        """Replace a damaged file by the entries in memory, which are complete now."""
         self._disk.replace_file(self.path, bytes(self._entries))
         self._written = len(self._entries)
         self.is_damaged = False
@@ -160,7 +168,7 @@ class TransactionIndex:
                 file.truncate(self._written)
             if self._written < len(self._entries):
                 file.append(bytes(self._entries[self._written :]))
-            if is_cut:  # entries of truncated markers: they must not come back after a power cut
+            if is_cut:  # entries of truncated markers must not reappear after a power cut
                 file.sync()
         finally:
             file.close()
@@ -180,7 +188,7 @@ class TransactionIndex:
 
 
 class TransactionIndexes:
-    """The indexes of one log, by segment; a segment without aborts has none. Methods raise OSError."""
+    """The transaction indexes of one log, by segment; a segment without aborts has no index. Methods raise OSError."""
 
     __slots__ = ("_bases", "_directory", "_disk", "_indexes", "has_new_files")
 
@@ -190,10 +198,10 @@ class TransactionIndexes:
         self._indexes: dict[int, TransactionIndex] = {}
         self._bases: list[int] = []
         self.has_new_files = False
-        """Whether the directory must be synced to make their names durable."""
+        """Whether the directory must be synced to make the names of new index files durable."""
 
     def load(self, names: Iterable[str]) -> int | None:
-        """Read the indexes among the files `names` of the directory. Returns the base offset of the first damaged
+        """Read the index files among `names`, the files of the directory. Returns the base offset of the first damaged
         index, whose entries were not read; None if all are valid."""
         damaged = None
         for name in names:
@@ -210,7 +218,7 @@ class TransactionIndexes:
         return damaged
 
     def mend(self) -> None:
-        """The damaged indexes are complete again."""
+        """Replace all damaged files, after their indexes were completed in memory."""
         for index in self._indexes.values():
             if index.is_damaged:
                 index.mend()
@@ -220,21 +228,25 @@ class TransactionIndexes:
         return bool(self._bases)
 
     def append(self, base_offset: int, transaction: EndedTransaction) -> None:
-        """The marker of `transaction` is in the segment at `base_offset`."""
+        """Add a transaction whose ABORT marker is in the segment at `base_offset`."""
         self._index(base_offset).append(transaction)
 
     def replace_from(self, offset: int, by_segment: dict[int, list[EndedTransaction]]) -> None:
-        """The markers from `offset` on are these, by the base offset of their segments, and no others."""
+        """Replace the entries of all markers at or after `offset`; `by_segment` has the new entries by base offset of
+        their segments.
+        """
         first = max(bisect_right(self._bases, offset) - 1, 0)
         for base in {*self._bases[first:], *by_segment}:
             self._index(base).replace_from(offset, by_segment.get(base, ()))
 
     def all(self) -> list[EndedTransaction]:
-        """All aborted transactions, in the order of their markers."""
+        """Return all aborted transactions, ordered by their markers."""
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
     def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[EndedTransaction]) -> None:
-        """A segment at `base_offset` with these aborted transactions, synced with its index, has replaced others."""
+        """Replace the indexes of the segments `old_bases` by that of the compacted segment at `base_offset`, whose
+        index file compaction has already synced.
+        """
         for base in old_bases:
             if self._indexes.pop(base, None) is not None:
                 self._bases.remove(base)
@@ -242,8 +254,9 @@ class TransactionIndexes:
             self._index(base_offset).adopt(transactions)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> list[EndedTransaction]:
-        """The aborted transactions that a reader of `fetch_offset` to before `upper_bound` needs, in the order of their
-        markers (S52)."""
+        """Return the aborted transactions that a reader of the offsets from `fetch_offset` to before `upper_bound`
+        needs, ordered by their markers (S52).
+        """
         found: list[EndedTransaction] = []
         for base in self._bases[max(bisect_right(self._bases, fetch_offset) - 1, 0) :]:
             if self._indexes[base].collect(fetch_offset, upper_bound, found):
@@ -251,7 +264,7 @@ class TransactionIndexes:
         return found
 
     def files_to_sync(self, end: int) -> list[File]:
-        """The files with unsynced entries, opened for the caller to sync and close."""
+        """Return the files with unsynced entries, opened for the caller to sync and close."""
         files = (self._indexes[base].file_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
         return [file for file in files if file is not None]
 
@@ -261,21 +274,22 @@ class TransactionIndexes:
             self._indexes[base].write()
 
     def forget_below(self, base_offset: int) -> None:
-        """The segments below `offset` are deleted, with their files."""
+        """Forget the indexes of the segments below `base_offset`, which were deleted with all their files."""
         for base in self._bases[: bisect_left(self._bases, base_offset)]:
             del self._indexes[base]
         del self._bases[: bisect_left(self._bases, base_offset)]
 
     def truncate_to(self, offset: int, last_base: int) -> None:
-        """The log is truncated at `offset`, in the segment at `last_base`; later segments are deleted, with their
-        files."""
+        """Adjust the indexes after the log was truncated at `offset`, in the segment at `last_base`; later segments
+        were deleted with their files.
+        """
         for base in self._bases[bisect_right(self._bases, last_base) :]:
             del self._indexes[base]
         del self._bases[bisect_right(self._bases, last_base) :]
         self.replace_from(offset, {})
 
     def clear(self) -> None:
-        """All segments are deleted, with their files."""
+        """Forget all indexes, after all segments were deleted with their files."""
         self._indexes.clear()
         self._bases.clear()
 

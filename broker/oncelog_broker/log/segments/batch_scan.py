@@ -1,4 +1,6 @@
-"""Walks the batches of a log file: by headers only (to find one), or whole batches with their CRC (to verify them)."""
+"""Walks the batches of a log file: either only their headers, to find a batch, or complete batches with their CRC, to
+verify them.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, CorruptBatch, RecordBatch
 
 HEADER_WINDOW: Final = 8192
-"""Bytes read ahead when walking headers: two index intervals, so that most look-ups cost one read."""
+"""Bytes read ahead while walking headers: two index intervals, so that most lookups need one read."""
 
 VERIFY_CHUNK: Final = 128 * 1024
-"""Bytes read at a time when verifying; a larger batch is read whole. Not above `disk.SMALL_READ_SIZE`: recovery may
-read bad sectors, and they must appear as OSError."""
+"""Bytes per read while verifying; a larger batch is read in one piece. This must not exceed `disk.SMALL_READ_SIZE`,
+because recovery may read bad sectors, which must raise an OSError.
+"""
 
 
 class BatchLocation(NamedTuple):
-    """One batch in a log file, by its header alone. `position` and `size` in bytes."""
+    """The facts about one batch in a log file that its header contains. `position` and `size` are in bytes."""
 
     position: int
     size: int
@@ -32,9 +35,9 @@ class BatchLocation(NamedTuple):
 
 
 def parse_location(window: memoryview, at: int, position: int, end: int) -> BatchLocation:
-    """The batch whose header is at `window[at:]` and at `position` of a file whose length is `end`.
+    """Parse the batch header at `window[at:]`, which is at `position` of a file of `end` bytes.
 
-    Raises CorruptBatch if it is not a v2 header, or the batch would reach beyond `end`.
+    Raises CorruptBatch if the bytes are not a v2 header, or if the batch would extend beyond `end`.
     """
     if len(window) - at < HEADER_SIZE:
         raise CorruptBatch(f"{len(window) - at} bytes at position {position} are not a batch header")
@@ -50,7 +53,7 @@ def parse_location(window: memoryview, at: int, position: int, end: int) -> Batc
 
 
 def location_of(batch: RecordBatch, start: int) -> BatchLocation:
-    """The location of `batch` relative to `start` of its buffer."""
+    """Return the location of `batch` relative to `start` in the batch's buffer."""
     return BatchLocation(
         batch.start - start,
         batch.size,
@@ -62,7 +65,7 @@ def location_of(batch: RecordBatch, start: int) -> BatchLocation:
 
 
 def scan_headers(file: File, start: int, end: int) -> Iterator[BatchLocation]:
-    """The batches of `file[start:end]`, unverified beyond their headers. Raises CorruptBatch, OSError."""
+    """Yield the batches of `file[start:end]`; only their headers are verified. Raises CorruptBatch, OSError."""
     window, window_start, position = memoryview(b""), start, start
     while position < end:
         at = position - window_start
@@ -74,9 +77,11 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[BatchLocation]:
 
 
 def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, RecordBatch]]:
-    """(position, batch) for each batch of `file[start:end]`, whole and with a good CRC. Raises CorruptBatch, OSError.
+    """Yield (position, batch) for each complete batch of `file[start:end]`, after checking its CRC. Raises
+    CorruptBatch, OSError.
 
-    The views are of a chunk that the next step replaces. All bytes up to the end of the last yielded batch are valid.
+    A yielded batch is a view of a buffer that the next step of the iteration replaces. All bytes up to the end of the
+    last yielded batch are valid.
     """
     chunk, chunk_start, position = memoryview(b""), start, start
     while position < end:

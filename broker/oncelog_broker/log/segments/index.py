@@ -1,8 +1,9 @@
-"""The common part of the two indexes of a segment: sorted entries of fixed size, in memory or in a file.
+"""The common base of the two indexes of a segment: sorted entries of fixed size, in memory or in a file.
 
-The index of the active segment is a bytearray. Its new entries are written to the file when the log is flushed, rolled
-or closed, so that an append is one write. The index of a closed segment is read at its first use. Kafka preallocates
-its index files: after a crash, or in a directory that Kafka had open, they end in zeros, which are not entries.
+The index of an active segment is a bytearray. Its new entries are written to the file only when the log is flushed,
+rolled or closed, so that an append needs one write. The index of a closed segment is read when it is first used. Kafka
+preallocates its index files: after a crash, or while Kafka has a directory open, these files end with zeros, which are
+not entries.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from oncelog_broker.runtime.disk import Disk, File
 
 
 class IndexCorrupt(ValueError):
-    """The index is missing or contradicts itself or its log: it must be rebuilt from the log."""
+    """The index file is missing, or contradicts itself or its log file, and must be rebuilt from the log file."""
 
 
 class SegmentIndex:
-    """Entries sorted by their first field. Invariant: the file's first `_persisted` bytes equal those in memory."""
+    """The index of one segment, with entries sorted by their first field. Invariant: the first `_persisted` bytes of
+    the file equal those in memory.
+    """
 
     ENTRY: ClassVar[Struct]
 
@@ -29,15 +32,17 @@ class SegmentIndex:
         self.base_offset = base_offset
         self._disk = disk
         self.entries: bytearray | None = None
-        """All entries, while the segment is active; None before and after. Others only look at their size."""
+        """All entries while the segment is active; None before and after. Code outside this class may only use the size
+        of `entries`.
+        """
         self._loaded: bytes | memoryview | None = None
-        """The entries of a closed segment, once read from its file."""
+        """The entries of a closed segment; None until they are read from the file."""
         self._persisted = -1
-        """How many bytes of the file are valid; -1: the file may not exist yet."""
+        """The number of valid bytes in the file; -1 if the file may not exist yet."""
         self._unsynced = False
 
     def __len__(self) -> int:
-        """The number of entries. Raises IndexCorrupt if the file cannot be read."""
+        """Return the number of entries. Raises IndexCorrupt if the file cannot be read."""
         entries = self.entries
         return len(self._data() if entries is None else entries) // self.ENTRY.size
 
@@ -53,20 +58,20 @@ class SegmentIndex:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Reset it to the empty index of an active segment, whatever the file contains."""
+        """Make this the empty index of an active segment, whatever the file contains."""
         self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 
     def activate(self) -> None:
-        """Take the entries into memory, to be appended to. Raises IndexCorrupt."""
+        """Load the entries into memory, so that entries can be appended. Raises IndexCorrupt."""
         if self.entries is None:
             data = self._data()
             self.entries, self._loaded = bytearray(data), None
-            # Zeros in the file are to go with the next persist.
+            # If the file ends with zeros, the next `persist` removes them.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
-        """Append the missing entries to the file. Raises OSError."""
+        """Append to the file the entries that it does not contain yet. Raises OSError."""
         entries = self.entries
         if entries is None or self._persisted == len(entries):
             return
@@ -83,11 +88,13 @@ class SegmentIndex:
         self._unsynced = True
 
     def has_entries_in_file(self) -> bool:
-        """Whether the file has entries, without keeping them in memory. Raises IndexCorrupt."""
+        """Whether the file has entries; the entries are not kept in memory. Raises IndexCorrupt."""
         return len(self._load()) > 0
 
     def file_to_sync(self) -> File | None:
-        """Persist; returns the file if it has unsynced entries, for the caller to sync and close. Raises OSError."""
+        """Call `persist`, then return the file if it has unsynced entries, for the caller to sync and close; else None.
+        Raises OSError.
+        """
         self.persist()
         if not self._unsynced:
             return None
@@ -95,17 +102,17 @@ class SegmentIndex:
         return self._disk.open_briefly(self.path)
 
     def seal(self) -> None:
-        """The segment is closed: write the remaining entries and free the memory. Raises OSError."""
+        """Write the remaining entries when the segment is closed, and free the memory. Raises OSError."""
         self.persist()
         self.entries = None
 
     def _cut(self, count: int) -> None:
-        """Keep the first `count` entries of an active index."""
+        """Keep only the first `count` entries of an active index."""
         entries = self.entries
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
-            # The file must not keep entries that memory dropped: the next persist rewrites it.
+            # The file must not keep entries that were removed from memory, so the next `persist` rewrites the file.
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:
@@ -116,7 +123,7 @@ class SegmentIndex:
         return self._loaded
 
     def _load(self) -> memoryview:
-        """The file without the zeros at its end."""
+        """Read the file without the zeros at its end."""
         try:
             file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
@@ -128,7 +135,7 @@ class SegmentIndex:
         size = self.ENTRY.size
         if len(data) % size:
             raise IndexCorrupt(f"{self.path}: {len(data)} bytes are not a multiple of {size}")
-        # Zeros are a suffix, and no entry of zeros precedes another one: so the boundary can be found by bisection.
+        # All zero entries are at the end, so bisection can find where they begin.
         zero, low, high = bytes(size), 0, len(data) // size
         while low < high:
             middle = (low + high) // 2

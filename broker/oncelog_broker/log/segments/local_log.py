@@ -1,7 +1,7 @@
-"""All segments of one log: append at the end, roll, read, delete at the front, truncate at the end.
+"""All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end.
 
-Kafka's LocalLog. It has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have those. Methods raise
-OSError, and CorruptBatch where they read.
+Source: Kafka's LocalLog. This class has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have
+those. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class LocalLog:
-    """Segments by base offset, at least one; the last is the active one.
+    """The segments of one log by base offset; there is at least one, and the last is the active segment.
 
-    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is whole in its file.
+    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is complete in its file.
     """
 
     __slots__ = (
@@ -50,27 +50,28 @@ class LocalLog:
     def __init__(
         self, loader: SegmentLoader, segments: list[Segment], *, name: str, config: LogConfig, clock: Clock
     ) -> None:
-        """`segments`: as the loader returned them, in order, the last one active."""
+        """`segments` are the segments from the loader, in order; the last is active."""
         self._loader = loader
         self._name = name
         self._clock = clock
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
         self._marked: list[tuple[float, list[str]]] = []
-        """(monotonic seconds when the files may be removed, their paths), oldest first."""
+        """(monotonic seconds when the files may be removed, paths of these files), oldest first."""
         self._reader = SegmentReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
-        """Whether names were created or removed since the directory was last synced."""
+        """Whether file names were created or removed since the last sync of the directory."""
         self.on_roll: Callable[[int], None] = lambda offset: None
-        """Called with the base offset of a new segment before it begins, when all earlier batches have been
-        appended."""
+        """Called with the base offset of a new segment before that segment is created, when all earlier batches have
+        been appended.
+        """
         self.update_config(config)
 
     @property
     def segments(self) -> list[Segment]:
-        """In order. Callers must not change the list."""
+        """The segments, ordered by base offset. Callers must not change the list."""
         return self._row
 
     @property
@@ -82,7 +83,7 @@ class LocalLog:
         return sum(segment.size for segment in self._row)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segments from the one whose range contains `offset` on."""
+        """Return the segment whose range contains `offset`, and all segments after it."""
         return self._row[self._number_of(offset) :]
 
     def update_config(self, config: LogConfig) -> None:
@@ -92,14 +93,14 @@ class LocalLog:
         self._max_offset_index_bytes = self._roll_params.max_offset_index_bytes
         self._max_time_index_bytes = self._roll_params.max_time_index_bytes
 
-    # --- at the end ----------------------------------------------------------------------------------------------
+    # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, batch: memoryview, last_offset: int, max_timestamp: int, now_ms: int) -> None:
-        """Add one batch that has its offsets, after rolling if it does not fit."""
+        """Append one batch that has its offsets; if the batch does not fit the active segment, roll first."""
         size, active, params = len(batch), self.active, self._roll_params
         offset_entries, time_entries = active.offset_index.entries, active.time_index.entries
         if (
-            not (  # by what is at hand it surely fits; else `_roll_reason` knows
+            not (  # a quick check whether the batch certainly fits; otherwise call `_roll_reason`
                 active.size + size <= params.max_size
                 and active.first_timestamp >= 0
                 and 0 <= max_timestamp <= active.first_timestamp + params.max_age_ms
@@ -124,11 +125,10 @@ class LocalLog:
         now_ms: int,
         appended: Callable[[list[RecordBatch], int], None],
     ) -> None:
-        """Add `whole`, batches that lie one after another in `records`, with one write for each segment that they go
-        to.
+        """Append the batches `whole`, which are adjacent in `records`, with one write for each segment.
 
-        After each write `appended` is called with the batches and the base offset of their segment. If a write fails,
-        the batches of earlier segments stay appended.
+        After each write, `appended` is called with the batches written and the base offset of their segment. If a write
+        fails, the batches in earlier segments remain appended.
         """
         run: list[RecordBatch] = []
         for batch in whole:
@@ -155,20 +155,24 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """The base offset of a new segment with `batch` as its first: the log's end. But if compaction at the leader
-        has left a larger gap before the batch than an index can express, the batch's own base offset is used."""
+        """Return the base offset of a new segment whose first batch is `batch`: normally the log end offset. If
+        compaction at the leader has left a gap before the batch that is too large for an index entry, return the
+        batch's own base offset.
+        """
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
 
     def roll(self, start: int | None = None) -> None:
-        """Close the active segment and begin a new one at the log's end, or at the later offset `start`. Does nothing
-        if the active segment is empty and begins there; changes nothing if it raises."""
+        """Close the active segment and create a new one, which begins at the log end offset, or at the higher offset
+        `start`. Nothing happens if the active segment is empty and begins at that offset; nothing has changed if this
+        raises.
+        """
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # recovery would take a lost end for a part of the gap
+            self._sync_end()  # recovery would mistake lost records for a part of the gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -177,7 +181,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # as a closed segment it would be mistaken for one that lost its records
+        else:  # a closed segment that is empty would seem to have lost its records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -191,7 +195,9 @@ class LocalLog:
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
     ) -> RollReason | None:
-        """Why a batch with these values does not fit the active segment after `pending` more bytes; None if it fits."""
+        """Return why a batch with these values does not fit the active segment after `pending` more bytes; None if it
+        fits.
+        """
         active = self.active
         return roll_reason(
             self._roll_params,
@@ -214,13 +220,13 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
-        """Like `LogReader.read`, for an offset that the log contains. Returns the offset after the last batch, too."""
+        """Like `LogReader.read`, for an offset inside the log. Also returns the offset after the last batch read."""
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
-        """(log files with bytes between the offsets, index files for the caller to sync and close)."""
+        """Return (log files with bytes between the offsets, index files for the caller to sync and close)."""
         logs, indexes = [], []
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
@@ -234,17 +240,17 @@ class LocalLog:
             segment.persist_indexes()
 
     def _segments_to_sync(self, start: int, end: int) -> list[Segment]:
-        # From the segment before `start` on: if a segment was rolled exactly there, the last index entries of the
-        # previous one may not have been synced.
+        # Begin with the segment before `start`: if a segment was rolled exactly at `start`, the last index entries of
+        # the previous segment may not have been synced.
         return [segment for segment in self.from_offset(start - 1) if segment.base_offset <= end]
 
-    # --- letting go ----------------------------------------------------------------------------------------------
+    # --- deleting --------------------------------------------------------------------------------------------------
 
     def remove_first(self, count: int) -> list[int]:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # before the list changes: other threads ask whether names are unsynced
+        self.directory_dirty = True  # set this before the list changes, because other threads read both
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
@@ -252,12 +258,13 @@ class LocalLog:
         return [segment.base_offset for segment in gone]
 
     def end_before(self, offset: int) -> int:
-        """The log end offset after `truncate_to(offset)`."""
+        """Return the log end offset that `truncate_to(offset)` will result in."""
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it, for good. The newest segment is removed first, so
-        that a crash in between leaves no gap."""
+        """Remove the batch that contains `offset`, and all batches after it, permanently. The newest segment is removed
+        first, so that a crash during the truncation leaves no gap.
+        """
         self._reader.forget_positions()
         number = self._number_of(offset)
         for segment in reversed(self._row[number + 1 :]):
@@ -272,7 +279,7 @@ class LocalLog:
         self._adopt_active(last)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records; the next record may have `offset`."""
+        """Remove all records; `offset` becomes the offset of the next record."""
         self._reader.forget_positions()
         for segment in reversed(self._row):
             self._mark_deleted(segment)
@@ -282,17 +289,19 @@ class LocalLog:
         self._adopt_active(segment)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether exactly these segments are still in the log, adjacent, and none of them active."""
+        """Whether exactly these segments are still in the log, adjacent, and none of them is active."""
         number = self._number_of(segments[0].base_offset)
         same = self._row[number : number + len(segments)] == list(segments)
         return same and self.active is not segments[-1]
 
     def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
-        """Replace `old`, which the log `holds`, by `cleaned`, whose files have the `suffix`."""
+        """Replace the segments `old` by `cleaned`, whose file names still have the `suffix`; `holds(old)` must be
+        True.
+        """
         self._reader.forget_positions()
         number = self._number_of(old[0].base_offset)
         for segment in old:
-            # The producer state at the base offset has not changed.
+            # Keep the producer snapshot at the base offset of `cleaned`, which is still valid.
             stays = segment.base_offset == cleaned.base_offset
             self._mark_deleted(segment, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX) if stays else ())
         cleaned.change_suffix(suffix, "")
@@ -301,19 +310,23 @@ class LocalLog:
         self._bases[number : number + len(old)] = [cleaned.base_offset]
 
     def take_marked(self, now: float) -> list[str]:
-        """The paths of files deleted `file.delete.delay.ms` ago, for the caller to remove. `now`: monotonic seconds."""
+        """Return the paths of files that were deleted at least `file.delete.delay.ms` ago, for the caller to remove.
+        `now` is in monotonic seconds.
+        """
         paths: list[str] = []
         while self._marked and self._marked[0][0] <= now:
             paths += self._marked.pop(0)[1]
         return paths
 
     def close(self) -> None:
-        """Close the files; nothing is written."""
+        """Close the files without writing anything."""
         for segment in self._row:
             segment.close()
 
     def _number_of(self, offset: int) -> int:
-        """The position in the list of the segment whose range contains `offset`; 0 for offsets before the first."""
+        """Return the index in the list of the segment whose range contains `offset`; 0 for offsets before the first
+        segment.
+        """
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def _mark_deleted(self, segment: Segment, *, keep: Collection[str] = ()) -> None:

@@ -1,19 +1,20 @@
-"""Detects closed segments that lost synced records, as far as a start can detect it.
+"""Detects closed segments that lost synced records, as far as a startup can detect this.
 
-Holes are legal: retention deletes segments at the front, and compaction leaves gaps between offsets, even empty
-segments. So a gap by itself proves nothing, and only these cases are certain:
+Gaps are legal: retention deletes the oldest segments, and compaction leaves gaps between offsets, and even empty
+segments. A gap alone therefore proves nothing, and only the following cases are certain:
 
-    the log file is empty, its index or time index has entries         it was emptied
-    the log file is empty, and the log was never compacted             it was emptied: no empty segment is ever closed
-    the index points behind the end of the log file                    it was cut (or the index is wrong: the log tells)
-    an index or time index with entries, and no log file               it was removed
+- The log file is empty, but its index or time index has entries: the log file was emptied.
+- The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.
+- The last index entry is at or behind the end of the log file, and the batches in the file end before the offset of
+  that entry: the file was cut.
+- There is an index or time index with entries, but no log file: the log file was removed.
 
-Not detected here: a file that lost less than its last `index.interval.bytes`, and a segment of which all files are
-gone. Damage inside is found when it is read, since each batch has a CRC. Records that were not synced (behind
-`synced_up_to`, which is the recovery point, or the end of the log after a clean shutdown) are no loss but a torn end,
-which recovery cuts.
+This module does not detect a file that lost less than its last `index.interval.bytes`, or a segment whose files are all
+missing. Damage inside a segment is found when the segment is read, since each batch has a CRC. The loss of unsynced
+records is not an error but a torn end, which recovery cuts; `synced_up_to` is the recovery point, or the end of the log
+after a clean shutdown.
 
-Only the last entry of each index is read, so a start stays quick.
+Only the last entry of each index is read, so that the startup stays quick.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ logger = logging.getLogger(__name__)
 
 
 class LogCorrupt(Exception):
-    """Records that had been synced are damaged or missing. The log stays as it is, offline, for an operator to
-    decide."""
+    """Records that had been synced are damaged or missing. The log is left unchanged and offline until an operator
+    decides.
+    """
 
 
 def log_file_base(name: str) -> int | None:
-    """The base offset in the name of a `.log` file; None for any other file."""
+    """Return the base offset in the name of a `.log` file; None for the name of any other file."""
     digits = name.removesuffix(LOG_SUFFIX)
     if digits == name or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
         return None
@@ -55,8 +57,9 @@ def log_file_base(name: str) -> int | None:
 
 
 def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | None = None) -> None:
-    """Raises LogCorrupt if it is certain that the closed `segment` lost synced records. `synced_up_to`: by default all
-    of its records were synced. Raises OSError."""
+    """Raises LogCorrupt if it is certain that the closed `segment` lost synced records. All records below
+    `synced_up_to` were synced; by default, all records of the segment. Raises OSError.
+    """
     if segment.size == 0:
         if was_emptied(segment, was_compacted=was_compacted):
             raise LogCorrupt(
@@ -68,7 +71,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # missing or useless: it will be rebuilt
+        return  # the index is missing or damaged and will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -87,10 +90,10 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 def check_removed(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
 ) -> list[str]:
-    """Look for log files that were removed; returns the paths of indexes that have no log file for another reason.
+    """Search for log files that were removed; returns the paths of indexes that have no log file for another reason.
 
-    An interrupted operation of this broker leaves no such index, since it removes the log file last, or renames it.
-    Raises LogCorrupt, CorruptBatch, OSError.
+    An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
+    the log file last. Raises LogCorrupt, CorruptBatch, OSError.
     """
     names = disk.list_directory(directory)
     orphans = _orphans(names)
@@ -101,7 +104,7 @@ def check_removed(
             continue
         before = [segment for segment in segments if segment.base_offset < base]
         if before and next(before[-1].batches_from(base), None) is not None:
-            continue  # its records are in another segment
+            continue  # another segment contains the records of this one
         path = os.path.join(directory, file_prefix(base))
         for index in (
             OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),
@@ -116,7 +119,7 @@ def check_removed(
 
 
 def _orphans(names: Collection[str]) -> dict[int, list[str]]:
-    """The names of indexes without a log file, by base offset."""
+    """Return the names of indexes without a log file, by base offset."""
     found: dict[int, list[str]] = {}
     for name in names:
         prefix, suffix = os.path.splitext(name)
@@ -134,7 +137,7 @@ def _has_entries(index: SegmentIndex) -> bool:
 
 
 def _end_of(segment: Segment) -> int:
-    """The offset after the last record that is in the file. Raises CorruptBatch."""
+    """Return the offset after the last record in the segment's file. Raises CorruptBatch."""
     end = segment.base_offset
     for batch in scan_headers(segment.file, 0, segment.size):
         end = batch.last_offset + 1

@@ -1,9 +1,10 @@
-"""`.index`: offset -> position in the log file, sparse (one entry per `index.interval.bytes`).
+"""The offset index of a segment (`.index`): maps offsets to positions in the log file. The index is sparse, with one
+entry per `index.interval.bytes`.
 
-An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. An entry means that
-the batch at `position` ends at `offset` (in files that Kafka wrote, `position` is the first of several batches, the
-last of which ends there). A search for an offset starts at the greatest entry not above it. Source: Kafka's
-OffsetIndex.
+An entry has 8 bytes: the offset relative to the segment's base offset (int32) and the position (int32), both
+big-endian. An entry means that the batch at `position` ends with `offset`; in files from Kafka, the first of several
+batches is at `position`, and the last of these batches ends with `offset`. A search for an offset starts at the entry
+with the greatest offset that is not above it. Source: Kafka's OffsetIndex.
 """
 
 from __future__ import annotations
@@ -16,43 +17,51 @@ from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
 OFFSET: Final = 0
-"""The field of an entry with the offset relative to the base offset."""
+"""The index of an entry's field with the offset, which is relative to the base offset."""
 POSITION: Final = 1
-"""The field of an entry with the position in the log file."""
+"""The index of an entry's field with the position in the log file."""
 
 
 class OffsetPosition(NamedTuple):
-    """An entry with its offset made absolute."""
+    """An entry with an absolute offset."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(SegmentIndex):
-    """Invariant: both fields strictly increase, and no entry has position 0 (a file's start needs none)."""
+    """Invariant: both fields strictly increase, and no entry has position 0, because the start of the file needs no
+    entry.
+    """
 
     ENTRY: ClassVar[Struct] = ENTRY
 
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
-        """`offset`: the last of the batch that starts at `position`."""
+        """Append an entry; `offset` is the last offset of the batch at `position`."""
         assert self.entries is not None, "a closed segment takes no entries"
         self.entries += ENTRY.pack(offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The greatest entry not above `offset`; the start of the file if there is none. Raises IndexCorrupt."""
+        """Return the entry with the greatest offset not above `offset`; the start of the file if there is no such
+        entry. Raises IndexCorrupt.
+        """
         return self._entry(self._count_up_to(OFFSET, offset - self.base_offset) - 1)
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The greatest entry not beyond `position` of the file; the start of the file if there is none."""
+        """Return the last entry whose position is not above `position`; the start of the file if there is no such
+        entry.
+        """
         return self._entry(self._count_up_to(POSITION, position) - 1)
 
     def last(self) -> OffsetPosition:
         return self._entry(len(self) - 1)
 
     def last_in_file(self) -> OffsetPosition:
-        """Like `last`, read from the end of the file, without keeping the file in memory. Raises IndexCorrupt."""
+        """Like `last`, but read from the end of the file, without keeping the entries in memory. Raises
+        IndexCorrupt.
+        """
         try:
             file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
@@ -62,7 +71,7 @@ class OffsetIndex(SegmentIndex):
             is_whole = file.size % ENTRY_SIZE == 0
         finally:
             file.close()
-        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated: find where the entries end
+        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated file: find where the entries end
             data = self._load()
             end = bytes(data[-ENTRY_SIZE:])
         if not end:
@@ -71,7 +80,7 @@ class OffsetIndex(SegmentIndex):
         return OffsetPosition(self.base_offset + relative, position)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above `offset`."""
+        """Remove the entries with offsets at or above `offset`."""
         self._cut(self._count_up_to(OFFSET, offset - self.base_offset - 1))
 
     def check(self, log_size: int) -> None:
@@ -85,8 +94,9 @@ class OffsetIndex(SegmentIndex):
             previous_offset, previous_position = relative, position
 
     def _count_up_to(self, field: int, value: int) -> int:
-        """How many entries have a `field` not above `value`. A loop of its own: a fetch looks up three times, and
-        `bisect` with a key would call Python a dozen times in each."""
+        """Return how many entries have a `field` not above `value`. This is a plain loop because a Fetch does three
+        lookups, and `bisect` with a key would call a Python function a dozen times in each.
+        """
         data = self._data()
         unpack = ENTRY.unpack_from
         low, high = 0, len(data) // ENTRY_SIZE

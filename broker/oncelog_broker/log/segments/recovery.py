@@ -1,19 +1,21 @@
 """Log recovery: opens the segments of a log after a clean shutdown or a crash.
 
-After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is suspect: batches are read
-whole and checked, and indexes and leader epochs are rebuilt at the same time. An invalid batch there is the torn end of
-an unsynced write: the log is truncated before it. A bad batch *below* the recovery point had been synced, so it is
-corruption, and cutting would lose acknowledged records: `LogCorrupt` is raised and not a byte is changed. The same
-holds for closed segments that lost records; `lost_segments` says which losses are detected.
+After a clean shutdown nothing is verified. Otherwise everything at or above the recovery point is suspect: complete
+batches are read and verified, and indexes and leader epochs are rebuilt from them. An invalid batch at or above the
+recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below* the
+recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
+raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost records;
+`lost_segments` lists the losses that are detected.
 
-Behind the recovery point each segment begins where the one before it ends. Only compaction makes holes, and it waits
-for a flush that moves the recovery point. So a gap there is a lost end, even if the next segment reached the disk, and
-the log is truncated before it. There are two exceptions. A log of another broker, such as Kafka's, may have been
-compacted beyond its recovery point. And a follower copies the gaps of its leader: within one segment, if the segment
-can hold the offsets behind the gap; before a larger gap everything is synced before the next segment is created, so
-that no end is lost there.
+Above the recovery point, each segment begins where the previous segment ends. Only compaction creates gaps, and
+compaction first waits for a flush, which moves the recovery point. A gap above the recovery point is therefore the lost
+end of a segment, even if the next segment reached the disk, and the log is truncated before the gap. There are two
+exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery point.
+Second, a follower copies the gaps of its leader. A gap is within one segment if index entries can express the offsets
+after it; before a larger gap, everything is synced before the next segment is created, so that no end can be lost
+there.
 
-A truncation is synced at once: removed batches must not come back behind new ones after a power cut.
+A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new ones.
 
 Source: Kafka's LogLoader.
 """
@@ -54,33 +56,37 @@ from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBat
 logger = logging.getLogger(__name__)
 
 CLEANED_SUFFIX: Final = ".cleaned"
-"""A compacted segment that is still being written."""
+"""Suffix of the files of a compacted segment that is still being written."""
 SWAP_SUFFIX: Final = ".swap"
-"""The suffix of a compacted segment that is complete and about to replace the old ones."""
+"""Suffix of the files of a compacted segment that is complete and about to replace the old segments."""
 DISCARDED_SUFFIX: Final = ".discarded"
-"""A segment that recovery cut off behind a torn one. No code reads it; it is kept for the operator."""
+"""Suffix of a segment that recovery removed because it follows a torn segment. No code reads such a segment; it is kept
+for the operator.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """The entries of a log in the checkpoints of its data directory."""
+    """What the checkpoints of a data directory, and its clean-shutdown mark, say about one log."""
 
     recovery_point: int
     log_start_offset: int
     clean_shutdown: bool
     compacted_up_to: int | None
-    """The cleaner checkpoint; None if no compaction was ever begun."""
+    """The cleaner checkpoint; None if no compaction was ever started."""
     high_watermark: int
     """The high watermark that the replica will start with: markers at or above this offset may not be replicated."""
 
     @property
     def was_compacted(self) -> bool:
-        """Whether the log may have empty segments."""
+        """Whether the log may have empty segments, because it was compacted."""
         return self.compacted_up_to is not None
 
     @property
     def holes_are_losses(self) -> bool:
-        """Whether no compaction can have reached beyond the recovery point."""
+        """Whether each gap above the recovery point is a loss, because no compaction can have gone beyond the recovery
+        point.
+        """
         return self.compacted_up_to is None or self.compacted_up_to <= self.recovery_point
 
     @property
@@ -98,9 +104,9 @@ class SegmentLoader:
     now_ms: int
 
     def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
-        """The log's segments in order, at least one; the last is active. Raises LogCorrupt.
+        """Return the log's segments in order; there is at least one, and the last is active. Raises LogCorrupt.
 
-        `epochs` is given the leader epochs of the verified batches; its file is not written.
+        Adds the leader epochs of the verified batches to `epochs`, without writing the file of leader epochs.
         """
         finish_interrupted_work(self.disk, self.directory)
         segments = self._open_all()
@@ -138,9 +144,9 @@ class SegmentLoader:
     def create_first(self, base_offset: int) -> Segment:
         """Create the only segment of a new log.
 
-        Its file is created with the first record: a topic of a thousand partitions then costs two files for each, not
-        three. But if the log does not start at 0, the file is created now: its name may be the only record of the log
-        start.
+        The log file is created with the first record, so that a topic of a thousand partitions needs two files for each
+        partition, instead of three. If the log does not start at 0, the log file is created now, because its name may
+        be the only record of the log start.
         """
         return self.create(base_offset, self.now_ms, is_made_later=base_offset == 0)
 
@@ -206,7 +212,7 @@ class SegmentLoader:
                 segment.rebuild_indexes()
 
     def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
-        """Verify from the recovery point, which lies in `segments[first]`; returns the remaining segments."""
+        """Verify the log from the recovery point on, which is in `segments[first]`; returns the remaining segments."""
         recovery_point, was_compacted = known.recovery_point, known.was_compacted
         epochs.truncate_from_end(recovery_point, persist=False)
         expected = segments[first].base_offset
@@ -239,7 +245,7 @@ class SegmentLoader:
         return segments
 
     def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
-        """Note every good batch of the segment, up to a bad one. Raises CorruptBatch."""
+        """Call `note_batch` for every valid batch of the segment, up to the first invalid one. Raises CorruptBatch."""
         start = 0
         if segment.base_offset < recovery_point:
             start = segment.start_verified(recovery_point)
@@ -286,15 +292,17 @@ def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
 
 
 def _is_out_of_reach(segment: Segment, end: int) -> bool:
-    """Whether its first batch is so far behind `end` that no segment that begins at `end` could hold it."""
-    with suppress(CorruptBatch):  # its content is checked when it is verified
+    """Whether the first batch of `segment` is so far above `end` that no segment with base offset `end` could contain
+    it.
+    """
+    with suppress(CorruptBatch):  # `_verify_segment` checks the content later
         for first in scan_headers(segment.file, 0, segment.size):
             return first.last_offset - end > MAX_RELATIVE_OFFSET
     return False
 
 
 def activate(segment: Segment) -> None:
-    """Make `segment` the active one, with its indexes rebuilt if they are bad. Raises CorruptBatch, OSError."""
+    """Make `segment` the active one, and rebuild its indexes if they are damaged. Raises CorruptBatch, OSError."""
     try:
         segment.activate()
     except IndexCorrupt as error:
@@ -303,7 +311,9 @@ def activate(segment: Segment) -> None:
 
 
 def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
-    """(the leader epochs in the file, whether they must be rebuilt because the file is corrupt). Raises OSError."""
+    """Return (the leader epochs in the file, whether they must be rebuilt because the file is corrupt). Raises
+    OSError.
+    """
     try:
         return LeaderEpochs.load(disk, path), False
     except CheckpointCorrupt as error:
@@ -312,7 +322,9 @@ def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
 
 
 def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Rebuild all leader epochs from the batch headers, for a log whose checkpoint is lost. Raises CorruptBatch."""
+    """Rebuild all leader epochs from the batch headers, for a log whose leader epoch file is damaged. Raises
+    CorruptBatch.
+    """
     for segment in segments:
         for batch in scan_headers(segment.file, 0, segment.size):
             if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH:
@@ -320,14 +332,14 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
 
 
 def finish_interrupted_work(disk: Disk, directory: str) -> None:
-    """Bring a directory to a state between two operations: finish deletions, and compactions that are complete.
+    """Finish deletions, and compactions whose new segments are complete, so that no operation is half done.
 
-    Files of other programs are not touched.
+    Files of other programs are left alone.
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
-        # A kill may have come before these renames were synced. Sync them: the files must not come back after a power
-        # cut when the log has continued without them.
+        # A kill may have happened before the renames to these suffixes were synced. Sync the renames now: otherwise a
+        # power cut could bring the old names back after the log has continued without these files.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -335,9 +347,9 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
         log_name = name.removesuffix(DELETED_SUFFIX)
         if log_name != name and log_name not in names and log_file_base(log_name) is not None:
             _remove_indexes(disk, directory, log_name)
-    # Segments are renamed from .cleaned to .swap from the last to the first. So a swap above a .cleaned one is a later
-    # part of the same compaction, and not complete without it. Remove it first: without the .cleaned one it would seem
-    # complete.
+    # Segments of one compaction are renamed from .cleaned to .swap from the last to the first. A .swap segment above a
+    # .cleaned segment therefore belongs to the same compaction, which is incomplete. Remove the .swap segment first,
+    # because without the .cleaned segment it would seem to be a complete compaction.
     first_cleaned = min((base for name in cleaned if (base := _base_of(name)) is not None), default=None)
     if first_cleaned is not None:
         for name in list(swaps):
@@ -363,7 +375,7 @@ def _base_of(name: str) -> int | None:
 
 
 def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
-    """Put complete compacted segments in the place of the segments that they were made from."""
+    """Replace the old segments by the complete compacted segments that were made from them."""
     names = disk.list_directory(directory)
     for name in swaps:
         path = os.path.join(directory, name)
@@ -373,7 +385,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # an index of the old segment; it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # an index of the old segment: it will be rebuilt
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

@@ -1,4 +1,4 @@
-"""Decides which segments of a log may be deleted. Pure. Source: Kafka's UnifiedLog.deleteOldSegments."""
+"""Decides which segments of a log may be deleted. Source: Kafka's UnifiedLog.deleteOldSegments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_broker.log.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """The facts about a segment that retention needs. `next_offset` is the first offset after it."""
+    """The facts about a segment on which retention depends. `next_offset` is the first offset after the segment."""
 
     base_offset: int
     next_offset: int
@@ -20,11 +20,12 @@ class SegmentFacts(NamedTuple):
 def deletable_segments(
     segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, log_start_offset: int, upper_bound: int
 ) -> int:
-    """How many of `segments`, from the oldest on, may be deleted: a segment only together with all before it.
+    """Return how many of `segments`, counted from the oldest, may be deleted; a segment may be deleted only together
+    with all older segments.
 
-    A segment is deleted if it is too old, if the log is still too large without it, or if all of it lies below the log
-    start. None that reaches beyond `upper_bound` (the high watermark) is deleted: followers may still need it. The last
-    segment may be deleted unless it is empty; the log then begins a new one.
+    A segment is deleted if it is too old, if the log is still too large without it, or if all its records are below the
+    log start. A segment that extends above `upper_bound` (the high watermark) is not deleted, because followers may
+    still need it. The last segment may be deleted unless it is empty; the log then creates a new segment.
     """
     by_retention = config.deletes_by_retention
     excess = sum(segment.size for segment in segments) - config.retention_bytes

@@ -1,4 +1,4 @@
-"""Decides when the active segment is closed and a new one begins. Pure. Source: Kafka's RollParams,
+"""Decides when the active segment is closed and a new one is created. Source: Kafka's RollParams,
 LogSegment.shouldRoll."""
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from oncelog_broker.log.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_
 from oncelog_broker.log.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""Index entries hold offsets relative to the segment's base as int32."""
+"""The largest relative offset: index entries store offsets relative to the segment's base offset as int32."""
 
 
 class RollReason(Enum):
-    """Why a segment was closed; for the log line and for tests."""
+    """The reason why a segment was closed, for the log line and for tests."""
 
     SIZE = "segment.bytes is reached"
     TIME = "segment.ms is reached"
@@ -45,10 +45,11 @@ class RollParams:
 
     @classmethod
     def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
-        """Returns the limits; `salt` spreads the jitter over partitions, so that the logs of a broker that started
-        together do not roll together. The jitter is computed from salt and base offset, not random, so that a
-        simulation can be repeated."""
-        # Records that must be compacted in time must leave the active segment in time.
+        """Return the limits; `salt` gives each partition another jitter, so that logs that were created together do not
+        roll together. The jitter is computed from the salt and the base offset, and is not random, so that a simulation
+        can be repeated.
+        """
+        # Records that must be compacted in time must also leave the active segment in time.
         segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter_range = min(config.segment_jitter_ms, segment_ms)
         jitter = crc32(f"{salt}-{base_offset}".encode()) % jitter_range if jitter_range > 0 else 0
@@ -56,7 +57,7 @@ class RollParams:
             max_size=config.segment_bytes,
             max_age_ms=segment_ms - jitter,
             max_offset_entries=config.segment_index_bytes // OFFSET_ENTRY_SIZE,
-            # One entry is reserved for the segment's largest timestamp, written when it is closed.
+            # One entry is reserved for the segment's largest timestamp, which is written when the segment is closed.
             max_time_entries=config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
             max_offset=base_offset + MAX_RELATIVE_OFFSET,
         )
@@ -72,11 +73,11 @@ def roll_reason(
     batch_size: int,
     last_offset: int,
 ) -> RollReason | None:
-    """Why the segment must be rolled before `batch_size` bytes that end at `last_offset` go into it; None if it need
-    not.
+    """Return why the segment must be rolled before a batch of `batch_size` bytes that ends at `last_offset` is
+    appended; None if the batch fits.
 
-    `age_ms` is the timestamp of the new batch minus the timestamp of the segment's first batch; if that batch has none,
-    the wall time since the segment was created. An empty segment is never too old.
+    `age_ms` is the timestamp of the new batch minus the timestamp of the segment's first batch; if the first batch has
+    no timestamp, the wall time since the segment was created. An empty segment is never too old.
     """
     if segment_size + batch_size > params.max_size and segment_size > 0:
         return RollReason.SIZE

@@ -1,14 +1,14 @@
 """One segment: a log file and its two indexes, all named after the segment's base offset.
 
-    00000000000000000042.log         batches, one after another
-    00000000000000000042.index       offset_index
-    00000000000000000042.timeindex   time_index
-    00000000000000000042.txnindex    aborted transactions (S51)
-    00000000000000000042.snapshot    producer state as of the base offset (S55)
-    00000000000000000042.window      what of it Kafka's format has no room for
+    00000000000000000042.log         the batches, one after another
+    00000000000000000042.index       the offset index (`offset_index`)
+    00000000000000000042.timeindex   the time index (`time_index`)
+    00000000000000000042.txnindex    the aborted transactions (S51)
+    00000000000000000042.snapshot    the producer state at the base offset (S55)
+    00000000000000000042.window      the part of the producer state that Kafka's snapshot format does not have
 
-One segment of a log is active: it is appended to, and its indexes are in memory. Closed segments never change, until
-they are removed. Source: Kafka's LogSegment.
+The last segment of a log is active: batches are appended to it, and its indexes are in memory. Closed segments never
+change until they are deleted. Source: Kafka's LogSegment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRODUCER_WINDOW_SUFFIX: Final = ".window"
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 SIDE_SUFFIXES: Final = (*INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
-"""Marks a file that is no longer part of the log, but whose bytes have not been freed yet."""
+"""Suffix of a file that is no longer part of the log, but is not freed yet."""
 
 OFFSET_DIGITS: Final = 20
 EMPTY: Final = memoryview(b"")
@@ -48,7 +48,7 @@ def file_prefix(base_offset: int) -> str:
 
 
 class _NoFile:
-    """Used in place of a log file that is not created yet: it is empty, and needs no sync."""
+    """Replaces a log file that is not created yet: an empty file that needs no sync."""
 
     path, size = "", 0
 
@@ -111,7 +111,7 @@ class Segment:
         self._directory = directory
         self._file: File | None = None
         self.is_made = True
-        """Whether the log file exists. Reading an empty segment needs no file."""
+        """Whether the log file exists. An empty segment can be read without a file."""
         self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP
@@ -120,15 +120,17 @@ class Segment:
         self.path = prefix + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self.created_ms = now_ms
-        """When this process created or opened it."""
+        """The wall time, in ms, when this process created or opened the segment."""
         self.first_timestamp = NO_TIMESTAMP
-        """The first batch's largest timestamp; known for the active segment only (`segment.ms` counts from it)."""
+        """The largest timestamp of the first batch, from which `segment.ms` counts; known only in an active segment."""
         self.noted_size = 0
-        """In an active segment, the end of the last noted batch (`note_batch`); equals `size` once all are noted."""
+        """In an active segment, the end position of the last batch passed to `note_batch`; equals `size` once all
+        batches were passed.
+        """
         self.next_offset = base_offset
-        """The offset after the last record; of a closed segment, the next one's base offset."""
+        """The offset after the last record; for a closed segment, the base offset of the next segment."""
         self.size = 0
-        """Bytes in the log file."""
+        """The number of bytes in the log file."""
         self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX_SUFFIX + suffix, base_offset)
         self.time_index = TimeIndex(disk, prefix + TIME_INDEX_SUFFIX + suffix, base_offset)
 
@@ -144,9 +146,9 @@ class Segment:
         suffix: str = "",
         is_made_later: bool = False,
     ) -> Segment:
-        """Create an empty, active segment. With a `suffix` in its file names, it is not yet part of the log.
+        """Create an empty, active segment. A segment with a `suffix` in its file names is not yet part of the log.
 
-        `is_made_later`: do not create its log file yet; the first append calls `make`.
+        With `is_made_later`, the log file is not created yet; the first append calls `make`.
         """
         segment = cls(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
@@ -161,7 +163,7 @@ class Segment:
     def open(
         cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, next_offset: int, now_ms: int
     ) -> Segment:
-        """Open an existing segment as a closed one; no file is opened before it is read."""
+        """Open an existing segment as a closed segment; its files are opened when they are first read."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms)
         segment.size = disk.size(segment.path)
         segment.next_offset = next_offset
@@ -179,7 +181,7 @@ class Segment:
         return self._file
 
     def make(self) -> None:
-        """Create the log file. Its name is not synced."""
+        """Create the log file. The name of the new file is not synced."""
         made = self._disk.open(self.path, create=True)
         if made.size:
             made.close()
@@ -188,14 +190,15 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of the segment, NO_TIMESTAMP if it has none."""
+        """The largest timestamp in the segment; NO_TIMESTAMP if no record has a timestamp."""
         if not self._max_timestamp_known:
             self._load_max_timestamp()
         return self._max_timestamp
 
     def retention_timestamp_ms(self) -> int:
-        """The time from which the segment's age is measured: its largest timestamp, or else when its file was last
-        written."""
+        """Return the time in ms from which the segment's age is measured: its largest timestamp, or else the time of
+        the last write to its file.
+        """
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._disk.modified_ms(self.path) if self.is_made else self.created_ms
@@ -203,13 +206,13 @@ class Segment:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Add one whole batch at the end. Raises OSError, and then nothing has changed."""
+        """Append one complete batch. Raises OSError; nothing has then changed."""
         position, size = (self._file or self.file).append(batch), len(batch)
         self.size = position + size
         if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
             self.note_batch(position, size, last_offset, max_timestamp)
             return
-        # The usual case of `note_batch`, which most appends are: without a call.
+        # Inlined from `note_batch`, without the index entries, because most appends need none.
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -218,15 +221,18 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
-        """Add several batches with one write; positions are relative to `batches`. Raises OSError, like `append`."""
+        """Append several batches with one write; the positions in `locations` are relative to `batches`. Raises
+        OSError, like `append`.
+        """
         position = self.file.append(batches)
         self.size = position + len(batches)
         for batch in locations:
             self.note_batch(position + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Update indexes and totals for a batch in the file. Called for each batch in order, by appends and by
-        recovery."""
+        """Update indexes and totals for a batch that is in the file. Appends and recovery call this for each batch, in
+        order.
+        """
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -241,41 +247,44 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def seal(self) -> None:
-        """Close it for appends: write the indexes and free their memory."""
+        """Close the segment for appends: write its indexes and free their memory."""
         self.write_indexes()
         self.offset_index.seal()
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Write the indexes in the form of a closed segment. Further batches may be appended after that."""
+        """Write the indexes in the form that closed segments have. More batches may be appended after that."""
         self.index_max_timestamp()
         self.persist_indexes()
 
     def persist_indexes(self) -> None:
-        """Write the missing entries to the index files, in the form of an active segment."""
+        """Write the missing entries to the index files, in the form that active segments have."""
         if not self.is_made:
-            return  # an index without a log file would be mistaken for a lost log file
+            return  # an index without a log file would look like a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
     def index_max_timestamp(self) -> None:
-        """Add the largest timestamp, which completes the time index of a closed segment."""
+        """Add an entry for the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
     def files_to_sync(self) -> list[File]:
-        """The index files with unsynced entries, opened for the caller to sync and close."""
+        """Return the index files with unsynced entries, opened for the caller to sync and close."""
         files = (index.file_to_sync() for index in (self.offset_index, self.time_index))
         return [file for file in files if file is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The age that `segment.ms` limits: a batch's `max_timestamp` minus that of the first batch. Wall time since
-        the creation if the first batch has no timestamp."""
+        """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus that of the first batch. If
+        the first batch has no timestamp, the age is the wall time since the segment was created.
+        """
         if self.first_timestamp < 0:
             return now_ms - self.created_ms
         return (max_timestamp if max_timestamp >= 0 else now_ms) - self.first_timestamp
 
     def end_before(self, offset: int) -> int:
-        """The offset after the last batch that ends before `offset`; the base offset if there is no such batch."""
+        """Return the offset after the last batch that ends before `offset`; the base offset if there is no such
+        batch.
+        """
         end = self.base_offset
         for batch in scan_headers(self.file, self._start_position(offset - 1), self.size):
             if batch.last_offset >= offset:
@@ -284,17 +293,17 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it; the segment must be active.
+        """Remove the batch that contains `offset`, and all batches after it; the segment must be active.
 
-        `next_offset` is then the offset after the last remaining batch, as after opening the files: a gap before
-        `offset` is forgotten. Views of the removed bytes must not be touched (`RealFile`).
+        `next_offset` is then the offset after the last remaining batch, as if the files had just been opened: a gap
+        before `offset` is forgotten. Views of the removed bytes must not be accessed afterwards (`RealFile`).
         """
         first_removed = next(self.batches_from(offset), None)
         if first_removed is not None:
             self.cut(first_removed.position, offset)
 
     def cut(self, position: int, offset: int) -> None:
-        """Cut an active segment's file at `position`, the begin of a batch that does not end before `offset`."""
+        """Cut an active segment's file at `position`, the start of a batch that ends at or after `offset`."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
@@ -305,18 +314,21 @@ class Segment:
     # --- opening -------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Become the active segment: load the indexes, and note the batches from the last index entry on.
+        """Make this the active segment: load the indexes, and call `note_batch` for the batches from the last index
+        entry on.
 
-        Raises IndexCorrupt if the indexes do not fit the log, CorruptBatch if the log does not end with a whole batch.
+        Raises IndexCorrupt if the indexes do not fit the log file, CorruptBatch if the log file does not end with a
+        complete batch.
         """
         self._load_indexes(below=None)
         self._replay_tail()
 
     def start_verified(self, offset: int) -> int:
-        """Become active with only the index entries below `offset`; returns the position from which to verify.
+        """Make this the active segment with only the index entries below `offset`; returns the position from which the
+        batches must be verified.
 
-        All batches before that position have been noted then. Falls back to the start of the file if the indexes are
-        useless.
+        All batches before that position have then been noted. If the indexes are damaged, the position is the start of
+        the file.
         """
         try:
             self._load_indexes(below=offset)
@@ -327,7 +339,9 @@ class Segment:
         return self._restart_at_last_entry()
 
     def _load_indexes(self, *, below: int | None) -> None:
-        """Load the entries (those below an offset) into memory. Raises IndexCorrupt if they do not fit the log."""
+        """Load the index entries (None: all entries, else those below the offset `below`) into memory. Raises
+        IndexCorrupt if the entries do not fit the log file.
+        """
         self.offset_index.activate()
         self.time_index.activate()
         if below is not None:
@@ -348,21 +362,22 @@ class Segment:
         self.next_offset = next_offset
 
     def activate_from_log(self) -> None:
-        """Become the active segment, without reading the index files. Raises CorruptBatch."""
+        """Make this the active segment, with indexes rebuilt from the batch headers. Raises CorruptBatch."""
         self.start_empty()
         for batch in scan_headers(self.file, 0, self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Become active with no batch noted, whatever the file contains: the caller notes its batches from the start
-        on."""
+        """Make this the active segment without any noted batch, whatever the file contains; the caller then notes its
+        batches from the start.
+        """
         self.offset_index.reset()
         self.time_index.reset()
         self.first_timestamp = NO_TIMESTAMP
         self._forget_since_last_entry()
 
     def _forget_since_last_entry(self) -> None:
-        """Go back to the state just before the batch of the last index entry."""
+        """Return to the state just before the batch of the last index entry was noted."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0
@@ -370,7 +385,7 @@ class Segment:
         self.next_offset = self.base_offset
 
     def _replay_tail(self) -> None:
-        """Note the batches from the last index entry to the end of the file. Raises CorruptBatch."""
+        """Call `note_batch` for the batches from the last index entry to the end of the file. Raises CorruptBatch."""
         for batch in scan_headers(self.file, self._restart_at_last_entry(), self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
@@ -401,13 +416,13 @@ class Segment:
     # --- finding -------------------------------------------------------------------------------------------------
 
     def batches_from(self, offset: int) -> Iterator[BatchLocation]:
-        """The batches from the first one that ends at or after `offset`. Raises CorruptBatch."""
+        """Yield all batches, beginning with the first one that ends at or after `offset`. Raises CorruptBatch."""
         for batch in scan_headers(self.file, self._start_position(offset), self.size):
             if batch.last_offset >= offset:
                 yield batch
 
     def batches_from_timestamp(self, timestamp: int) -> Iterator[BatchLocation]:
-        """The batches from the first one whose largest timestamp is at least `timestamp`."""
+        """Yield the batches whose largest timestamp is at least `timestamp`, in offset order."""
         try:
             offset = self.time_index.lookup(timestamp).offset
         except IndexCorrupt as error:
@@ -418,8 +433,9 @@ class Segment:
                 yield batch
 
     def largest_before(self, offset: int) -> tuple[int, int]:
-        """(the largest timestamp of a record below `offset`, an offset up to which no record has a larger one); -1 if
-        there is none."""
+        """Return (the largest timestamp of a record below `offset`, an offset up to which no record has a larger
+        timestamp); the timestamp is -1 if there is none.
+        """
         try:
             return self.time_index.last_before(offset)
         except IndexCorrupt as error:
@@ -427,14 +443,15 @@ class Segment:
             return self.time_index.last_before(offset)
 
     def whole_batches(self, view: memoryview, position: int, upper_bound: int) -> tuple[int, int]:
-        """How many bytes of `view`, the file's bytes from a batch at `position` on, are whole batches below
-        `upper_bound`.
+        """Find how many bytes of `view` are complete batches below `upper_bound`; `view` has the file's bytes from the
+        batch at `position` on.
 
-        Returns (bytes, offset after the last of the batches); (0, -1) if the first batch does not fit.
+        Returns (number of bytes, offset after the last of these batches); (0, -1) if the first batch does not fit.
         """
         at, next_offset = 0, -1
         end = position + len(view)
-        # A mapped view is not touched: a bad sector would kill the process, where a read of the header is an OSError.
+        # Do not access a mapped view: a bad sector would kill the process, while reading the header from the file
+        # raises OSError.
         is_mapped = isinstance(view.obj, mmap)
         hint = self._last_entry_before(end, upper_bound, EMPTY if is_mapped else view, position)
         if hint is not None and hint.position > position:
@@ -446,13 +463,14 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # cut by the end of the view, or corrupt: the next read starts at it, and raises
+        except CorruptBatch:  # cut by the end of the view, or corrupt: a read that starts there raises
             pass
         return at, next_offset
 
     def _last_entry_before(self, position: int, offset: int, known: memoryview, start: int) -> BatchLocation | None:
-        """The last batch with an index entry before `position` and not above `offset`. `known`: bytes of the file from
-        `start` on that were read already, perhaps none."""
+        """Return the last batch that has an index entry before `position` and does not begin above `offset`. `known`
+        has bytes of the file from `start` on that were already read, perhaps none.
+        """
         index = self.offset_index
         try:
             entry = index.lookup_position(position - 1)
@@ -464,7 +482,9 @@ class Segment:
         return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
-        """The begin of a batch that is not after the one with `offset`. A bad index is rebuilt on the way."""
+        """Return the start position of a batch that is not after the batch with `offset`. A damaged index is rebuilt
+        first.
+        """
         try:
             entry = self.offset_index.lookup(offset)
             if entry.position == 0 or self._indexed_batch(entry) is not None:
@@ -475,8 +495,10 @@ class Segment:
             return self.offset_index.lookup(offset).position
 
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
-        """The batch that `entry` points at; None if there is no batch, or a later one: entries are not trusted. Its
-        header is read from the file, unless it lies in `known`, the file's bytes from `start` on."""
+        """Return the batch that `entry` points at; None if there is no batch, or a later one, because entries are not
+        trusted. The batch header is read from the file, unless it is in `known`, which has the file's bytes from
+        `start` on.
+        """
         if entry.position < 0:
             return None
         at = entry.position - start
@@ -491,7 +513,7 @@ class Segment:
     def _no_batch_at(self, entry: OffsetPosition) -> IndexCorrupt:
         return IndexCorrupt(f"no batch at position {entry.position} that could hold offset {entry.offset}")
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- closing, renaming and deleting ----------------------------------------------------------------------------
 
     def close(self) -> None:
         if self._file is not None:
@@ -499,8 +521,8 @@ class Segment:
             self._file = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename its files, which were created with the suffix `old`."""
-        self.close()  # an open file knows its own path
+        """Rename the files of the segment, which were created with the suffix `old`."""
+        self.close()  # close first, because an open file knows its own path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
@@ -510,11 +532,11 @@ class Segment:
             self._disk.rename(aborted + old, aborted + new)
 
     def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
-        """Rename its files so that they are no longer part of the log; returns the new paths, for a later
-        `Disk.remove`.
+        """Rename the files of the segment so that they are no longer part of the log; returns the new paths, for a
+        later `Disk.remove`.
 
-        Side files with a suffix in `keep` stay: they belong to the successor. The log file is renamed first: the next
-        start removes side files without one.
+        Side files with a suffix in `keep` are not renamed, because they belong to the segment's successor. The log file
+        is renamed first, because the next startup removes side files without a log file.
         """
         self.close()
         marked = []
@@ -525,7 +547,7 @@ class Segment:
         return marked
 
     def remove_side_files(self) -> None:
-        """Remove all its files except the log file."""
+        """Remove all files of the segment except the log file."""
         for path in self._side_paths():
             self._disk.remove(path)
 
@@ -535,7 +557,7 @@ class Segment:
 
 
 def _headers_in(view: memoryview, at: int, position: int, end: int) -> Iterator[BatchLocation]:
-    """The batches of `view`, the file's bytes from `position` to `end`, from `view[at:]` on. Raises CorruptBatch."""
+    """Yield the batches of `view[at:]`; `view` has the file's bytes from `position` to `end`. Raises CorruptBatch."""
     while at < len(view):
         batch = parse_location(view, at, position + at, end)
         yield batch

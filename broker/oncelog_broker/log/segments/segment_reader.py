@@ -1,4 +1,4 @@
-"""Reads whole batches for a fetch, from the batch that contains the offset on (T11)."""
+"""Reads complete batches for a Fetch, beginning with the batch that contains the fetch offset (T11)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 REMEMBERED_POSITIONS: Final = 32
-"""How many positions of ended reads a log remembers: one for each consumer group and follower that reads along."""
+"""The maximum number of read positions that a log remembers: one for each consumer group and follower that reads the
+log sequentially.
+"""
 
 
 class SegmentReader:
-    """Reads the segments of one log. A sequential reader needs no index: the position after each read is remembered by
-    its next offset."""
+    """Reads the segments of one log. A sequential reader needs no index lookup: after each read, the file position of
+    the next offset is remembered.
+    """
 
     __slots__ = ("_positions",)
 
@@ -24,7 +27,7 @@ class SegmentReader:
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     def forget_positions(self) -> None:
-        """Must be called when segments were removed or cut."""
+        """Forget all positions; must be called when segments were removed or cut."""
         self._positions.clear()
 
     def read(
@@ -37,11 +40,11 @@ class SegmentReader:
         min_one_batch: bool,
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
-        """Like `LogReader.read`, for an offset that the log contains. Returns the offset after the last batch, too.
+        """Like `LogReader.read`, for an offset inside the log. Also returns the offset after the last batch read.
 
-        `segments_from` returns the segments from the one whose range contains an offset on. The function is not stored:
-        it belongs to the log, which owns this reader, and a deleted log must not refer to itself
-        (`runtime/garbage.py`).
+        `segments_from` returns the segment whose range contains an offset, and all segments after it. The function is
+        not stored, because it belongs to the log, which owns this reader: a stored function would create a reference
+        cycle, which delays freeing a deleted log (`runtime/garbage.py`).
 
         Raises CorruptBatch, OSError.
         """
@@ -75,7 +78,9 @@ class SegmentReader:
 
 
 def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:
-    """The batch that contains `offset`, or the next one where compaction left a gap."""
+    """Return (segment, position) of the batch that contains `offset`, or of the next batch if compaction left a gap
+    there; None if there is none.
+    """
     for segment in segments:
         for batch in segment.batches_from(offset):
             return segment, batch.position

@@ -1,8 +1,8 @@
-"""`.timeindex`: timestamp -> offset, sparse.
+"""The time index of a segment (`.timeindex`): maps timestamps to offsets, sparsely.
 
-An entry is (timestamp in ms: int64, relative offset: int32), 12 bytes, big-endian. An entry means that no record up to
-`offset` has a larger timestamp, and that the batch that ends at `offset` has this timestamp. The last entry of a closed
-segment is the segment's largest timestamp. Source: Kafka's TimeIndex.
+An entry has 12 bytes: a timestamp in ms (int64) and an offset relative to the base offset (int32), both big-endian. An
+entry means that no record up to `offset` has a larger timestamp, and that the batch that ends with `offset` has this
+timestamp. The last entry of a closed segment has the segment's largest timestamp. Source: Kafka's TimeIndex.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ENTRY_SIZE: Final = ENTRY.size
 
 
 class TimestampOffset(NamedTuple):
-    """An entry with its offset made absolute."""
+    """An entry with an absolute offset."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(SegmentIndex):
-    """Invariant: timestamps strictly increase, offsets do not decrease."""
+    """Invariant: timestamps strictly increase, and offsets do not decrease."""
 
     ENTRY: ClassVar[Struct] = ENTRY
 
@@ -45,21 +45,25 @@ class TimeIndex(SegmentIndex):
         self._last_timestamp = self.last().timestamp
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry; ignored unless `timestamp` is larger than the last one."""
+        """Append an entry; does nothing unless `timestamp` is larger than that of the last entry."""
         if timestamp > self._last_timestamp:
             assert self.entries is not None, "a closed segment takes no entries"
             self.entries += ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The greatest entry not above `timestamp`; (-1, base offset) if there is none. Raises IndexCorrupt."""
+        """Return the entry with the greatest timestamp not above `timestamp`; (-1, base offset) if there is none.
+        Raises IndexCorrupt.
+        """
         data = self._data()
         count = len(data) // ENTRY_SIZE
         found = bisect_right(range(count), timestamp, key=lambda n: int(ENTRY.unpack_from(data, n * ENTRY_SIZE)[0]))
         return self._entry(found - 1)
 
     def last_before(self, offset: int) -> TimestampOffset:
-        """The greatest entry for a record below `offset`; (-1, base offset) if there is none. Raises IndexCorrupt."""
+        """Return the last entry for a record below `offset`; (-1, base offset) if there is none. Raises
+        IndexCorrupt.
+        """
         data = self._data()
         count = len(data) // ENTRY_SIZE
         relative = offset - self.base_offset - 1
@@ -70,7 +74,7 @@ class TimeIndex(SegmentIndex):
         return self._entry(len(self) - 1)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above `offset`."""
+        """Remove the entries with offsets at or above `offset`."""
         data = self._data()
         relative = offset - self.base_offset - 1
         count = len(data) // ENTRY_SIZE

@@ -1,6 +1,8 @@
-"""ListOffsets by time: finds the first record at or after a timestamp, and the record with the largest (T12).
+"""Lookups by time for ListOffsets: finds the first record at or after a timestamp, and the record with the largest
+timestamp (T12).
 
-Batch headers only lead to the batch, so its records are walked, in steps: a batch may have a million.
+Batch headers lead only to the batch, so the records of the batch are checked one by one, in steps, because a batch may
+have a million records.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by time. `leader_epoch` is None where its batch has none."""
+    """A record found by its timestamp. `leader_epoch` is None if the record's batch has no leader epoch."""
 
     offset: int
     timestamp: int
@@ -28,10 +30,11 @@ class TimestampedOffset(NamedTuple):
 def first_at_or_after(
     segments: Sequence[Segment], timestamp: int, *, log_start_offset: int, upper_bound: int, max_unpacked: int
 ) -> Steps[TimestampedOffset | None]:
-    """The first record of `log_start_offset..upper_bound-1` whose timestamp is at least `timestamp`.
+    """Return the first record from `log_start_offset` to before `upper_bound` whose timestamp is at least `timestamp`;
+    None if there is none.
 
-    A batch with more than `max_unpacked` bytes of records is not walked: its first offset is returned instead, from
-    which a consumer finds all records that it asked for. The steps raise CorruptBatch, OSError.
+    A batch whose records exceed `max_unpacked` bytes is not decompressed: its first offset is returned instead, so that
+    a consumer that starts there misses no requested record. The steps raise CorruptBatch, OSError.
     """
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.max_timestamp < timestamp:
@@ -49,8 +52,9 @@ def first_at_or_after(
 def with_largest(
     segments: Sequence[Segment], *, log_start_offset: int, upper_bound: int, max_unpacked: int
 ) -> Steps[TimestampedOffset | None]:
-    """The first record of `log_start_offset..upper_bound-1` with the largest timestamp; otherwise as
-    `first_at_or_after`."""
+    """Return the first record from `log_start_offset` to before `upper_bound` with the largest timestamp; otherwise
+    like `first_at_or_after`.
+    """
     largest, holder = NO_TIMESTAMP, None
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.base_offset >= upper_bound:
@@ -68,7 +72,9 @@ def with_largest(
 
 
 def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> Steps[int]:
-    """The largest timestamp of the segment's records from `start` to before `end`; NO_TIMESTAMP if none has one."""
+    """Return the largest timestamp of the segment's records from `start` to before `end`; NO_TIMESTAMP if no record has
+    one.
+    """
     if start <= segment.base_offset and segment.next_offset <= end:
         return segment.max_timestamp
     largest, known_up_to = NO_TIMESTAMP, start
@@ -85,8 +91,9 @@ def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> St
 
 
 def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int, max_unpacked: int) -> Steps[int]:
-    """The largest timestamp in the batch's header, unless it may belong to a record outside the range, or to one that
-    compaction removed."""
+    """Return the largest timestamp of the batch's records from `start` to before `end`. The batch header tells it,
+    unless the timestamp there may belong to a record outside that range, or to a record that compaction removed.
+    """
     if start <= location.base_offset and location.last_offset < end:
         header = HEADER.unpack_from(segment.file.read(location.position, HEADER_SIZE))
         return location.max_timestamp if header[-1] > 0 else NO_TIMESTAMP

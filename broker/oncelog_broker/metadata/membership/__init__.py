@@ -1,9 +1,10 @@
-"""A broker in its cluster: founding the cluster, joining it, and knowing whether this broker is still in it.
+"""A broker's membership in its cluster: it founds or joins the cluster, and knows whether it is still a member.
 
-- `membership` keeps the broker registered, and says whether it may lead. `registration` registers it: `endpoints`
-  refuses a broker with the address of another one, `feature_levels` one whose release is incompatible. `incarnation` is
-  the trace of the previous process.
-- `founding` creates the first nodes of a cluster, `restoring` the nodes of a cluster whose metadata store was lost,
-  from a copy. `cluster_id` chooses the id of a cluster, `store_identity` reads the identity of a store at a start.
-- Members of a cluster share `producer_ids`, of which each broker takes blocks, and the secret `login_key`.
+- `membership` keeps the broker registered, and says whether it may lead. `registration` registers the broker:
+  `endpoints` refuses a broker that has the address of another broker, `feature_levels` refuses a broker whose release
+  is incompatible. `incarnation` reads the file that the previous process left in the data directory.
+- `founding` creates the first nodes of a cluster; if the metadata store was lost, `restoring` creates the nodes from a
+  copy of the metadata. `cluster_id` chooses the id of a cluster; `store_identity` reads the identity of a store at
+  startup.
+- The members of a cluster share the secret `login_key` and the `producer_ids`, from which each broker allocates blocks.
 """

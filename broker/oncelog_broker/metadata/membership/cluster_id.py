@@ -1,8 +1,8 @@
-"""Which cluster this is, before anybody has founded it.
+"""Chooses the id of a cluster before any broker has founded the cluster.
 
-The id is written to the data directories before `/cluster/id`, so that a start can be interrupted anywhere. Brokers
-that start side by side in a new store must agree on it before that: else all but the founder would have written an id
-of their own into their directories, and would be refused for ever after.
+The id is written to the data directories before `/cluster/id`, so that a startup can be interrupted at any point.
+Brokers that start simultaneously with a new store must agree on the id before that. Otherwise each of them except the
+founder would write its own id into its directories, and would be refused permanently.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from oncelog_protocol.uuids import uuid_to_string
 async def agreed_cluster_id(
     store: MetadataStore, known: str | None, *, is_shared: bool, entropy: Entropy = system_entropy
 ) -> str:
-    """The id that the store has; in a new store the id that the first broker brings: `known`, from its data directory,
-    or a new one. Without `is_shared` no other broker can join. StoreUnavailable."""
+    """Return the cluster id in the store; in a new store, return the id that the first broker proposes: `known`, from
+    its data directory, or a new id. Without `is_shared`, no other broker can join, and nothing is written. Raises
+    StoreUnavailable.
+    """
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])
     if found is not None:
         return parse_cluster_id(found[0], paths.CLUSTER_ID)

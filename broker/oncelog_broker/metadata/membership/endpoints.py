@@ -1,7 +1,9 @@
-"""Checks that no two live brokers advertise one address: clients would ask one for partitions that the other leads.
+"""Checks that no two live brokers advertise the same address, because clients would ask one broker for partitions that
+the other leads.
 
-A broker checks before it registers, and again afterwards. If two register at the same moment, the later one then sees
-the earlier one, since its session reads nothing older than its own registration; it withdraws its registration.
+A broker checks its addresses before it registers, and again afterwards. If two brokers register simultaneously, the
+later one sees the earlier one in its second check, because its session reads nothing older than its own registration;
+the later broker then withdraws its registration.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 
 
 class EndpointInUse(Exception):
-    """Another live broker is registered with an address of ours."""
+    """Another live broker is registered with an address of this broker."""
 
     def __init__(self, conflict: Conflict) -> None:
         address = f"{conflict.host}:{conflict.port}"
@@ -30,7 +32,7 @@ class EndpointInUse(Exception):
 
 
 class Conflict(NamedTuple):
-    """Another live broker and the address that it shares with this one."""
+    """Another live broker, and the address that it shares with this broker."""
 
     broker_id: int
     host: str
@@ -44,8 +46,9 @@ class Conflict(NamedTuple):
 async def endpoint_conflict(
     store: MetadataStore, broker_id: int, endpoints: Iterable[Endpoint], before: int | None = None
 ) -> Conflict | None:
-    """Find another live broker with an address of `endpoints`; None if there is none. `before`: the broker epoch of our
-    registration; then only brokers that registered before us count. StoreUnavailable."""
+    """Find another live broker with an address of `endpoints`; None if there is none. `before` is the broker epoch of
+    this broker's registration; if it is given, only brokers that registered earlier count. Raises StoreUnavailable.
+    """
     ours = {_address(endpoint) for endpoint in endpoints}
     others = [other for other in await _registered(store) if other != broker_id]
     for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():

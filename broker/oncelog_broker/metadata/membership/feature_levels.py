@@ -1,9 +1,10 @@
-"""Compatibility of brokers of different releases: the level of the feature `oncelog.version`.
+"""Checks whether brokers of different releases are compatible, by the level of the feature `oncelog.version`.
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
-(KIP-584). The level in force is the highest one that all registered brokers support: a new release behaves like the old
-one until the last old broker has gone, and again when one comes back. A broker that shares no level with a registered
-one does not join. What this means for files is in docs/design/compatibility.md.
+(KIP-584). The level in force is the highest level that all registered brokers support. A new release therefore behaves
+like the old one until the last old broker is gone, and again when an old broker returns. A broker that shares no level
+with a registered broker does not join the cluster. The consequences for files are described in
+docs/design/compatibility.md.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 FEATURE: Final = "oncelog.version"
 LOWEST, HIGHEST = 1, 2
 """The lowest and highest level that this release supports. A level is added when a release sends or writes something
-that the previous release would not understand; the lowest level is raised a release after the last use of it."""
+that the previous release would not understand; the lowest level is raised one release after the last use of that level.
+"""
 CONSUMER_GROUPS: Final = 2
-"""From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 skips their records: as
-coordinator it would not know of such a group."""
+"""The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the
+records of these groups, so that as coordinator it would not have such a group.
+"""
 SHARE_GROUPS: Final = 2
-"""From this level on share groups are served (KIP-932): the same holds for their records."""
+"""The lowest level at which share groups (KIP-932) are served; a release of level 1 skips their records, too."""
 BEFORE_LEVELS: Final = (1, 1)
-"""The levels of a registration that does not state any: of a release before feature levels."""
+"""The levels of a registration that states no levels, because its release is older than feature levels."""
 
 
 class NoCommonLevel(Exception):
@@ -39,17 +42,19 @@ def supported() -> Mapping[str, tuple[int, int]]:
 
 
 def levels_of(broker: Broker) -> tuple[int, int]:
-    """The lowest and the highest level that a broker knows."""
+    """Return the lowest and the highest level that a broker supports."""
     return broker.features.get(FEATURE, BEFORE_LEVELS)
 
 
 def level_in_force(image: ClusterImage) -> int:
-    """The highest that all brokers know."""
+    """Return the highest level that all brokers support."""
     return min((levels_of(broker)[1] for broker in image.brokers.values()), default=HIGHEST)
 
 
 async def check_levels(store: MetadataStore, broker_id: int) -> None:
-    """Before this broker registers. Raises NoCommonLevel, StoreUnavailable."""
+    """Check, before this broker registers, that it shares a level with every registered broker. Raises NoCommonLevel,
+    StoreUnavailable.
+    """
     others = [other for other in await _registered(store) if other != broker_id]
     for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():
         if broker is None:

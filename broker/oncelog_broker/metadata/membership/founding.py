@@ -1,13 +1,14 @@
-"""Writes the first nodes of a cluster that a broker founds with data directories that have been used before.
+"""Writes the first nodes of a cluster that a broker founds with data directories that were used before.
 
 The nodes come from the logs (`FoundTopic`), from the embedded store of a broker that moves to ZooKeeper, or from a copy
 of lost metadata (`restoring.py`). Nodes that fit into one write are written together with the cluster id
 (`registration.py`). Otherwise they are written in chunks, in this order:
 
-1. `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a crash;
-2. the nodes. Each write also sets `/oncelog/founding` at the version that the writer has seen, so that the next write
-   of an earlier process of the same broker fails;
-3. the cluster id. From then on the cluster exists.
+1. The node `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a
+crash;
+2. the nodes. Each write also sets `/oncelog/founding`, on condition of the version that the writer has seen, so that
+   the next write of an earlier process of the same broker fails;
+3. the cluster id, which completes the founding.
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ from oncelog_broker.metadata.stores.store import ConnectionLost, Create, Metadat
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 
 MAX_CHUNK_BYTES: Final = 500_000
-"""Size of the nodes in one write: well below the limit of a request, which also has the chroot and the ACLs."""
+"""Maximum size in bytes of the nodes in one write; far below the limit of a request, which also contains the chroot and
+the ACLs.
+"""
 NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_STORE: Final = "unknown"
-"""Used as the id of a store that was lost."""
+"""The store id that is used for a lost store whose id is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """A topic whose logs are in our data directories. `leader_epochs`: partition -> last leader epoch in its log, -1 if
-    it has none. `topic_id`: from `partition.metadata`, None if the file does not exist (before Kafka 2.8). `config`:
-    valid settings."""
+    """A topic whose logs are in this broker's data directories. `leader_epochs` maps each partition to the last leader
+    epoch in its log, -1 if the log has none. `topic_id` comes from `partition.metadata`; None if the file does not
+    exist (before Kafka 2.8). `config` has only valid settings.
+    """
 
     name: str
     leader_epochs: Mapping[int, int]
@@ -59,21 +63,24 @@ class FoundTopic:
 
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
-    """The contents of the data directories at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the
-    highest in any log, -1 for none; the new cluster must not give it out again."""
+    """The contents of the data directories at startup. `cluster_id` comes from `meta.properties`. `highest_producer_id`
+    is the highest producer id in any log, -1 if there is none; the new cluster must not assign it again.
+    """
 
     cluster_id: str | None = None
     topics: tuple[FoundTopic, ...] = field(default=())
     highest_producer_id: int = -1
     epoch_leap: int = 0
-    """How far the first leader epochs of partitions are above the last epochs in their logs."""
+    """The distance of the first leader epochs of partitions above the last epochs in their logs."""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
-    """Path -> data of the nodes of an embedded store or a copy of the metadata, parents first. A topic among them is
-    not taken from logs."""
+    """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic in these
+    nodes is not created from its logs.
+    """
     replaces_store: str = ""
-    """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if nothing
-    says which one it was; else "". The partition states are then written before this broker registers, so that it
-    counts as a broker that was absent."""
+    """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
+    is unknown; otherwise "". The partition states are then written before this broker registers, so that this broker
+    counts as one that was absent.
+    """
 
 
 NOT_TAKEN_OVER: Final = (
@@ -85,12 +92,15 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""These nodes, and all below them, belong to the old store and to processes, not to the cluster."""
+"""Paths whose nodes, with all nodes below them, belong to the old store or to processes, so that a new store does not
+get them.
+"""
 
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
     """Yield the first nodes of the cluster, each once, parents first. The settings of a topic in a store or a copy take
-    precedence over those derived from its logs."""
+    precedence over the settings derived from the topic's logs.
+    """
     made: set[str] = set()
     for node in _adopted(logs, broker_id, entropy):
         if node.path not in made:
@@ -114,8 +124,9 @@ def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Crea
 
 
 def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
-    """Yield the nodes of a topic whose only replica is this broker. Its partitions have no leader, and the leader epoch
-    at the end of their log, so that the first election raises it."""
+    """Yield the nodes of a topic whose only replica is this broker. Its partitions have no leader; their leader epoch
+    is the last one in their log, so that the first election raises it.
+    """
     replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
     assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)
     yield Create(paths.topic(topic.name), encode_topic(assignment))
@@ -130,7 +141,7 @@ def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_lea
 
 
 def _taken_over(path: str, data: bytes) -> bytes:
-    """Remove the leader from the state of a partition; return the data of any other node as it is."""
+    """Remove the leader from the state of a partition; return the data of any other node unchanged."""
     found = paths.parse_topic_path(path)
     if found is None or found.partition is None:
         return data
@@ -139,12 +150,14 @@ def _taken_over(path: str, data: bytes) -> bytes:
 
 
 def size_of(operations: Iterable[Create]) -> int:
-    """Estimate the bytes of a write with these nodes."""
+    """Estimate the size in bytes of a write with these nodes."""
     return sum(len(each.path) + len(each.data) + NODE_OVERHEAD for each in operations)
 
 
 async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> list[Create]:
-    """Return the nodes that the store does not have yet: an earlier, incomplete founding may have created some."""
+    """Return the nodes that the store does not have yet, because an earlier, incomplete founding may have created
+    some.
+    """
     missing: list[Create] = []
     for start in range(0, len(nodes), NODES_PER_READ):
         some = nodes[start : start + NODES_PER_READ]
@@ -154,10 +167,11 @@ async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> lis
 
 
 async def begin_founding(store: MetadataStore, broker_id: int, process: str, parents: Sequence[Create]) -> int:
-    """Write to `/oncelog/founding` that this broker founds the cluster, and return the node's version. `parents`: the
-    missing top-level nodes.
+    """Write to `/oncelog/founding` that this broker founds the cluster; returns the version of that node. `parents` are
+    the missing top-level nodes.
 
-    ConnectionLost while another broker founds the cluster. NodeExists, BadVersion: another process wrote first.
+    Raises ConnectionLost while another broker founds the cluster. Raises NodeExists or BadVersion if another process
+    wrote first.
     """
     data = encode_founding(Founding(broker_id, process))
     try:
@@ -170,7 +184,7 @@ async def begin_founding(store: MetadataStore, broker_id: int, process: str, par
 
 
 def check_founder(data: bytes, broker_id: int) -> None:
-    """Raise ConnectionLost, so that the caller tries again, if another broker founds the cluster."""
+    """Raises ConnectionLost, so that the caller tries again, if another broker is founding the cluster."""
     founder = parse_founding(data, paths.FOUNDING).broker_id
     if founder != broker_id:
         raise ConnectionLost(
@@ -182,8 +196,9 @@ def check_founder(data: bytes, broker_id: int) -> None:
 async def write_chunks(
     store: MetadataStore, nodes: Iterable[Create], broker_id: int, process: str, version: int
 ) -> int:
-    """Write the nodes in chunks. `version`: the version of `/oncelog/founding`; returns its version after the last
-    chunk. BadVersion: a later process of this broker founds the cluster now."""
+    """Write the nodes in chunks. `version` is the version of `/oncelog/founding`; returns the version of that node
+    after the last chunk. Raises BadVersion if a later process of this broker founds the cluster now.
+    """
     fence = encode_founding(Founding(broker_id, process))
     for chunk in chunks(nodes):
         operations: list[Operation] = [Set(paths.FOUNDING, fence, version), *chunk]

@@ -1,14 +1,15 @@
-"""The trace that a broker leaves in its data directory for its next process: its session, and the boot in which it ran.
+"""The file that a broker leaves in its data directory for its next process: it names the broker's session, and the boot
+of the machine during which the broker ran.
 
-The file `.oncelog-session` in a data directory (the first one, when the file is created) lets the next process, which
-holds the directory's lock, end the session of the previous one: a broker that was killed registers again at once, and
-one that is only paused is fenced by ZooKeeper itself. The file has the session's password, with which any reader could
-do the same, so it is readable for its owner only.
+The file is `.oncelog-session`, in the first data directory when the file is created. The next process, which has the
+lock of the directory, uses it to end the previous process's session: a broker that was killed can register again
+immediately, and a process that is only paused is fenced by ZooKeeper. The file contains the session's password, which
+lets any reader end the session, so only the file's owner may read it.
 
-The boot id shows what an unclean stop may have lost. In the same boot nothing is lost: the writes of a process are in
-the page cache. After another boot, unsynced data may be lost, and the broker reports that when it registers. The file
-says so until then: a process that ends before it has registered, and however cleanly, does not take it from its
-successor. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+The boot id shows what an unclean shutdown may have lost. During the same boot nothing is lost, because the writes of a
+process are in the page cache. After a reboot, unsynced data may be lost, and the broker reports that when it registers.
+The file keeps that fact until the registration: a process that ends before it has registered leaves it to its
+successor, even after a clean shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ _log = logging.getLogger(__name__)
 
 
 class Trace(NamedTuple):
-    """The trace of the previous process. `key` is None if it had no session that can be ended."""
+    """What the file says about the previous process. `key` is None if that process had no session that can be ended."""
 
     key: SessionKey | None
     boot: str
     is_log_tail_kept: bool = True
-    """False: records may have been lost, and no registration has said so yet."""
+    """False if records may have been lost, and no registration has reported that yet."""
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
-    """None if the trace is missing or unreadable: then the old session ends by itself. OSError."""
+    """Read the file; returns None if it is missing or unreadable, in which case the old session must time out. Raises
+    OSError.
+    """
     path = os.path.join(directory, SESSION_FILE)
     if not disk.exists(path):
         return None
@@ -54,7 +57,9 @@ def read_trace(disk: Disk, directory: str) -> Trace | None:
 
 
 def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
-    """To be called before the session makes anything that its successor may have to end. OSError."""
+    """Write the file; to be called before the session creates anything that a successor may have to end. Raises
+    OSError.
+    """
     document = {
         "version": FILE_VERSION,
         "session": None if trace.key is None else hex(trace.key.session_id),
@@ -66,21 +71,22 @@ def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
 
 
 def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool) -> bool:
-    """Whether everything that the previous process wrote to its logs must still exist."""
+    """Whether everything that the previous process wrote to its logs certainly still exists."""
     if trace is None:
         return was_closed_cleanly
     return trace.is_log_tail_kept and (was_closed_cleanly or (boot != "" and trace.boot == boot))
 
 
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
-    """The data directory with the trace: the first one if none has it; the one that was written last if several have
-    it, since log.dirs had another order then. OSError."""
+    """Return the data directory that contains the file: the first directory if none has it; if several have it, because
+    log.dirs had another order before, the one whose file was written last. Raises OSError.
+    """
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])
 
 
 class Predecessor:
-    """The process that had the data directory before this one, which holds its lock now."""
+    """The previous process that used the data directory, whose lock this process has now."""
 
     def __init__(
         self,
@@ -91,30 +97,34 @@ class Predecessor:
         was_closed_cleanly: bool,
         is_whole: bool | None = None,
     ) -> None:
-        """To be made before the logs can be closed again: from then on they were closed cleanly, by us. OSError.
+        """To be created before this process can close the logs, because afterwards they look cleanly closed. Raises
+        OSError.
 
-        `is_whole`: whether the data directories are all that the broker had, in their newest state. None: decided by
-        the note in `directory` about the others."""
+        `is_whole` is whether the data directories are all those that the broker had, in their newest state. If it is
+        None, the note in `directory` about the other directories decides.
+        """
         self._store = store
         self._disk = disk
         self._directory = directory
         self._trace = read_trace(disk, directory)
         self.boot = disk.boot_id()
-        """The present boot of the machine."""
+        """The id of the machine's present boot."""
         is_alone = store.session_key is None
         if is_whole is None:
             is_whole = not has_lost_sister(disk, directory)
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """False from an unclean stop until a registration has said it. No other broker has more than one that is
-        alone."""
+        """False after an unclean shutdown until a registration has reported it. Always True for a broker without other
+        brokers, because no other broker could have more records.
+        """
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
-        """When this returns the session's ephemeral nodes are gone, or will go by themselves within the session
-        timeout."""
+        """End the session of the previous process; afterwards its ephemeral nodes are gone, or disappear within the
+        session timeout.
+        """
         if self._trace is None or self._trace.key is None:
             return
         try:
@@ -123,11 +133,15 @@ class Predecessor:
             _log.warning("the session of the process before this one was not ended: %s", error)
 
     def leave_trace(self) -> None:
-        """For our own successor; again with every new session, before it registers. OSError."""
+        """Write the file for the next process of this broker; called for every new session, before the broker registers
+        in it. Raises OSError.
+        """
         self._leave(self._store.session_key)
 
     def on_registered(self) -> None:
-        """The registration has reported the state of the logs, and the store keeps it. OSError."""
+        """Note that a registration has reported the state of the logs, which the metadata store keeps from now on.
+        Raises OSError.
+        """
         if self.is_log_tail_kept:
             return
         self.is_log_tail_kept = True

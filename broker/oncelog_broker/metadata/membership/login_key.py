@@ -16,8 +16,9 @@ _log = logging.getLogger(__name__)
 
 
 async def login_key(store: MetadataStore, entropy: Entropy = system_entropy) -> bytes:
-    """KEY_BYTES derived from the secret in the store; if the store has none, ours is stored. Where the store does not
-    answer it is a key of this broker alone: no reason not to start."""
+    """Return KEY_BYTES derived from the secret in the store; if the store has no secret, create one. If the store is
+    unavailable, the key belongs to this broker alone: the broker starts nevertheless.
+    """
     try:
         key = await _shared_key(store, entropy)
     except StoreUnavailable as error:
@@ -33,6 +34,6 @@ async def _shared_key(store: MetadataStore, entropy: Entropy) -> bytes:
         try:
             await store.create(paths.LOGIN_KEY, entropy(KEY_BYTES), make_parents=True)
         except NodeExists:
-            pass  # another broker was sooner
+            pass  # another broker was faster
         key, _ = await store.get(paths.LOGIN_KEY)
     return key

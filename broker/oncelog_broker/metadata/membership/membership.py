@@ -1,13 +1,13 @@
-"""Keeps a broker registered in its cluster, and says whether it may lead.
+"""Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
-The gate is open while the lease is valid (`lease.py`), the broker is registered in the present session, and its image
-of the cluster is newer than that registration. It is checked at every use, since a process that was paused does not
-know it. When the lease ends the gate shuts, and all state is kept:
+The gate is open while three conditions hold: the lease is valid (`lease.py`), the broker is registered in the present
+session, and its cluster image is newer than that registration. The gate is checked at every use, since a process that
+was paused does not know that it was. When the lease ends, the gate shuts, and all state is kept:
 
-- If the same session continues, the cluster is read again, and the gate opens. No other process can have taken this
-  broker's place meanwhile.
-- If the session was lost, the broker registers again, with a new broker epoch, and counts as a broker that has
-  returned. It does not lead by partition states from before (`on_rejoined` ensures that), and the gate opens when the
+- If the same session continues, the broker reads the cluster again, and the gate opens. No other process can have taken
+  this broker's id meanwhile.
+- If the session was lost, the broker registers again with a new broker epoch, and counts as a broker that has returned.
+  The broker does not lead by partition states from before (`on_rejoined` ensures that), and the gate opens when the
   image shows the new registration.
 """
 
@@ -26,9 +26,9 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
-"""Between tries while the store is out of reach."""
+"""Seconds between attempts while the store is unavailable."""
 DOUBT_TICK_SECONDS: Final = 0.05
-"""Seconds between checks whether the gate is open again, as the gate sends no notification."""
+"""Seconds between checks whether the gate is open again, because the gate sends no notification."""
 
 T = TypeVar("T")
 
@@ -36,8 +36,9 @@ _log = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
-    """The response of the store, with as many attempts as `seconds` allow: a starting broker asks everything in this
-    way, as a broken connection is no reason to fail. Raises the errors of `ask`."""
+    """Return the response of the store, with as many attempts as `seconds` allow; a starting broker sends every request
+    in this way, because a broken connection is no reason to fail. Raises the errors of `ask`.
+    """
     deadline = clock.monotonic() + seconds
     while True:
         try:
@@ -49,19 +50,19 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Cloc
 
 
 class Return(Protocol):
-    """Brings this broker up to date before its gate opens again: after a doubtful session continues, or in a new
-    session."""
+    """Brings this broker up to date before its gate opens again, either in the same session or in a new one."""
 
     async def on_resumed(self) -> None:
-        """Return when the image contains everything that was in the store when the session was resumed."""
+        """Return when the image contains everything that was in the store when the session resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
         """Return when the image has the broker's new registration, and the broker leads no partition by a state older
-        than it. Called again until it returns without an error."""
+        than that registration. This method is called again until it returns without an error.
+        """
 
 
 class ClusterMember:
-    """One broker's place in the cluster. `join` it, then `follow`."""
+    """The membership of one broker in its cluster. Call `join` first, then `follow`."""
 
     def __init__(
         self,
@@ -71,8 +72,9 @@ class ClusterMember:
         *,
         is_strict: bool = True,
     ) -> None:
-        """`register` registers the broker in the present session; if it raises StoreUnavailable, it is tried again.
-        `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
+        """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable.
+        With `is_strict`, the gate shuts when the lease ends; otherwise only when the session is lost.
+        """
         self._store = store
         self._register = register
         self._clock = host.clock
@@ -83,38 +85,45 @@ class ClusterMember:
         """Whether `on_rejoined` has finished for the present registration."""
         self._is_current = False
         self._told = ""
-        """The message that was logged about a replaced store, so that retries do not log it again."""
+        """The last logged message about a replaced store, so that retries do not log it again."""
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
 
     @property
     def broker_epoch(self) -> int:
-        """-1 before the first registration."""
+        """The broker epoch of the last registration; -1 before the first registration."""
         return -1 if self.membership is None else self.membership.broker_epoch
 
     @property
     def is_new(self) -> bool:
-        """Whether no broker with this id was registered before: none of its data can have come from the cluster."""
+        """Whether no broker with this id was ever registered before, so that none of its data can have come from the
+        cluster.
+        """
         return self.membership is not None and self.membership.incarnation == 0
 
     def may_lead(self) -> bool:
-        """Whether no other process can have taken this broker's place."""
+        """Whether no other process can have taken this broker's id."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Returns `may_lead`, as soon as it is true, or after so many seconds: a busy machine may shut the gate for
-        moments."""
+        """Return `may_lead` as soon as it is True, or after `seconds`, because a busy machine may shut the gate for
+        moments.
+        """
         deadline = self._clock.monotonic() + seconds
         while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
             await asyncio.sleep(DOUBT_TICK_SECONDS)
         return self.may_lead()
 
     async def join(self) -> Membership:
-        """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""
+        """Register for the first time, with retries until a session timeout has passed. Raises BrokerIdInUse,
+        StoreUnavailable.
+        """
         return await self.patiently(self._join)
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The response of the store, with as many attempts as a session lasts. Raises the errors of `ask`."""
+        """Return the response of the store, with retries until a session timeout has passed. Raises the errors of
+        `ask`.
+        """
         return await patiently(ask, self._store.session_timeout, self._clock)
 
     async def _join(self) -> Membership:
@@ -124,9 +133,11 @@ class ClusterMember:
         return membership
 
     def follow(self, way_back: Return) -> None:
-        """Open the gate, now that the broker has seen the cluster, and follow the session from here on.
+        """Open the gate, after the broker has read the cluster, and watch the session from now on.
 
-        `way_back` is given only here: it needs the replicas, and they the epoch of the first registration."""
+        `way_back` is an argument of this method because it needs the replicas, which need the epoch of the first
+        registration.
+        """
         self._is_current = True
         self._store.watch_session(partial(self._on_session, way_back))
         if self._store.session is not SessionState.CONNECTED or self._registered_in != self._store.session_id:
@@ -144,7 +155,7 @@ class ClusterMember:
             self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
 
     async def _resume(self, way_back: Return) -> None:
-        """Open the gate again, however often it takes. Cancelled by the next change of the session."""
+        """Open the gate again, with as many attempts as needed. The next change of the session cancels this method."""
         while True:
             try:
                 if self._registered_in != self._store.session_id:

@@ -1,19 +1,20 @@
-"""Producer ids: PID blocks of 1000 ids allocated through the store, given out one by one (S1-S4, S75).
+"""Producer ids: the broker allocates PID blocks of 1000 ids through the store, and assigns their ids one by one (S1-S4,
+S75).
 
-An id is never handed out twice, by any broker, for ever: otherwise every log would treat two producers as one. So this
-broker owns a block only when its write of the block is known to have succeeded; the rest of a block is lost with the
-process.
+No broker may ever assign an id twice, because every log would then treat two producers as one. This broker therefore
+owns a block only when its write of the block is known to have succeeded; the rest of a block is lost when the process
+ends.
 
-The store may be older than the logs: restored from a backup, or created again. So each broker compares the last block
-with the highest id that its own logs know (`note_known`, `raise_block`) before it serves anything, and takes its next
-block above both. Logs that a follower fetches later need no such check: their leader checked them when it started. A
-broker that has a block by then, from the older store, gives it up when it sees that another one has raised the last
-block.
+The store may be older than the logs, because it was restored from a backup or created again. Before a broker serves
+anything, it therefore compares the last block with the highest id in its own logs (`note_known`, `raise_block`), and
+allocates its next block above both. Logs that a follower fetches later need no such check, because their leader checked
+them when it started. A broker that already has a block from the older store gives up that block when it sees that
+another broker has raised the last block.
 
-The logs do not know ids with which no record was written, or whose producers have expired (producer.id.expiration.ms).
-The ids handed out last matter, since their producers may still be active: a raised block leaves a gap of UNKNOWN_IDS.
-An older id that expired in all logs may be handed out again. Then no log treats its records as those of the earlier
-producer.
+Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
+(producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
+block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again. No log then
+mistakes the records of the new producer for those of the earlier one.
 """
 
 from __future__ import annotations
@@ -44,24 +45,28 @@ _log = logging.getLogger(__name__)
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 UNKNOWN_IDS = 1_000_000
-"""Ids skipped above the highest one in the logs, if the store is older than the logs: ids that were given out last and
-have no record yet. A thousand starts of a broker use this many ids."""
+"""The number of ids that are skipped above the highest id in the logs if the store is older than the logs; producers
+without records may have these ids. A thousand startups of a broker use this many ids.
+"""
 MAX_KNOWN_ID = 2**62
-"""Higher ids in a log are ignored: a client has invented them, and one such record must not use up all ids."""
+"""Higher ids in a log are ignored: a client has invented them, and a single such record must not use up all ids."""
 MAX_CLAIM_ATTEMPTS = 100
-"""Brokers that race for a block lose in turns; a broker that loses this often has another problem."""
+"""The maximum number of attempts to allocate a block. Brokers that race for a block lose in turns; a broker that loses
+this often has another problem.
+"""
 
 
 class ProducerIdsExhausted(Exception):
-    """No block is left (S3). Fatal for producers that need a new id, and no retry helps."""
+    """No block of producer ids is left (S3). This is fatal for producers that need a new id; a retry cannot help."""
 
     def __init__(self) -> None:
         super().__init__("Have exhausted all producerIds")
 
 
 def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) -> ProducerIdBlock:
-    """Return the block after `latest`, 0..999 if there is no block yet. If `known`, the highest id in use, is above
-    that, the block begins UNKNOWN_IDS above it. ProducerIdsExhausted."""
+    """Return the block after `latest`, or the ids 0 to 999 if there is no block yet. If `known`, the highest id in use,
+    is above `latest`, the block begins UNKNOWN_IDS above `known`. Raises ProducerIdsExhausted.
+    """
     end = -1 if latest is None else latest.end
     if end < known:
         end = known + UNKNOWN_IDS
@@ -76,62 +81,67 @@ class _Latest(NamedTuple):
     version: int
     """The node's version; -1 if the node does not exist yet."""
     fault: MalformedPayload | None = None
-    """Why the node cannot be read; None if it can."""
+    """The reason why the node cannot be read; None if it can be read."""
 
 
 class ProducerIdManager:
-    """Hands out producer ids of this broker's block, and takes the next block when it is used up."""
+    """Assigns producer ids from this broker's block, and allocates the next block when the block is used up."""
 
     def __init__(self, store: MetadataStore, broker_id: int, *, is_alone: bool = False) -> None:
-        """`is_alone`: this broker has all logs, so it may ignore a node that cannot be read."""
+        """`is_alone` means that this broker has all logs, so that it may ignore a node that cannot be read."""
         self._store = store
         self._broker_id = broker_id
         self._is_alone = is_alone
         self._next = 0
         self._end = -1
         self._known = -1
-        """The highest id in the logs of this broker, as far as they have been read."""
+        """The highest id in those logs of this broker that have been read so far."""
         self._last_end = -1
-        """The end of the last block that this process has read from the store."""
+        """The end of the last block that this process has allocated."""
         self._told: tuple[int, int] | None = None
-        """The store's last id and the highest known one of the last line about an older store."""
+        """The store's last id and the highest known id in the last log line about an older store."""
         self._fault_told = ""
         self._lock = asyncio.Lock()
         self._may_be_raised = False
-        """Whether another broker has taken a block since ours was compared with the last one."""
+        """Whether another broker may have allocated a block since this broker last compared its own block with the last
+        one.
+        """
         self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
         self.blocks_taken = 0
-        """Since the start."""
+        """The number of blocks allocated since the startup."""
         self.was_behind = False
-        """Whether the store's last block ended below a known id: the store is older than the logs."""
+        """Whether the store's last block ended below a known id, so that the store is older than the logs."""
 
     def _on_block(self, path: str) -> None:
         self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
-        """Note an id that a log or a transactional id has: from now on only higher ids are given out."""
+        """Note an id that occurs in a log or in the state of a transactional id; from now on only higher ids are
+        assigned.
+        """
         if producer_id <= MAX_KNOWN_ID:
             self._known = max(self._known, producer_id)
 
     async def raise_block(self) -> None:
-        """Raise the store's last block above all known ids, for all brokers. To be called before anything is served.
+        """Raise the store's last block above all known ids, for all brokers. To be called before this broker serves
+        anything.
         Raises StoreUnavailable; does nothing if no block is left (S3)."""
         async with self._lock:
             latest = await self._read_latest()
             if latest.block is not None and latest.block.end >= self._known:
                 return
             if latest.fault is None and self._known < 0:
-                return  # no producer id has ever been given out
+                return  # no producer id has ever been assigned
             try:
                 await self._take_block()
             except (ProducerIdsExhausted, KafkaError) as error:
                 _log.error("the block of producer ids was not raised", extra={"reason": error})
 
     async def generate(self) -> int:
-        """A producer id that no other producer has or will have.
+        """Return a producer id that no other producer has or will have.
 
-        ProducerIdsExhausted; KafkaError COORDINATOR_LOAD_IN_PROGRESS while the store is out of reach (KAFKA-14417: old
-        producers take REQUEST_TIMED_OUT for fatal).
+        Raises ProducerIdsExhausted; KafkaError COORDINATOR_LOAD_IN_PROGRESS while the store is unavailable
+        (KAFKA-14417: old producers treat REQUEST_TIMED_OUT as fatal).
         """
         async with self._lock:
             if self._may_be_raised and self._next <= self._end:
@@ -147,8 +157,9 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Abandon this broker's block if another broker has moved the last one far above it: that broker's logs have
-        higher ids, maybe some of this block. If the store cannot be reached, the block stays ours."""
+        """Give up this broker's block if another broker has moved the last block far above it: that broker's logs
+        contain higher ids, perhaps some of this block. If the store cannot be reached, this broker keeps the block.
+        """
         self._may_be_raised = False
         try:
             latest = await self._read_latest()
@@ -174,8 +185,9 @@ class ProducerIdManager:
         raise StoreUnavailable(paths.LATEST_PRODUCER_ID_BLOCK, f"no block in {MAX_CLAIM_ATTEMPTS} attempts")
 
     def _next_block(self, latest: _Latest) -> ProducerIdBlock:
-        """The block to take. Raises KafkaError: other brokers may know higher ids than this one, and none of them can
-        be asked."""
+        """Return the block to allocate. Raises KafkaError if the last block cannot be read, because other brokers may
+        have higher ids in their logs, and this broker cannot ask them.
+        """
         if latest.fault is not None:
             self._tell_fault(latest.fault)
             if not self._is_alone:
@@ -211,10 +223,11 @@ class ProducerIdManager:
             )
 
     async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
-        """Whether `wanted` is ours. A write whose outcome is unknown does not count, whatever the node contains
-        afterwards: the payload names this broker's id, but a paused process and its replacement have the same id, and
-        write the same. If it did not happen, the next try may be for the same block: of two writes on one version of
-        the node, at most one takes place, however late."""
+        """Write the block; returns whether this broker owns `wanted` now. A write whose outcome is unknown counts as
+        failed, whatever the node contains afterwards: the node names a broker id, but a paused process and its
+        replacement have the same id and write the same data. If that write did not happen, the next attempt may be for
+        the same block: of two writes on one version of the node, at most one succeeds, however late it arrives.
+        """
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
         try:
             if version < 0:

@@ -1,16 +1,17 @@
-"""A broker joins its cluster: the first one founds it, each one registers itself.
+"""Registers a broker in its cluster; the first broker also founds the cluster.
 
-Founding is one `multi` (or several: `founding.py`) whose last nodes are the ids of cluster and store, so a store
-without a cluster id has never been used. Topics are taken over from the log directories only then: later a directory
-without a topic in the store is left over from a deletion (the broker died before it removed the files), and taking it
-over would restore the deleted topic.
+Founding is one `multi` (or several: `founding.py`) whose last nodes are the cluster id and the store id; a store
+without a cluster id has therefore never been used. Only the founding takes topics over from the log directories. Later,
+a directory without a topic in the store is the remains of a deleted topic (the broker died before it removed the
+files), and taking it over would restore the deleted topic.
 
-A process registers again when its session was lost. By then the store must be the one that the broker knows: if it came
-back empty, the first broker to register does not found a cluster again.
+A process registers again when its session was lost. The store must then be the one in which the process was registered
+before: if the store came back empty, the first broker to register must not found a cluster again.
 
-Each registration also sets the broker's incarnation node, in the same write. So a controller that elects this broker
-can check, in the write of the election, that it is still the same incarnation. The node also contains the registration
-since which the broker may lack records that it once had: a further registration does not make it less unsure.
+Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
+can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node
+also names the registration since which the broker may lack records that it once had; a further registration does not
+change that.
 """
 
 from __future__ import annotations
@@ -72,15 +73,16 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerIdInUse(Exception):
-    """A live broker is registered under our id."""
+    """Another live broker is registered with this broker's id."""
 
     def __init__(self, broker_id: int) -> None:
         super().__init__(f"broker id {broker_id} is in use by another live broker: give each broker an id of its own")
 
 
 class WrongStore(StoreUnavailable):
-    """The store is not the one in which this process was registered before: it was emptied, or another one has its
-    place. Until then nothing is done; the other broker may disappear."""
+    """The store is not the one in which this process was registered before: it was emptied or replaced. The broker does
+    nothing until the right store is back; the wrong one may disappear again.
+    """
 
 
 class Membership(NamedTuple):
@@ -89,9 +91,11 @@ class Membership(NamedTuple):
     cluster_id: str
     broker_epoch: int
     incarnation: int
-    """Version of the broker's incarnation node."""
+    """The version of the broker's incarnation node."""
     founded: bool
-    """Whether the store was new: the found topics are in it now. Otherwise they were not looked at."""
+    """Whether the store was new; if it was, it has the topics found in the log directories now. Otherwise these topics
+    were ignored.
+    """
     store_id: str = ""
 
 
@@ -106,13 +110,13 @@ async def register_broker(
     process: str = "",
     before: Membership | None = None,
 ) -> Membership:
-    """Register this broker until its session ends, founding the cluster if it does not exist: one write in all, unless
-    founding needs more than one (`founding.py`).
+    """Register this broker until its session ends, and found the cluster if it does not exist; all this is one write,
+    unless founding needs several (`founding.py`).
 
-    `found_logs` is asked only in a new store. `wait_seconds`: how long to wait until the registration of another
-    session is gone, which may belong to a broker that has died. `process`: the nonce of this process. `before`: its
-    registration in an earlier session. BrokerIdInUse, EndpointInUse; WrongStore; StoreUnavailable: may be called again,
-    a registration of the same session is recognised.
+    `found_logs` is called only for a new store. `wait_seconds` is how long to wait until the registration of another
+    session, perhaps of a broker that has died, is gone. `process` is the nonce of this process. `before` is the
+    membership of this process in an earlier session. Raises BrokerIdInUse, EndpointInUse, WrongStore, StoreUnavailable;
+    the call may be repeated, because a registration of the same session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
@@ -121,8 +125,8 @@ async def register_broker(
             membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
             return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
-            # Another path: another broker founds the cluster at this moment. None: the registration has disappeared
-            # meanwhile.
+            # Any other path means that another broker is founding the cluster at this moment. A `stat` of None means
+            # that the registration has disappeared meanwhile.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
                 membership = await _membership(store, broker_id, stat.czxid)
@@ -130,18 +134,19 @@ async def register_broker(
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
-            pass  # another process with our id has registered since we read: it is registered now
+            pass  # another process with this broker's id has registered: the next attempt finds it
         except NoNode as error:
             if error.path != paths.FOUNDING:
                 raise
-            # Another process with our id has finished the founding that this one had begun.
+            # Another process with this broker's id has finished the founding that this process began.
 
 
 async def _wait_for_endpoints(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], wait_seconds: float
 ) -> None:
-    """Return when no other broker is registered with one of these addresses. Raises EndpointInUse if one is still
-    registered after `wait_seconds`: then it is alive."""
+    """Return when no other broker is registered with one of these addresses. Raises EndpointInUse if another broker is
+    still registered after `wait_seconds`, and is therefore alive.
+    """
     while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
         if wait_seconds:
             _log.warning(
@@ -155,12 +160,13 @@ async def _wait_for_endpoints(
 async def _with_endpoints(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
 ) -> Membership:
-    """The new registration, if no other broker registered one of its addresses earlier; otherwise it is withdrawn.
-    EndpointInUse."""
+    """Return the new membership if no other broker registered one of the addresses earlier; otherwise delete the new
+    registration. Raises EndpointInUse.
+    """
     conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
     if conflict is None:
         return membership
-    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and the registration with it
+    with contextlib.suppress(NoNode):  # the session, and with it the registration, has ended
         await store.delete(paths.broker_id(broker_id))
     raise EndpointInUse(conflict)
 
@@ -174,7 +180,7 @@ async def _try_to_register(
     process: str,
     before: Membership | None,
 ) -> Membership:
-    """Raises NodeExists or BadVersion: another process was faster."""
+    """Register, and found the cluster if needed. Raises NodeExists or BadVersion if another process was faster."""
     path, incarnation_path = paths.broker_id(broker_id), paths.incarnation(broker_id)
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path, *paths.PERSISTENT]
     found_id, found_store, founding, incarnation, *found = await store.get_many(asked)
@@ -195,7 +201,8 @@ async def _try_to_register(
         content.append(Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
         is_small = size_of(content) <= MAX_CHUNK_BYTES
         if founding is None and is_small and not logs.replaces_store:
-            # Made and deleted again: so the write fails if another broker is about to found the cluster.
+            # Create and delete this node in the same write, so that the write fails if another broker is about to found
+            # the cluster.
             data = encode_founding(Founding(broker_id, process))
             founding_ends = [Create(paths.FOUNDING, data), Delete(paths.FOUNDING)]
         else:
@@ -226,14 +233,16 @@ async def _try_to_register(
 
 
 async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
-    """Check that the store is the one in which this process was registered, and not an earlier state of it: before its
-    contents are believed. Topics that another store does not know are not deleted. WrongStore, StoreUnavailable."""
+    """Check that the store is the one in which this process was registered, and not an earlier state of it, before the
+    broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted. Raises
+    WrongStore, StoreUnavailable.
+    """
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
     found_id, found_store, incarnation = await store.get_many(asked)
     try:
         cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     except MalformedPayload:
-        cluster_id = before.cluster_id  # the other two ids are enough, and another reader logs the malformed one
+        cluster_id = before.cluster_id  # the other two ids suffice; another reader logs this fault
     _check_is_as_before(
         before,
         cluster_id,
@@ -243,7 +252,7 @@ async def check_store(store: MetadataStore, broker_id: int, before: Membership) 
 
 
 def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str, incarnation: int) -> None:
-    """Raises WrongStore."""
+    """Raises WrongStore if cluster id, store id or incarnation do not continue those of `before`."""
     if cluster_id is None:
         raise WrongStore(
             "", f"the store is empty: it no longer contains cluster {before.cluster_id}. Restore it; or restart "
@@ -263,7 +272,9 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
 
 
 def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
-    """An unreadable one may have recorded that the broker's logs had lost their ends."""
+    """Parse an incarnation. If it is unreadable, assume that the broker's logs may have lost their ends, which the node
+    may have recorded.
+    """
     try:
         return parse_incarnation(data, path)
     except MalformedPayload as error:
@@ -272,7 +283,7 @@ def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarna
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
-    """The result of an earlier registration whose response was lost."""
+    """Return the membership of an earlier registration whose response was lost."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
     (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))

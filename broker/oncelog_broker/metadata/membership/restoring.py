@@ -1,13 +1,13 @@
 """Restores the nodes of a cluster whose metadata store was lost, from a broker's copy of the metadata.
 
-The copy may be seconds old, and its states are hints. So each partition begins without a leader, with all replicas in
-its ISR, and with a leader epoch far above any that may have been given out since the copy. Each broker registers unsure
-of its logs; elections ask all replicas how far their logs go, and the replica with the most records leads
-(`controller/election.py`).
+The copy may be seconds old, so its partition states are only hints. Each partition therefore begins without a leader,
+with all replicas in its ISR, and with a leader epoch far above any epoch that may have been used since the copy. Each
+broker registers as unsure of its logs; elections ask all replicas how far their logs reach, and the replica with the
+most records becomes the leader (`controller/election.py`).
 
-Replicas that a reassignment adds are not in the ISR. With its whole target in the ISR the reassignment would complete,
-and the removed replicas' logs would be deleted, though they may be the only ones with records. Elections ask the added
-replicas too.
+Replicas that a reassignment adds are not in the ISR. If all target replicas were in the ISR, the reassignment would
+complete, and the logs of the removed replicas would be deleted, although they may be the only logs with records.
+Elections ask the added replicas, too.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from oncelog_broker.metadata.stores.store import parent_of
 MAX_LEADER_EPOCH: Final = 2**31 - 2
 
 EpochOf = Callable[[str, int], int]
-"""Topic, partition -> the last leader epoch in this broker's log of it; -1 if it has no log."""
+"""Maps topic and partition to the last leader epoch in this broker's log of the partition; -1 if there is no log."""
 
 
 def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> dict[str, bytes]:
-    """Return path -> data, parents first. A topic whose node cannot be read is skipped with its partitions: it is then
-    taken over from its logs."""
+    """Return the restored nodes: path -> data, parents first. A topic whose node cannot be read is skipped, together
+    with its partitions: such a topic is then created from its logs.
+    """
     nodes: dict[str, bytes] = {}
     for path, data in sorted(copy.nodes.items()):
         found = paths.parse_topic_path(path)
@@ -44,7 +45,7 @@ def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> di
             _put(nodes, path, data)
             continue
         if path != paths.topic(found.topic):
-            continue  # partition states are made together with their topic
+            continue  # partition states are created together with their topic
         try:
             assignment = parse_topic(data, path)
         except MalformedPayload:

@@ -1,4 +1,6 @@
-"""Reads a metadata store's id and a broker's last registration, for the comparison at a start (`identity`)."""
+"""Reads a metadata store's id and a broker's last registration, which a startup compares with the data directories
+(`identity`).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ logger = logging.getLogger(__name__)
 
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
-    """Read the facts; nothing is written. StoreUnavailable, also while another broker founds the cluster;
-    MalformedPayload."""
+    """Return the facts about the store; nothing is written. Raises StoreUnavailable, also while another broker founds
+    the cluster; MalformedPayload.
+    """
     incarnation_path = paths.incarnation(broker_id)
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path]
     cluster_id, store_id, founding, incarnation = await store.get_many(asked)
@@ -48,7 +51,9 @@ async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind
 
 
 def readable_store_identity(data: bytes) -> StoreIdentity:
-    """Parse the identity; one with the id "" if it cannot be read: a start then compares only the registrations."""
+    """Parse the identity of the store; if it cannot be read, the id is "", and the startup compares only the
+    registrations.
+    """
     try:
         return parse_store_identity(data, paths.STORE_ID)
     except MalformedPayload as error:
@@ -66,8 +71,9 @@ def _process_of(data: bytes, path: str) -> str:
 
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
-    """Return the partitions whose only in-sync replica is this broker: other replicas may lack acknowledged records.
-    Nodes that cannot be read are skipped. StoreUnavailable."""
+    """Return the partitions whose only in-sync replica is this broker, because other replicas may lack acknowledged
+    records. Nodes that cannot be read are skipped. Raises StoreUnavailable.
+    """
     try:
         topics = await store.children(paths.TOPICS)
     except NoNode:

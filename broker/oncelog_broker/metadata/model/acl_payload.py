@@ -1,4 +1,4 @@
-"""The content of Kafka's node for a pattern of resource names: the ACL entries of these resources.
+"""The content of Kafka's node for a pattern of resource names: the ACL entries of the matching resources.
 
 /kafka-acl/Topic/orders  {"version": 1, "acls": [{"principal": "User:alice", "permissionType": "Allow",
                                                   "operation": "Read", "host": "*"}]}
@@ -19,7 +19,7 @@ VERSION: Final = 1
 
 
 def encode_acls(entries: Iterable[AclEntry]) -> bytes:
-    """Entries are sorted, so that the same entries give the same bytes."""
+    """Encode the entries in sorted order, so that equal entries result in equal bytes."""
     acls = [
         {
             "principal": entry.principal,
@@ -33,8 +33,9 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def parse_acls(data: bytes, path: str) -> frozenset[AclEntry]:
-    """Raises MalformedPayload even if a single entry is not understood: without an entry that denies, too much would be
-    allowed."""
+    """Parse the ACL entries in a node. Raises MalformedPayload if even one entry is not understood: ignoring an entry
+    that denies would allow too much.
+    """
     try:
         document = json.loads(data)
         if document["version"] != VERSION:

@@ -1,5 +1,6 @@
-"""Nodes below `/config/ips` whose name is another spelling of an address: all spellings are the same entity, even if
-another program has written the node."""
+"""Finds nodes below `/config/ips` whose name is another spelling of an address: all spellings mean the same entity,
+even if another program has written the node.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.quotas import QuotaEntity
 
 NAMES_AT_A_TIME: Final = 500
-"""Looked at before others have their turn."""
+"""The number of names that are checked between two pauses."""
 
 OtherNodes: TypeAlias = Mapping[QuotaEntity, Sequence[str]]
-"""Entity -> the paths of its other nodes, sorted."""
+"""Entity -> sorted paths of the entity's nodes with other spellings."""
 
 
 async def other_nodes(store: MetadataStore, pause: Pause = no_pause) -> OtherNodes:
-    """The nodes other than the one that `paths.quotas` names, which may or may not exist. Empty, as a rule."""
+    """Return the nodes with other spellings than the one that `paths.quotas` uses, whether or not the node with that
+    spelling exists. The result is normally empty.
+    """
     try:
         names = await store.children(paths.IP_CONFIGS)
     except NoNode:

@@ -1,7 +1,7 @@
-"""Holds the current cluster image and keeps it current, by one mechanism: the store's watches.
+"""Provides the current cluster image, and keeps it current by a single mechanism: the store's watches.
 
-A broker's own changes come back through the watch like all others, so what it serves is always the state of the store.
-A handler that has changed something waits with `wait_for` until the image shows it.
+A broker's own changes arrive through the watches like all other changes, so that the broker always serves the state of
+the store. A handler that has changed something calls `wait_for`, which returns when the image shows the change.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ from oncelog_protocol.quotas import QuotaEntity
 _log = logging.getLogger(__name__)
 
 ImageCallback = Callable[[ClusterImage, ClusterImage], None]
-"""`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
+"""`on_image(old, new)`, which must be synchronous and fast, is called after `MetadataCache.image` has become `new`."""
 
 CheckStore = Callable[[], Awaitable[None]]
 """Raises if the store is not the one in which this broker is registered."""
 
 
 async def _no_check() -> None:
-    """Accepts any store."""
+    """Accept any store."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
-"""Named alone, anything beneath may have changed."""
+"""The watched roots; a notification that names a root means that anything below it may have changed."""
 AGAIN_SECONDS: Final = 1.0
-"""Seconds until nodes that could not be read, though the store was available, are read again; then twice as long."""
+"""Seconds until nodes that could not be read, although the store was available, are read again; the delay doubles with
+each failure.
+"""
 MAX_AGAIN_SECONDS: Final = 60.0
 
 
 class _Stale:
-    """The paths that the watches have named, and that have not been read since."""
+    """The paths that watches have reported as changed and that have not been read since."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -68,7 +70,7 @@ class _Stale:
         if topic is not None and topic.partition is not None:
             self.partitions.add(PartitionKey(topic.topic, topic.partition))
         elif topic is not None:
-            if path == paths.topic(topic.topic):  # the nodes between it and the states hold nothing
+            if path == paths.topic(topic.topic):  # the nodes between topic and states are empty
                 self.topics.add(topic.topic)
         elif parent == paths.BROKER_IDS and name.isdecimal():
             self.brokers.add(int(name))
@@ -98,7 +100,7 @@ class _Stale:
 
 
 class MetadataCache:
-    """The current image. Make one with `MetadataCache.start`."""
+    """Provides the current cluster image. Create an instance with `MetadataCache.start`."""
 
     def __init__(
         self, store: MetadataStore, image: ClusterImage, pause: Pause = no_pause, check_store: CheckStore = _no_check
@@ -111,33 +113,35 @@ class MetadataCache:
         self._image = image
         self._stale = _Stale()
         self._unread = _Stale()
-        """The paths that a refresh could not read. Stored apart from paths that are named later, which they must not
-        delay."""
+        """The paths that a refresh failed to read. They are kept apart from paths that are reported later, so that they
+        do not delay those.
+        """
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._again_seconds = 0.0
-        """How long the last wait before reading again was; 0 once all was read."""
+        """The last delay in seconds before reading again; 0 once everything was read."""
         self._is_closed = False
         self._subscribers: list[ImageCallback] = []
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
         self._has_read_all = False
-        """Whether the first image is complete. Before that, changes are only noted: nodes that are read later must not
-        be overwritten."""
+        """Whether the first image is complete. Until then, changes are only noted, because a refresh must not publish
+        an incomplete image.
+        """
 
     @classmethod
     async def start(
         cls, store: MetadataStore, pause: Pause = no_pause, check_store: CheckStore = _no_check
     ) -> MetadataCache:
-        """Read the whole cluster and follow it from there.
+        """Read the entire cluster, and follow its changes from then on.
 
-        `pause` is awaited between pieces of long reading. `check_store` is called before everything is read again, in
-        another session. If it raises, the image is not changed: nothing is read from a store that was replaced by
-        another one, since everything missing there would be treated as deleted. Raises NoNode if no broker has ever
-        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
+        another session. If it raises, the image is not changed: nothing may be read from a replaced store, since
+        everything missing there would be treated as deleted. Raises NoNode if no broker has ever registered in the
+        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
-        # Watch before reading, or a change between the two would be missed.
+        # Watch before reading, because otherwise a change between read and watch would be missed.
         cache._watches = [store.watch(root, cache._on_change) for root in WATCHED]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
         try:
@@ -155,8 +159,9 @@ class MetadataCache:
         return self._image
 
     def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
-        """Call `on_image` with every later image. An exception in a callback is logged; the other callbacks are still
-        called."""
+        """Call `on_image` with every later image. An exception in a callback is logged; the other callbacks are called
+        nevertheless.
+        """
         self._subscribers.append(on_image)
 
         def unsubscribe() -> None:
@@ -166,9 +171,11 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """The first image, from the current one on, for which `shows` is true; all subscribers have seen it.
+        """Return the first image, from the current one on, for which `shows` is True; all subscribers have then been
+        called with it.
 
-        Waits for ever if that image never comes (another broker may have undone the change meanwhile): use a timeout.
+        The call waits forever if such an image never appears (another broker may have undone the change meanwhile), so
+        use a timeout.
         """
         if shows(self._image):
             return self._image
@@ -181,10 +188,11 @@ class MetadataCache:
             self._waiting.remove(entry)
 
     async def until_current(self) -> None:
-        """Return when the image shows all changes that the watches have reported so far. StoreUnavailable: it could not
-        be read.
+        """Return when the image shows all changes that the watches have reported so far. Raises StoreUnavailable if a
+        changed node could not be read.
 
-        To see the earlier changes of other brokers, call `MetadataStore.sync` before."""
+        To include the earlier changes of other brokers, first call `MetadataStore.sync`.
+        """
         self._read_unread()
         refreshing = self._refreshing
         if refreshing is not None:
@@ -193,16 +201,17 @@ class MetadataCache:
                 raise StoreUnavailable("", "the cluster image is not current")
 
     async def synced(self) -> ClusterImage:
-        """An image that shows at least the state of the store at the time of this call. Raises StoreUnavailable.
+        """Return an image that is at least as new as the state of the store at the time of this call. Raises
+        StoreUnavailable.
 
-        For decisions that an image of the past would make wrong: that a topic is deleted, say.
+        Use this for decisions for which an older image would be wrong, for example that a topic is deleted.
         """
         await self._store.sync()
         await self.until_current()
         return self._image
 
     async def close(self) -> None:
-        """Stop following; the last image stays."""
+        """Stop following changes; the last image remains available."""
         for unsubscribe in self._watches:
             unsubscribe()
         self._watches.clear()
@@ -223,13 +232,13 @@ class MetadataCache:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
     async def _refresh(self) -> bool:
-        """Read stale paths again until none is left; returns whether all were read. Changes that are reported meanwhile
+        """Read stale paths until none is left; returns whether all were read. Changes that are reported during a round
         are read in the next round.
 
-        A stale path stays noted until it was read; how the reading fails only decides when it is tried again. While the
-        store is out of reach, that is after the reconnect, when the watch names its root; the watch may do so before
-        the failed reading is noticed, if loop iterations are long. A node with invalid content is logged, and its part
-        of the image stays unchanged.
+        A stale path is kept until it was read; the kind of failure only decides when it is tried again. If the store is
+        unavailable, the path is read after the reconnect, when the watch reports its root; with long loop iterations,
+        that report may come before the failed read is noticed. A node with invalid content is logged, and its part of
+        the image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()
@@ -266,14 +275,14 @@ class MetadataCache:
         self._read_unread()
 
     def _read_unread(self) -> None:
-        """Read the unread paths, with all other stale ones."""
+        """Start to read the paths that could not be read before, together with all other stale paths."""
         unread, self._unread = self._unread, _Stale()
         self._stale.add_all(unread)
         if not self._stale.is_empty():
             self._begin_refresh()
 
     async def _read(self, stale: _Stale) -> ClusterImage:
-        """The image after reading all stale paths again."""
+        """Return the image after all stale paths were read again."""
         image = self._image
         if stale.everything or self._is_doubted:
             self._is_doubted = True
@@ -281,7 +290,7 @@ class MetadataCache:
             self._is_doubted = False
         if stale.everything:
             return await reader.read_image(self._store, image, self._pause)
-        # The changes of one write may be reported one by one: a new topic is read together with its settings.
+        # The changes of one write may be reported separately, so a new topic is always read together with its settings.
         stale.topic_configs |= stale.topics
         if stale.brokers:
             for broker_id, broker in (await reader.read_brokers(self._store, image, sorted(stale.brokers))).items():
@@ -307,7 +316,7 @@ class MetadataCache:
             image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
         if stale.topics:
             image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
-        # A topic that was read as a whole has its partitions' states already.
+        # A topic that was read completely already has the states of its partitions.
         moved = sorted(key for key in stale.partitions if key.topic not in stale.topics)
         if moved:
             changed = await reader.read_partitions(self._store, image, moved, self._pause)

@@ -1,5 +1,6 @@
-"""Logs each value in the metadata store that cannot be read once, although nodes are read again and again, for example
-after each loss of the connection."""
+"""Logs each value in the metadata store that cannot be read only once, although nodes are read repeatedly, for example
+after each loss of the connection.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ from weakref import WeakKeyDictionary
 from oncelog_broker.metadata.stores.store import MetadataStore
 
 MAX_TOLD: Final = 10_000
-"""Faults of one store that are remembered; when there are more, all are forgotten, and may be logged again."""
+"""The maximum number of remembered faults of one store; when it is reached, all are forgotten, and may be logged again.
+"""
 
 _told: WeakKeyDictionary[MetadataStore, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def tell_fault(log: logging.Logger, store: MetadataStore, path: str, fault: str, instead: str) -> None:
-    """Log that the node at `path` has this `fault`, and which value is used `instead`, unless it was logged for this
-    store."""
+    """Log that the node at `path` has this `fault`, and which value is used `instead`, unless the same fault was
+    already logged for this store.
+    """
     told = _told.setdefault(store, set())
     entry = path, f"{log.name} {fault}"
     if entry in told:

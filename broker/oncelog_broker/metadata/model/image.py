@@ -1,7 +1,8 @@
-"""The cluster as one immutable value. A change makes a new image that shares all unchanged parts.
+"""The cluster as one immutable value. Each change results in a new image, which shares all unchanged parts with the old
+one.
 
-So a step that holds an image sees one consistent cluster however long it waits, and two images are compared by
-identity, topic by topic. Topic ids are the 16 raw bytes that the wire has.
+Code that keeps an image therefore sees one consistent cluster however long it waits, and two images can be compared by
+identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker. `epoch` grows with each of its registrations (KIP-380)."""
+    """A broker that is registered now. `epoch` increases with each registration of the broker (KIP-380)."""
 
     id: int
     epoch: int
@@ -37,32 +38,35 @@ class Broker:
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The address of this broker at the listener with that name."""
+        """Return the address of this broker at the named listener; None if the broker has no such listener."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition of a topic. While the controller has not yet chosen a leader (a new partition), `leader` is
-    NO_LEADER, `isr` is empty, and `leader_epoch` and `partition_epoch` are -1."""
+    """The state of one partition. In a new partition whose leader the controller has not chosen yet, `leader` is
+    NO_LEADER, `isr` is empty, and `leader_epoch` and `partition_epoch` are -1.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...] = ()
     leader: int = NO_LEADER
     leader_epoch: int = -1
     partition_epoch: int = -1
-    """Version of the state node: a conditional change of leader or ISR must name it (AlterPartition)."""
+    """The version of the state node; a conditional change of leader or ISR must name this version (AlterPartition)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     written: int = -1
-    """The zxid of the state's last write. A state older than a broker's epoch was decided before that broker was
-    registered."""
+    """The zxid of the last write of the state. A state with a zxid below a broker's epoch was decided before that
+    broker was registered.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic and its partitions by id. Ids run from 0 without gaps, but for directories adopted from a larger
-    cluster. `topic_id` is ZERO_UUID for a topic without one."""
+    """A topic with its partitions by partition id. Partition ids run from 0 without gaps, except in a topic that was
+    created from log directories of a larger cluster. `topic_id` is ZERO_UUID for a topic without an id.
+    """
 
     name: str
     topic_id: bytes
@@ -70,18 +74,19 @@ class Topic:
 
 
 class TopicChanges(NamedTuple):
-    """The differences between the topics of one image and those of an older one. A topic deleted and made again is in
-    both."""
+    """The differences between the topics of one image and those of an older one. A topic that was deleted and created
+    again is in both fields.
+    """
 
     changed: tuple[Topic, ...]
-    """Topics of the newer image that are new or have changed."""
+    """Topics of the newer image that are new or were changed."""
     removed: tuple[Topic, ...]
     """Topics of the older image that were deleted, or replaced by a topic with another id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """A broker's knowledge of its cluster. Treat every mapping in it as read-only."""
+    """Everything that a broker knows about its cluster. All mappings in an image are read-only."""
 
     cluster_id: str
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -89,25 +94,25 @@ class ClusterImage:
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     controller_id: int = NO_CONTROLLER
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Overrides by topic; a topic without any is not in it."""
+    """Setting overrides by topic; a topic without overrides has no entry."""
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
-    """Overrides by broker id; the key None has those for every broker."""
+    """Setting overrides by broker id; the key None has the overrides for all brokers."""
     user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
-    """SCRAM credentials and quotas by user; under None the quotas of every user."""
+    """SCRAM credentials and quotas by user; the key None has the quotas for all users."""
     unreadable_topics: frozenset[str] = frozenset()
-    """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
+    """Names of topics that exist, but whose nodes cannot be read. The logs of these topics are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
-    """ACL entries by resource pattern; a pattern without entries has a node that cannot be read."""
+    """ACL entries by resource pattern; a pattern with an empty set has a node that cannot be read."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Overrides by group; a group without any is not in it."""
+    """Setting overrides by group; a group without overrides has no entry."""
     quotas: Quotas = field(default_factory=dict)
-    """Client quotas by user, client id and address. Quotas of users are in `user_configs`, too."""
+    """Client quotas by user, client id and address. The quotas of users are also in `user_configs`."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with this id; None also for ZERO_UUID, which means "no id"."""
+        """Return the topic with this id; None if there is none, and for ZERO_UUID, which means "no id"."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -119,18 +124,21 @@ class ClusterImage:
         return self.partition(topic, partition) is not None
 
     def leader_of(self, topic: str, partition: int) -> Broker | None:
-        """The live broker that leads the partition; None if the partition, its leader or that broker does not exist."""
+        """Return the live broker that leads the partition; None if the partition, its leader or that broker does not
+        exist.
+        """
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
     def is_led(self, state: PartitionState) -> bool:
-        """Whether the broker that a state names as leader is registered, and has been since the state was written: a
-        broker that has returned since does not lead by it until it is elected again."""
+        """Whether the leader in `state` is registered without a break since the state was written. A broker that
+        registered again later does not lead by this state until it is elected again.
+        """
         leader = self.brokers.get(state.leader)
         return leader is not None and (state.written < 0 or leader.epoch <= state.written)
 
     def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Every partition that has a replica on the broker."""
+        """Yield every partition that has a replica on the broker."""
         for topic in self.topics.values():
             for partition_id, partition in topic.partitions.items():
                 if broker in partition.replicas:
@@ -140,7 +148,7 @@ class ClusterImage:
         return self.topic_configs.get(name, _NOTHING)
 
     def config_of_broker(self, broker: int) -> Mapping[str, str]:
-        """The overrides that apply to a broker: its own take precedence over those for every broker."""
+        """Return the overrides that apply to a broker: its own overrides take precedence over those for all brokers."""
         return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
 
     def config_of_user(self, user: str) -> Mapping[str, str]:
@@ -155,22 +163,25 @@ class ClusterImage:
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. So
-        with their quotas."""
+        """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. The
+        users' quotas are replaced, too.
+        """
         entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
         values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
         return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
 
     def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
         """Return an image with these entities' quotas instead of the earlier ones; empty quotas remove the entity. If
-        nothing has changed, the mapping is the same object."""
+        nothing has changed, returns this image.
+        """
         if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
             return self
         return replace(self, quotas=_with_overrides(self.quotas, changed))
 
     def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
-        """The topics that a log or replica manager has to examine; a topic with changed settings only is not among
-        them."""
+        """Return the topics that a log or replica manager must examine; a topic of which only the settings changed is
+        not included.
+        """
         if self.topics is older.topics:
             return TopicChanges((), ())
         changed = tuple(t for name, t in self.topics.items() if older.topics.get(name) is not t)
@@ -187,7 +198,7 @@ class ClusterImage:
         """Return an image in which these topics replace those with the same name, without the topics in `removed`.
         `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
 
-        Costs one copy of the mappings, so give many changes at once.
+        Each call copies the mappings, so pass many changes in one call.
         """
         topics, names = dict(self.topics), dict(self.names_by_id)
         unread = {*self.unreadable_topics, *unreadable}
@@ -213,7 +224,7 @@ class ClusterImage:
         return self.with_topics((), (name,))
 
     def with_partition(self, topic: str, partition_id: int, partition: PartitionState) -> ClusterImage:
-        """Raises KeyError if the topic does not exist."""
+        """Return an image with this partition state. Raises KeyError if the topic does not exist."""
         found = self.topics[topic]
         return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
 
@@ -247,16 +258,16 @@ class ClusterImage:
         return replace(self, brokers={id_: kept for id_, kept in self.brokers.items() if id_ != broker})
 
     def with_controller(self, broker: int) -> ClusterImage:
-        """Return an image with this controller; NO_CONTROLLER: no broker is controller at the moment."""
+        """Return an image with this controller; NO_CONTROLLER means that no broker is controller at the moment."""
         return replace(self, controller_id=broker)
 
 
 class ImageView(Protocol):
-    """Read access to the present image. `MetadataCache` is one."""
+    """Read access to the present image, as `MetadataCache` provides it."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """The present image of the cluster."""
 
 
 def _with_overrides(

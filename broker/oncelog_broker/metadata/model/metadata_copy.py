@@ -1,18 +1,18 @@
-"""The copy of the cluster's metadata that each broker keeps in its first data directory.
+"""Writes and reads the copy of the cluster's metadata that each broker keeps in its first data directory.
 
-It is read only when the metadata store was lost and a cluster is founded again from the data directories of its
-brokers (`restoring.py`). Without it settings, users, ACLs and quotas would be lost, and so would the assignment of
-partitions to brokers.
+The copy is read only when the metadata store was lost and a cluster is founded again from the data directories of its
+brokers (`restoring.py`). Without the copy, settings, users, ACLs, quotas, and the assignment of partitions to brokers
+would be lost.
 
-    metadata-copy.jsonl            written a second after a change, at most every ten seconds, and at a clean stop
-    metadata-copy.previous.jsonl   the last copy of the process before this one
+- `metadata-copy.jsonl` is written a second after a change, at most every ten seconds, and at a clean shutdown.
+- `metadata-copy.previous.jsonl` is the last copy of the previous process.
 
-The first line has the cluster id and the time of writing, the last line the number of nodes: a copy without the last
-line was cut short, and is not used. Each line between is a node of the store, path and data. SCRAM keys of users are
-among them, so only the broker's user may read the file.
+The first line has the cluster id and the time of writing; the last line has the number of nodes. A copy without that
+last line was cut short, and is not used. Each line between has the path and the data of one node. SCRAM keys of users
+are among the data, so only the broker's user may read the file.
 
-The copy leaves out registrations, the controller and incarnations, since they belong to sessions, and producer ids,
-since the logs have them. States of partitions may be seconds old: leader and ISR are hints, never proof.
+The copy omits registrations, the controller and incarnations, which belong to sessions, and producer ids, which are in
+the logs. The states of partitions may be seconds old: leader and ISR are hints, never proof.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ FILE: Final = "metadata-copy.jsonl"
 PREVIOUS_FILE: Final = "metadata-copy.previous.jsonl"
 FORMAT_VERSION: Final = 1
 SETTLE_SECONDS: Final = 1.0
-"""Seconds between a change and its copy: changes come in groups."""
+"""Seconds between a change and the copy that includes it, because changes often come in groups."""
 REST_SECONDS: Final = 9.0
-"""Between two attempts to write a copy."""
+"""Seconds between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,9 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataCopy:
-    """A copy that was read. `nodes`: path -> data, without parents that have no data. `written_ms`: wall clock."""
+    """A copy that was read from its file. `nodes` maps path to data, without parents that have no data. `written_ms` is
+    the wall clock time of writing.
+    """
 
     cluster_id: str
     written_ms: int
@@ -72,7 +74,9 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes from which this image was read, in steps: there may be thousands of partitions."""
+    """Return the persistent nodes from which this image was read, in steps, because there may be thousands of
+    partitions.
+    """
     nodes: list[Node] = []
     for topic in image.topics.values():
         yield from _nodes_of_topic(topic, nodes)
@@ -85,7 +89,7 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         nodes.append(Node(path, encode_config(settings)))
         yield None
     for pattern, entries in image.acls.items():
-        if entries:  # a pattern without entries has a node that could not be read
+        if entries:  # an empty pattern has a node that could not be read
             nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
         yield None
     return nodes
@@ -108,8 +112,9 @@ def _nodes_of_topic(topic: Topic, nodes: list[Node]) -> Steps[None]:
 
 
 def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
-    """Return the settings of users, client ids and addresses by the path of their node. A user's node has credentials
-    and quotas."""
+    """Return the settings of users, client ids and addresses, by the path of their node. A user's node has both
+    credentials and quotas.
+    """
     settings = {paths.user_config(user): dict(found) for user, found in image.user_configs.items()}
     for entity, values in image.quotas.items():
         of_entity = settings.setdefault(paths.quotas(entity), {})
@@ -119,7 +124,7 @@ def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
 
 
 def encode_copy(cluster_id: str, written_ms: int, nodes: list[Node]) -> Steps[bytes]:
-    """Return the content of the file."""
+    """Return the content of the copy's file."""
     lines = [_line({"version": FORMAT_VERSION, "cluster_id": cluster_id, "written_ms": written_ms})]
     for number, node in enumerate(nodes):
         lines.append(_line({"path": node.path, "data": node.data.decode()}))
@@ -134,8 +139,9 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest copy in a data directory that is whole: the last one, else the one before. None if the file does
-    not exist. A damaged copy is a warning: it keeps no broker from starting."""
+    """Read the newest complete copy in a data directory: the last copy, or else the previous one. Returns None if there
+    is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
+    """
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
         try:
@@ -147,8 +153,8 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
 
 
 def _parsed(data: bytes) -> MetadataCopy:
-    """Raises ValueError, KeyError, TypeError, RecursionError."""
-    lines = data.decode().splitlines()  # JSON in ASCII: no other line breaks
+    """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if it is damaged."""
+    lines = data.decode().splitlines()  # the JSON is ASCII, so there are no other line breaks
     if len(lines) < 2:
         raise ValueError("it was cut short")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
@@ -170,7 +176,7 @@ def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
 
 
 class MetadataCopier:
-    """Writes the copy of one broker, whenever the image has changed."""
+    """Writes the copy of one broker after changes of the image."""
 
     def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
         self._metadata = metadata
@@ -185,13 +191,15 @@ class MetadataCopier:
         self._has_failed = False
 
     def start(self) -> None:
-        """Write a copy now and after each change, until the broker's tasks end."""
+        """Write a copy now and after each change, until the broker's tasks are cancelled."""
         self._changed.set()
         self._metadata.subscribe(self._on_image)
         self._tasks.supervise("copy of the metadata", self._follow)
 
     async def finish(self) -> None:
-        """Write a last copy if something has changed. Call it at a stop, when the tasks have ended."""
+        """Write a last copy if something has changed since the previous one. Call this when the broker stops, after its
+        tasks have ended.
+        """
         if self._changed.is_set():
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))
 
@@ -216,7 +224,9 @@ class MetadataCopier:
             await self._written(answer)
 
     async def _written(self, answer: Awaitable[None]) -> None:
-        """Wait for a copy. Log the first of several failures; the next attempt follows after REST_SECONDS."""
+        """Wait until a copy is written. Log the first of several failures; the next attempt follows after
+        REST_SECONDS.
+        """
         try:
             await answer
         except OSError as error:
@@ -233,7 +243,9 @@ class MetadataCopier:
         yield LightJob(partial(self._replace, data))
 
     def _replace(self, data: bytes) -> None:
-        """Replace the file so that at each moment a whole copy exists, whatever fails or is killed. OSError."""
+        """Replace the file so that a complete copy exists at every moment, even if a write fails or the process is
+        killed. Raises OSError.
+        """
         path = os.path.join(self._directory, FILE)
         if self._is_first and self._disk.exists(path):
             before = self._disk.read_file(path)

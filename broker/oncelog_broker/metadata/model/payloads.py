@@ -1,6 +1,6 @@
-"""The contents of the nodes: the JSON of Kafka 3.x in ZooKeeper mode, parsed to and encoded from small types. Pure.
+"""Parses and encodes the contents of the metadata nodes: the JSON of Kafka 3.x in ZooKeeper mode.
 
-Every `parse_*` raises `MalformedPayload`, and nothing else, for invalid bytes. Unknown fields are skipped, as in Kafka,
+Every `parse_*` raises `MalformedPayload`, and nothing else, for invalid bytes. Unknown fields are ignored, as in Kafka,
 so that a later version may add fields.
 """
 
@@ -17,11 +17,11 @@ from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 _T = TypeVar("_T")
 
 PARTITIONS_PER_STEP: Final = 500
-"""How many partitions of a topic are decoded in one slice."""
+"""The number of partitions of a topic that are decoded in one step."""
 
 
 class MalformedPayload(ValueError):
-    """A node holds something else than it should; the message names the node and the fault."""
+    """The content of a node is invalid; the message names the node and the fault."""
 
     def __init__(self, path: str, fault: str) -> None:
         super().__init__(f"{path} holds no valid metadata: {fault}")
@@ -30,7 +30,9 @@ class MalformedPayload(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients reach a broker through one listener. `security_protocol` is PLAINTEXT, SSL, SASL_PLAINTEXT, ..."""
+    """The address at which clients reach a broker through one listener. `security_protocol` is PLAINTEXT, SSL,
+    SASL_PLAINTEXT or SASL_SSL.
+    """
 
     listener: str
     host: str
@@ -40,11 +42,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """`/brokers/ids/<id>`, version 5. `features`: name -> (min_version, max_version) that the broker supports.
+    """The node `/brokers/ids/<id>`, version 5. `features` maps a feature name to the (min_version, max_version) that
+    the broker supports.
 
-    Ours only: `previous_epoch`, the broker epoch of the previous registration, -1 if there was none; `boot`, which
-    identifies the machine's last start; `is_log_tail_kept`, False if the broker's last writes may be missing from its
-    logs.
+    Kafka does not have these three fields: `previous_epoch` is the broker epoch of the previous registration, -1 if
+    there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the broker's last writes
+    may be missing from its logs.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -58,26 +61,28 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """`/oncelog/incarnations/<id>`, written with each registration of a broker: the registration since which its logs
-    may lack records that they once had. The value is carried over from registration to registration, so that a broker
-    which registers twice before the controller reads it does not seem to have kept the records it lost."""
+    """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. It names the registration
+    since which the broker's logs may lack records that they once had. Each registration carries the value over, so that
+    a broker that registers twice before the controller reads it does not seem to have kept the records that it lost.
+    """
 
     is_log_tail_kept: bool = True
-    """False: it may have lost the end of its logs just before this registration."""
+    """False if the broker may have lost the end of its logs just before this registration."""
     unsure_since: int = -1
-    """The broker epoch of the last registration before this one that reported a possible loss; -1 if none did."""
+    """The broker epoch of the last earlier registration that reported a possible loss; -1 if none did."""
     process: str = ""
-    """Nonce of the process that registered: `identity/note.py`. Releases before 0.2 write none."""
+    """The nonce of the process that registered: `identity/note.py`. Releases before 0.2 write no nonce."""
 
     def unsure_epoch(self, written: int) -> int:
-        """A partition's state older than this proves nothing about the broker's records; -1: all states are valid.
-        `written`: the zxid of the node's last write, which is the broker epoch of the registration."""
+        """Return the broker epoch before which partition states prove nothing about the broker's records; -1 if all
+        states are valid. `written` is the zxid of the node's last write, which is the broker epoch of the registration.
+        """
         return self.unsure_since if self.is_log_tail_kept else written
 
 
 @dataclass(frozen=True, slots=True)
 class Founding:
-    """`/oncelog/founding`: the broker that founds the cluster, and the nonce of its process."""
+    """The node `/oncelog/founding`, with the broker that founds the cluster, and the nonce of its process."""
 
     broker_id: int
     process: str = ""
@@ -85,8 +90,9 @@ class Founding:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The brokers of one partition, the preferred leader first; the two other fields describe a reassignment in
-    progress."""
+    """The brokers of one partition, with the preferred leader first; the two other fields describe a reassignment in
+    progress.
+    """
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -94,7 +100,7 @@ class ReplicaAssignment:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether the replicas are on their way to being others."""
+        """Whether the partition is being reassigned."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     @property
@@ -110,7 +116,9 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """`/brokers/topics/<topic>`, version 3. `topic_id`: 16 bytes, None for a topic from before Kafka 2.8."""
+    """The node `/brokers/topics/<topic>`, version 3. `topic_id` has 16 bytes, or is None for a topic from before Kafka
+    2.8.
+    """
 
     topic_id: bytes | None
     partitions: Mapping[int, ReplicaAssignment]
@@ -118,7 +126,8 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while the partition has no
+    """The node `/brokers/topics/<topic>/partitions/<partition>/state`, version 1. `leader` is -1 while the partition
+    has no
     leader."""
 
     leader: int
@@ -126,12 +135,14 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     leader_recovery_state: int = 0
-    """1 after an unclean election, until the leader says that it is whole again (KIP-704); 0 is not written."""
+    """The value is 1 from an unclean election until the leader reports that its log is recovered (KIP-704); otherwise
+    0, which is not written.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """`/controller`, version 1."""
+    """The node `/controller`, version 1."""
 
     broker_id: int
     timestamp_ms: int
@@ -139,7 +150,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """`/latest_producer_id_block`: the last block that was taken, both ends inclusive (S1)."""
+    """The node `/latest_producer_id_block`: the block that was allocated last; both ends are inclusive (S1)."""
 
     broker_id: int
     start: int
@@ -147,7 +158,9 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """host and port are the first PLAINTEXT endpoint's, for readers older than version 2; null and -1 without one."""
+    """Encode a registration. For readers older than version 2, host and port are those of the first PLAINTEXT endpoint,
+    or null and -1 without such an endpoint.
+    """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
         "version": 5,
@@ -217,8 +230,9 @@ def parse_founding(data: bytes, path: str) -> Founding:
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """`/oncelog/store_id`: the id of the metadata store. `replaces`: the id of the lost store, if the cluster was
-    founded again from a broker's copy of its metadata; otherwise ""."""
+    """The node `/oncelog/store_id`, with the id of the metadata store. `replaces` is the id of the lost store, if the
+    cluster was founded again from a broker's copy of its metadata; otherwise "".
+    """
 
     id: str
     replaces: str = ""
@@ -235,12 +249,12 @@ def parse_store_identity(data: bytes, path: str) -> StoreIdentity:
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Version 3, or 2 for a topic without an id, as Kafka writes them."""
+    """Encode a topic node in version 3, or in version 2 for a topic without an id, as Kafka does."""
     return run_steps(topic_encoded_in_steps(topic))
 
 
 def topic_encoded_in_steps(topic: TopicAssignment) -> Steps[bytes]:
-    """`encode_topic` in steps, for a topic that may have thousands of partitions."""
+    """Like `encode_topic`, in steps, for a topic that may have thousands of partitions."""
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
@@ -268,8 +282,9 @@ def parse_topic(data: bytes, path: str) -> TopicAssignment:
 
 
 def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
-    """`parse_topic` in steps, for a topic that may have thousands of partitions: partitions on the same brokers share
-    one assignment object. MalformedPayload."""
+    """Like `parse_topic`, in steps, for a topic that may have thousands of partitions; partitions on the same brokers
+    share one assignment object. Raises MalformedPayload.
+    """
     document = _Document.parse(data, path)
     yield None
     adding = document.brokers_by_partition("adding_replicas")
@@ -294,7 +309,9 @@ def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
 
 
 def encode_mark(topic: TopicAssignment) -> bytes:
-    """`/admin/delete_topics/<topic>`: the id of the topic with that name to delete. Kafka's is empty."""
+    """Encode the node `/admin/delete_topics/<topic>`, which has the id of the topic to delete. Kafka leaves this node
+    empty.
+    """
     return b"" if topic.topic_id is None else uuid_to_string(topic.topic_id).encode()
 
 
@@ -323,12 +340,12 @@ def parse_partition_state(data: bytes, path: str) -> PartitionState:
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
-    """`/config/<entity type>/<entity>`: the settings that differ from the defaults."""
+    """Encode a node `/config/<entity type>/<entity>`, which has the settings that differ from the defaults."""
     return _to_json({"version": 1, "config": dict(sorted(overrides.items()))})
 
 
 def parse_config(data: bytes, path: str) -> dict[str, str]:
-    """A node without data, which exists only as a parent, has no settings."""
+    """Parse a settings node; a node without data, which exists only as a parent, has no settings."""
     if not data:
         return {}
     overrides = _Document.parse(data, path).optional("config", dict, {})
@@ -355,7 +372,7 @@ def parse_controller_epoch(data: bytes, path: str) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version is a string here: so Kafka writes it."""
+    """The version is a string in this node, because Kafka writes a string."""
     return _to_json({"version": "1", "id": cluster_id})
 
 
@@ -377,7 +394,7 @@ def parse_producer_id_block(data: bytes, path: str) -> ProducerIdBlock:
 
 
 class _Document:
-    """A JSON object whose fields are checked as they are read."""
+    """A JSON object whose fields are validated when they are read."""
 
     __slots__ = ("_fields", "_path")
 
@@ -411,7 +428,7 @@ class _Document:
         return self.required(name, int)
 
     def digits(self, name: str) -> int:
-        """An int that Kafka writes as a string, since JSON's numbers do not reach 64 bits everywhere."""
+        """Return an int that Kafka writes as a string, since not all JSON parsers support 64-bit numbers."""
         return _decimal(self.required(name, str), name, self._path)
 
     def brokers_by_partition(self, name: str) -> dict[int, tuple[int, ...]]:
@@ -430,14 +447,16 @@ def _broker_ids(value: object, name: str, path: str) -> tuple[int, ...]:
 
 
 def _decimal(text: str, name: str, path: str) -> int:
-    """Non-negative, of at most the 19 digits of an int64."""
+    """Parse a non-negative decimal number of at most 19 digits, as an int64 has."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise MalformedPayload(path, f"{name} must be a decimal number, not {text!r:.40}")
     return int(text)
 
 
 def _parse_endpoint(text: object, protocols: Mapping[str, object], path: str) -> Endpoint:
-    """`LISTENER://host:port`; an IPv6 host is in brackets. Without a map, the listener is named by its protocol."""
+    """Parse `LISTENER://host:port`; an IPv6 host is in brackets. If `protocols` does not have the listener, the
+    listener's name is its protocol.
+    """
     listener, separator, address = text.partition("://") if isinstance(text, str) else ("", "", "")
     host, colon, port = address.rpartition(":")
     protocol = protocols.get(listener, listener)

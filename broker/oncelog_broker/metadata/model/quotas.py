@@ -1,11 +1,11 @@
-"""Finds the quotas among the settings of an entity. Their values are strings, like all settings. Pure.
+"""Finds the quotas among the settings of an entity. The values are strings, like all settings.
 
-    user and client id   /config/users/<user>/clients/<client>
-    user                 /config/users/<user>, beside SCRAM credentials
-    client id            /config/clients/<client>
-    address              /config/ips/<ip>
+- The quotas of a user and client id are in the node `/config/users/<user>/clients/<client>`.
+- The quotas of a user are in the node `/config/users/<user>`, together with SCRAM credentials.
+- The quotas of a client id are in the node `/config/clients/<client>`.
+- The quotas of an address are in the node `/config/ips/<ip>`.
 
-The name `<default>` is for all entities without quotas of their own.
+The name `<default>` stands for all entities without quotas of their own.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from oncelog_protocol.quotas import QuotaEntity, QuotaKey, keys_of
 
 Values: TypeAlias = Mapping[QuotaKey, float]
 Quotas: TypeAlias = Mapping[QuotaEntity, Values]
-"""The quotas that were set; an entity without quotas has no entry."""
+"""The configured quotas; an entity without quotas has no entry."""
 MAX_NAME_CHARS: Final = 256
-"""Limit on the name of a user or client id with quotas of its own; escaping may turn one character into nine in the
-name of a node."""
+"""Maximum length of the name of a user or client id that may have its own quotas; escaping may turn one character into
+nine in the name of a node.
+"""
 
 
 def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, float]:
-    """The quotas among the settings of an entity. A value that is not a number above 0 sets no limit."""
+    """Return the quotas among the settings of an entity. A value that is not a number above 0 sets no limit."""
     given = ((key, _limit(settings.get(key))) for key in keys_of(entity))
     return {key: value for key, value in given if value is not None}
 
 
 def unreadable_quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, str]:
-    """Return the quotas of an entity whose stored value is not a number above 0, with that value."""
+    """Return the quotas of an entity whose stored value is not a number above 0, with these values."""
     given = ((key, settings.get(key)) for key in keys_of(entity))
     return {key: text for key, text in given if text is not None and _limit(text) is None}
 

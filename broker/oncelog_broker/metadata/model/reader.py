@@ -1,11 +1,12 @@
-"""Reads parts of the cluster from the store: the way from nodes to the types of the image.
+"""Reads parts of the cluster from the metadata store, and converts nodes to the types of the image.
 
-Everything is read by `get_many`, in a few round trips however many topics exist. One read is not a snapshot: a topic
-may be seen without the states of its partitions, which then have no leader yet. The watch brings the rest.
+All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
+return a topic without the states of its partitions, which then have no leader yet. The watch later reports the missing
+states.
 
-A node with invalid content is logged, and its part of the image stays as in the previous image, so that other parts are
-not affected. Unchanged parts are taken from that image without parsing their JSON again. Others have their turn in
-between (`Pause`).
+A node with invalid content is logged, and its part of the image remains as in the previous image, so that other parts
+are not affected. Unchanged parts are reused from the previous image without parsing their JSON again. Between the parts
+of a long read, other tasks may run (`Pause`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from oncelog_protocol.uuids import ZERO_UUID
 _log = logging.getLogger(__name__)
 
 STATES_AT_A_TIME: Final = 200
-"""Read in one round, and looked at before others have their turn."""
+"""The number of nodes that are read in one round trip, and parsed before other tasks may run."""
 
 NOTHING_KNOWN: Final = ClusterImage("")
 
@@ -62,8 +63,9 @@ class PartitionKey(NamedTuple):
 
 
 async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
-    """The whole cluster. Raises NoNode if the store has no cluster id: no broker has registered yet. Raises
-    MalformedPayload if the id is unreadable, and no image `before` has it."""
+    """Read the entire cluster. Raises NoNode if the store has no cluster id, because no broker has registered yet.
+    Raises MalformedPayload if the cluster id is unreadable and there is no image `before`.
+    """
     data, _ = await store.get(paths.CLUSTER_ID)
     if before is None:
         cluster_id = parse_cluster_id(data, paths.CLUSTER_ID)
@@ -93,7 +95,7 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
 async def read_brokers(
     store: MetadataStore, before: ClusterImage, broker_ids: Sequence[int]
 ) -> dict[int, Broker | None]:
-    """The live brokers with these ids; None for a broker that is not registered."""
+    """Return the live brokers with these ids; None for a broker that is not registered."""
     wanted = [paths.broker_id(broker) for broker in broker_ids]
     brokers: dict[int, Broker | None] = {}
     for broker_id, path, found in zip(broker_ids, wanted, await store.get_many(wanted), strict=True):
@@ -131,7 +133,7 @@ class ReadTopics(NamedTuple):
 async def read_topics(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> ReadTopics:
-    """The topics with the states of all their partitions."""
+    """Read topics, with the states of all their partitions."""
     read = ReadTopics([], [], [])
     assignments: dict[str, TopicAssignment] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
@@ -162,7 +164,7 @@ async def read_topics(
 async def _states(
     store: MetadataStore, assignments: Mapping[str, TopicAssignment], pause: Pause
 ) -> AsyncIterator[tuple[PartitionKey, _Found]]:
-    """The nodes of the states of all partitions of these topics."""
+    """Yield the state nodes of all partitions of these topics."""
     keys: list[PartitionKey] = []
     for name, topic in assignments.items():
         for partition in topic.partitions:
@@ -183,8 +185,9 @@ async def _nodes(store: MetadataStore, keys: Sequence[PartitionKey]) -> Iterable
 async def read_partitions(
     store: MetadataStore, image: ClusterImage, keys: Sequence[PartitionKey], pause: Pause = no_pause
 ) -> list[Topic]:
-    """The image's topics of these partitions, after reading the partitions' states again. Unknown partitions are
-    skipped, and topics without a change are not returned."""
+    """Read the states of these partitions again; returns the topics of the image with the new states. Unknown
+    partitions are skipped, and topics without a change are omitted.
+    """
     known = [key for key in keys if image.partition(*key) is not None]
     changed: dict[str, dict[int, PartitionState]] = {}
     for start in range(0, len(known), STATES_AT_A_TIME):
@@ -204,8 +207,9 @@ async def read_partitions(
 async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """Overrides of each topic; {} for a topic without overrides. If the settings have never been readable, all records
-    are kept."""
+    """Return the overrides of each topic; {} for a topic without overrides. If the settings of a topic were never
+    readable, its overrides are those that keep all records.
+    """
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
@@ -223,7 +227,9 @@ async def read_topic_configs(
 async def read_broker_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str]
 ) -> dict[int | None, Mapping[str, str]]:
-    """Overrides of each broker, by entity name (`<default>` or a number; another one is skipped)."""
+    """Return the overrides of each broker; `names` are node names, `<default>` or a number, and other names are
+    skipped.
+    """
     known = [name for name in names if name == paths.DEFAULT_BROKER or name.isdecimal()]
     brokers = [None if name == paths.DEFAULT_BROKER else int(name) for name in known]
     wanted = [f"{paths.BROKER_CONFIGS}/{name}" for name in known]
@@ -238,8 +244,9 @@ async def read_broker_configs(
 async def read_acls(
     store: MetadataStore, before: ClusterImage, patterns: Sequence[ResourcePattern], pause: Pause = no_pause
 ) -> dict[ResourcePattern, frozenset[AclEntry] | None]:
-    """The ACLs of each pattern; None for a pattern without ACLs. An unreadable pattern keeps its earlier entries;
-    without earlier ones it has no entries, so all access is denied."""
+    """Return the ACLs of each pattern; None for a pattern without ACLs. A pattern whose node is unreadable keeps its
+    earlier entries; if it has no earlier entries, the empty set denies all access.
+    """
     read: dict[ResourcePattern, frozenset[AclEntry] | None] = {}
     for start in range(0, len(patterns), STATES_AT_A_TIME):
         some = patterns[start : start + STATES_AT_A_TIME]
@@ -258,7 +265,7 @@ async def read_acls(
 async def read_user_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str | None, Mapping[str, str]]:
-    """The settings of each user, by the names of their nodes."""
+    """Return the settings of each user; `names` are the names of the users' nodes."""
     read: dict[str | None, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
@@ -275,7 +282,7 @@ async def read_user_configs(
 async def read_group_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """The settings of each group, by the names of their nodes."""
+    """Return the settings of each group; `names` are the names of the groups' nodes."""
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         groups = [paths.unsanitized(name) for name in names[start : start + STATES_AT_A_TIME]]
@@ -288,8 +295,10 @@ async def read_group_configs(
 async def read_quotas(
     store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
 ) -> dict[QuotaEntity, Values]:
-    """The quotas of each entity that is not a user; {} for an entity without quotas. An unreadable node keeps its
-    earlier value. If an address has nodes with several spellings, the quotas of the usual spelling take precedence."""
+    """Return the quotas of each entity that is not a user; {} for an entity without quotas. An entity whose node is
+    unreadable keeps its earlier quotas. If an address has nodes with several spellings, the quotas of the usual
+    spelling take precedence.
+    """
     read: dict[QuotaEntity, Values] = {}
     others: OtherNodes = {}
     if any(isinstance(entity.ip, str) for entity in entities):
@@ -316,13 +325,13 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """All entities with a node that are not users; `users` are the names of the users' nodes."""
+    """Return all entities with a quota node that are not users; `users` are the names of the users' nodes."""
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
     found: list[QuotaEntity | None] = []
     for start in range(0, len(above), STATES_AT_A_TIME):
         some = above[start : start + STATES_AT_A_TIME]
-        # Most users have no such node, which is checked for many of them at once.
+        # Most users have no such node, so the nodes of many users are checked in one round trip.
         for parent, node in zip(some, await store.get_many(some), strict=True):
             if node is not None:
                 found += [paths.parse_quota_path(f"{parent}/{name}") for name in await _children(store, parent)]
@@ -331,7 +340,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:
-    """All patterns that have ACLs."""
+    """Return all patterns that have ACLs."""
     found = []
     for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
         for kind in await _children(store, root):
@@ -363,7 +372,7 @@ async def _children_as_ids(store: MetadataStore, path: str) -> list[int]:
 
 
 def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[int, PartitionState]) -> Topic:
-    """The topic; the one of the image before where nothing has changed."""
+    """Return the topic, as the same object as in `before` if nothing has changed."""
     known = before.topics.get(name)
     if known is not None and known.topic_id == topic_id and known.partitions == partitions:
         return known
@@ -373,7 +382,7 @@ def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[in
 def _partition(
     store: MetadataStore, key: PartitionKey, assignment: ReplicaAssignment, found: _Found, before: PartitionState | None
 ) -> PartitionState:
-    """`before`: the state of the same partition of the same topic."""
+    """Return the state of a partition; `before` is the earlier state of the same partition of the same topic."""
     replicas, adding, removing = assignment.replicas, assignment.adding_replicas, assignment.removing_replicas
     unled = PartitionState(replicas, adding_replicas=adding, removing_replicas=removing)
     if found is None:
@@ -401,7 +410,7 @@ def _partition(
 
 
 async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
-    """None for nonsense, as in `_parsed`."""
+    """Parse a topic node; returns None for invalid content, like `_parsed`."""
     try:
         return await with_pauses(topic_in_steps(data, path), pause)
     except MalformedPayload as error:
@@ -410,7 +419,7 @@ async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pau
 
 
 def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
-    """None for invalid content: that part of the image stays unchanged."""
+    """Parse a node; returns None for invalid content, so that that part of the image remains unchanged."""
     try:
         return parse(data, path)
     except MalformedPayload as error:

@@ -1,16 +1,18 @@
-"""The metadata store of a cluster of one: nodes in memory, durable in one SQLite file.
+"""The metadata store of a cluster with a single broker: nodes in memory, made durable in one SQLite file.
 
-- Reads never touch the disk and never wait. Writes run in one worker thread, so the event loop never waits for fsync.
-- Writes that arrive while another one is running are committed together after it: one fsync for all of them (group
-  commit), each still atomic.
-- Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if
-  that write created only ephemeral nodes, so a czxid, hence a broker epoch, is never used twice.
-- SQLite runs with a write-ahead log, synchronous=FULL, and locks the file from open to close: a second process gets an
-  error. So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. If that file is lost
-  or truncated by other means, the store is older, and nothing in the file shows it: see `Broker` for the logs that the
-  store does not know. A -wal file of another state of the store is refused: `write_ahead_log.py`.
+- Reads never touch the disk and never wait. Writes run in one worker thread, so that the event loop never waits for
+fsync.
+- Writes that arrive while another write is running are committed together after it, with one fsync for all of them
+  (group commit); each write is still atomic.
+- Ephemeral nodes exist only in memory, since they end with this process. The id of the last write is durable even if
+  that write created only ephemeral nodes, so that a czxid, and therefore a broker epoch, is never used twice.
+- SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
+  gets an error. The last writes are therefore in the -wal file, synced; neither `kill -9` nor a power cut removes them.
+  If the -wal file is lost or truncated in another way, the store is older, and nothing in its file shows that: see
+  `Broker` for logs that the store does not know. A -wal file from another state of the store is refused:
+  `write_ahead_log.py`.
 
-`sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
+`sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
-"""SQLite's user_version of our files; another one is refused."""
+"""SQLite's user_version in the file; a file with another version is refused."""
 
 SESSION_ID = 1
-"""There is one session at a time; its ephemeral nodes end with it."""
+"""The id of the only session; its ephemeral nodes end with it."""
 
 _SCHEMA = """
 CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
@@ -65,7 +67,7 @@ class StoreFileError(Exception):
 
 
 class EmbeddedStore(TreeStore):
-    """A `MetadataStore` in one file. Open it with `EmbeddedStore.open`; one event loop uses it."""
+    """A `MetadataStore` in one SQLite file. Open it with `EmbeddedStore.open`; it belongs to one event loop."""
 
     def __init__(self, connection: sqlite3.Connection, log_base: LogBase, tree: Tree, zxid: int) -> None:
         super().__init__(tree)
@@ -74,16 +76,19 @@ class EmbeddedStore(TreeStore):
         self._zxid = zxid
         self._closed = False
         self._failure: SessionExpired | None = None
-        """The reason why no write is accepted any more: the content of the file is unknown."""
+        """The error of every further write, after a failure that left the content of the file unknown; None before such
+        a failure.
+        """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts with its first job
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
-        """Open the store in `path`, creating an empty one if the file does not exist. Blocks for some milliseconds.
+        """Open the store in the file `path`; create an empty store if the file does not exist. This blocks for some
+        milliseconds.
 
-        Raises StoreFileError if another process has it open, if it is damaged, or if it is not a metadata store.
+        Raises StoreFileError if another process has the file open, if it is damaged, or if it is not a metadata store.
         """
         import sqlite3
 
@@ -97,9 +102,9 @@ class EmbeddedStore(TreeStore):
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
+            connection.execute("BEGIN EXCLUSIVE")  # this takes the lock, which exclusive mode then keeps
             connection.execute("COMMIT")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the writes that a crash left in the write-ahead log
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # moves a crash's last writes to the file
             log_base = LogBase(connection, path)
             tree, zxid = _load(connection)
         except LogOfAnotherFile as error:
@@ -123,7 +128,7 @@ class EmbeddedStore(TreeStore):
         return self._zxid
 
     def nodes(self) -> dict[str, bytes]:
-        """Path -> data of all nodes that outlive the session, parents first."""
+        """Return path -> data of all nodes that outlive the session, parents first."""
         found = {path: node.data for path, node in self._tree.nodes() if not node.ephemeral_owner}
         return dict(sorted(found.items()))
 
@@ -132,10 +137,10 @@ class EmbeddedStore(TreeStore):
         return 0.0
 
     async def end_session(self, key: SessionKey) -> None:
-        """Its process has ended, or we could not have opened the file."""
+        """Do nothing: the other process has ended, because otherwise this process could not have opened the file."""
 
     async def close(self) -> None:
-        """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
+        """Finish the running writes, move the write-ahead log into the file, and release the lock."""
         if self._closed:
             return
         self._closed = True
@@ -168,7 +173,7 @@ class EmbeddedStore(TreeStore):
             if self._failure is None:
                 try:
                     await self._write(batch)
-                except Exception as error:  # the result of the write is unknown, and no caller may wait for ever
+                except Exception as error:  # the result of the write is unknown, but no caller may wait forever
                     _log.critical("metadata store: a write failed, the session ends", exc_info=error)
                     self._failure = SessionExpired("", f"a write to the metadata store failed: {error}")
                     _settle(batch, [self._failure] * len(batch))
@@ -205,17 +210,18 @@ class EmbeddedStore(TreeStore):
         return node is None or not node.same_content(self._tree.node(path))
 
     async def _commit(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> MetadataError | None:
-        """Make rows durable in the worker thread; None, or why it failed.
+        """Make rows durable in the worker thread; returns None, or the error.
 
-        A full disk is rolled back and may be tried again. After any other failure the content of the file is unknown (a
-        failed fsync must not be repeated), so the session ends: a restart reads the actual state.
+        If the disk is full, the transaction is rolled back and may be retried. After any other failure the content of
+        the file is unknown, because a failed fsync must not be repeated. The session then ends, and a restart reads the
+        actual state.
         """
         import sqlite3
 
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
-        except Exception as error:  # whatever the error is, no caller may wait for its outcome for ever
+        except Exception as error:  # whatever the error is, no caller may wait forever for its outcome
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
                 return ConnectionLost("", "the disk of the metadata store is full")
@@ -235,7 +241,7 @@ class EmbeddedStore(TreeStore):
 
 def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError]) -> None:
     for (_, future), outcome in zip(batch, outcomes, strict=True):
-        if future.done():  # its caller was cancelled
+        if future.done():  # the caller of this write was cancelled
             continue
         if isinstance(outcome, MetadataError):
             future.set_exception(outcome)
@@ -244,17 +250,17 @@ def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError
 
 
 def _create_file(path: Path) -> None:
-    """Write an empty store and move it into place, so that an incomplete file never has the name."""
+    """Write an empty store under another name and rename it, so that an incomplete file never has the final name."""
     import sqlite3
 
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    # SQLite would create the file readable for all users. It contains the keys with which SCRAM logins are verified.
-    # The files -wal and -shm get the mode that it has.
+    # SQLite would create the file readable for all users. The file contains the keys that verify SCRAM logins. The -wal
+    # and -shm files get the same mode as the file.
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # synced as a whole below
+        connection.execute("PRAGMA synchronous = OFF")  # the complete file is synced below
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.executescript(_SCHEMA)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -272,7 +278,7 @@ def _create_file(path: Path) -> None:
 
 
 def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
-    """All nodes and the id of the last write. ValueError for a file of another format."""
+    """Return all nodes and the id of the last write. Raises ValueError for a file of another format."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT_VERSION:
         raise ValueError(f"its format is {version}, this release knows {FORMAT_VERSION}")
@@ -281,7 +287,9 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
 
 
 def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
-    """One SQLite transaction; on return it is on the disk, after an exception it has been rolled back."""
+    """Write the rows in one SQLite transaction: it is on the disk when this returns, and rolled back when this
+    raises.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral_owner]
@@ -302,7 +310,7 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
             f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
         )
     barred = [each for each in (path.parent, path) if each.exists() and not os.access(each, os.R_OK | os.W_OK)]
-    if barred:  # SQLite reports "disk I/O error" for some of these
+    if barred:  # SQLite reports "disk I/O error" for some of these permissions
         return StoreFileError(f"{barred[0]} may not be read and written by this user: {reason}. Change its permissions")
     if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")

@@ -1,8 +1,9 @@
-"""A metadata store for several brokers in one process: `MemoryTree` is the server, `MemorySession` a broker's session.
+"""A metadata store for several brokers in one process: `MemoryTree` is the server, and `MemorySession` is the session
+of one broker.
 
-Nothing is kept on a disk and nothing waits for a clock, so a cluster in one process is up in a moment. For tests and
-simulation: all metadata is lost with the process. As with ZooKeeper, a session that was ended loses its ephemeral
-nodes, its broker is notified, and another session begins in the next iteration of the event loop.
+The store writes nothing to disk and waits for no clock, so that a cluster in one process starts in a moment. The store
+is for tests and simulation, because all metadata is lost with the process. As in ZooKeeper, ending a session removes
+its ephemeral nodes and notifies its broker; another session begins in the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.runtime.clock import Clock
 
 SESSION_SECONDS: Final = 6.0
-"""The session timeout that brokers see: how long they retry when the store does not answer."""
+"""The session timeout that brokers see, in seconds: they retry that long when the store does not respond."""
 
 
 class MemoryTree:
-    """The tree that several brokers share, and the live sessions. All its users run in one event loop.
+    """The tree that several brokers share, with its live sessions. All its users run in one event loop.
 
-    It can be passed to a broker as its store (`opening.StoreOpening`): `Broker(config, store=tree)`.
+    A `MemoryTree` can be passed to a broker as its store (`opening.StoreOpening`): `Broker(config, store=tree)`.
     """
 
     kind = StoreKind.MEMORY
@@ -44,11 +45,11 @@ class MemoryTree:
         self._last_session = 0
 
     def place(self, home: str) -> str:
-        """Where the store is, for messages."""
+        """Return the location of the store, for messages."""
         return "this process"
 
     async def open(self, home: str, clock: Clock) -> MemorySession:
-        """Begin a session; data directory and clock are not used."""
+        """Begin a session; the directory and the clock are not used."""
         return self.connect()
 
     def connect(self) -> MemorySession:
@@ -56,17 +57,17 @@ class MemoryTree:
         return MemorySession(self)
 
     def begin(self, session: MemorySession) -> int:
-        """Let `session` live; returns its new id."""
+        """Register `session` as live; returns its new id."""
         self._last_session += 1
         self._sessions[self._last_session] = session
         return self._last_session
 
     def lives(self, session_id: int) -> bool:
-        """Whether the session has begun and has not ended."""
+        """Whether the session exists and has not ended."""
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
-        """End a session, as a server does when its client was silent for too long: its ephemeral nodes are removed."""
+        """End a session and remove its ephemeral nodes, as a server does when its client was silent for too long."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
@@ -75,7 +76,7 @@ class MemoryTree:
             self.write([Delete(path)], 0)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
-        """Do all operations or none, and notify all sessions of the changes. MetadataError."""
+        """Do all operations or none, and notify all sessions of the changes. Raises MetadataError."""
         transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
         stats = [transaction.apply(operation) for operation in operations]
         if transaction.changes:
@@ -89,7 +90,7 @@ class MemoryTree:
 
 
 class MemorySession(TreeStore):
-    """One broker's `MetadataStore` in a `MemoryTree`."""
+    """The `MetadataStore` of one broker in a `MemoryTree`."""
 
     def __init__(self, shared: MemoryTree) -> None:
         super().__init__(shared.tree)
@@ -123,17 +124,19 @@ class MemorySession(TreeStore):
             await asyncio.gather(*self._under_way, return_exceptions=True)
         self._shared.end(self._session_id)
 
-    # --- called by the tree
+    # --- callbacks of the tree
 
     def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
-        """Notify the watches: of own changes at once, of others' in an iteration of the loop of its own."""
+        """Notify the watches: immediately of this session's own changes, and of other sessions' changes in the next
+        iteration of the event loop.
+        """
         if is_own:
             self._watches.changed(changed)
         else:
             asyncio.get_running_loop().call_soon(self._watches.changed, list(changed))
 
     def on_ended(self) -> None:
-        """The session is over: say so, and begin another one unless the store was closed."""
+        """Report the session as lost, and begin another session unless the store was closed."""
         self._change_session(SessionState.LOST)
         if not self._is_closed:
             asyncio.get_running_loop().call_soon(self._begin_again)
@@ -161,7 +164,9 @@ class MemorySession(TreeStore):
         return outcome
 
     def _send(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome]) -> None:
-        """Have the write done in the next turn of the loop, by the session that runs now or not at all."""
+        """Schedule the write for the next iteration of the event loop; it fails if the present session has ended by
+        then.
+        """
         asyncio.get_running_loop().call_soon(self._commit, operations, outcome, self._session_id)
 
     def _commit(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome], session_id: int) -> None:
@@ -173,11 +178,11 @@ class MemorySession(TreeStore):
         except MetadataError as error:
             fail(outcome, error)
             return
-        if not outcome.done():  # its caller may have been cancelled
+        if not outcome.done():  # the caller of the write may have been cancelled
             outcome.set_result(stats)
 
 
 def fail(outcome: asyncio.Future[Outcome], error: Exception) -> None:
-    """Let a write fail, unless its caller was cancelled."""
+    """Set the error of a write, unless its caller was cancelled."""
     if not outcome.done():
         outcome.set_exception(error)

@@ -1,21 +1,25 @@
-"""The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
+"""The interface of the coordination service that a cluster depends on: a small tree of versioned nodes, with
+ZooKeeper's semantics.
 
 Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
 one process, for tests). The same tests run against all stores
 (`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
-- A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
-  growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
-- A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
-- `multi` does all operations or none; all nodes that it creates have one czxid.
-- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. A
-  caller that must know calls `sync`, reads, and looks for a value that no other writer can have written: the session
-  that owns an ephemeral node, or a random id. Without such a value, the write counts as not ours (S1).
-- Within a session reads never go back in time, and a session begins with a write of its own: a read in it is never
-  older than its beginning.
-- While the connection is broken, every operation fails with `ConnectionLost` at once; no such operation is done in a
-  later session.
-- All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
+- A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
+  the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
+  broker's registration (KIP-380).
+- A write is durable when its await returns, and no reader sees the write before. The writes of one caller happen in
+call order.
+- `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
+- A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
+  that must know calls `sync`, then reads, and looks for a value that no other writer can have written: the session that
+  owns an ephemeral node, or a random id. Without such a value, the caller must treat the write as another writer's
+  (S1).
+- Within a session, reads never go back in time. A session begins with a write of its own, so that a read in the session
+  is never older than its beginning.
+- While the connection is broken, every operation fails immediately with `ConnectionLost`; no failed operation is done
+  in a later session.
+- All callbacks are plain functions, called in the event loop. Callbacks must not raise, and must be fast.
 """
 
 from __future__ import annotations
@@ -26,14 +30,15 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-"""As the expected version: any version matches."""
+"""As expected version: the operation succeeds with any version."""
 MAX_REQUEST_BYTES = 900_000
-"""Limit on one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1 MiB
+"""Maximum bytes of one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1
+MiB
 (jute.maxbuffer)."""
 
 
 class MetadataError(Exception):
-    """Any failure of a metadata store. `path` is the node in question, "" if there is none."""
+    """Any failure of a metadata store. `path` is the path of the node concerned, "" if there is none."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -55,7 +60,8 @@ class NodeExists(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """The node's version is not the expected one: another session has written it. ZooKeeper does not report the actual
+    """The node's version is not the expected one, because another session has written the node. ZooKeeper does not
+    report the actual
     version."""
 
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
@@ -78,21 +84,23 @@ class NoChildrenForEphemerals(MetadataError):
 
 
 class RequestTooLarge(MetadataError):
-    """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again. `path` is the
-    node with the most bytes. Nothing was written, and trying again does not help."""
+    """A write exceeds MAX_REQUEST_BYTES; ZooKeeper would drop the connection at each attempt. `path` is that of the
+    node with the most bytes. Nothing was written, and a retry does not help.
+    """
 
 
 class StoreUnavailable(MetadataError):
-    """The store did not answer. For a write: it is unknown whether it happened."""
+    """The store did not respond. If the operation was a write, it is unknown whether the write happened."""
 
 
 class ConnectionLost(StoreUnavailable):
-    """The connection broke; the session may still live, and a later try may succeed."""
+    """The connection broke; the session may still be alive, and a later attempt may succeed."""
 
 
 class SessionExpired(StoreUnavailable):
     """The session is over, and its ephemeral nodes are gone. A later attempt succeeds in a new session that the store
-    has begun since, never in a closed store."""
+    has begun since, but never in a closed store.
+    """
 
 
 class AccessDenied(StoreUnavailable):
@@ -101,39 +109,43 @@ class AccessDenied(StoreUnavailable):
 
 
 class SessionState(Enum):
-    """The certainty of the broker about its session."""
+    """The state of a session, as far as the broker knows."""
 
     CONNECTED = "connected"
-    """The lease is valid: our ephemeral nodes exist, so no other process has taken our place."""
+    """The lease is valid: this broker's ephemeral nodes exist, so no other process has taken over its id."""
     IN_DOUBT = "in doubt"
-    """The lease has ended (`lease_until`): the session may be over or not. Nothing is led, nothing is torn down."""
+    """The lease has ended (`lease_until`): the session may or may not be over. The broker leads no partition, but keeps
+    all state.
+    """
     LOST = "lost"
-    """The session is over: another broker may be controller or leader by now. ZooKeeper's store begins another session
-    by itself, and then reports CONNECTED."""
+    """The session is over: another broker may be controller or leader by now. The ZooKeeper store then begins another
+    session, and reports CONNECTED.
+    """
 
 
 class SessionKey(NamedTuple):
-    """What proves to a store that a session is ours."""
+    """The secret with which a process proves to a store that it owns a session."""
 
     session_id: int
     password: bytes
 
 
 class Stat(NamedTuple):
-    """The secret with which a process proves to a store that it owns a session."""
+    """The store's metadata of a node, without its data."""
 
     version: int
     czxid: int
     mzxid: int
-    """The store's metadata of a node, without its data. For a node older than the process the embedded store gives an
-    upper bound: the last write before the process began."""
+    """The zxid of the last write of the node. For a node older than the process, the embedded store returns an upper
+    bound: the last write before the process started.
+    """
     ephemeral_owner: int = 0
-    """The session that the node ends with; 0 for a persistent one."""
+    """The id of the session with which the node ends; 0 for a persistent node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Fails the multi unless the node exists with this version."""
+    """Makes the multi fail unless the node exists with this version."""
 
     path: str
     version: int
@@ -141,7 +153,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Creates the node; its parent must exist, possibly by an earlier operation of the same multi."""
+    """Creates the node; its parent must exist, or be created by an earlier operation of the same multi."""
 
     path: str
     data: bytes = b""
@@ -150,7 +162,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Replaces the node's data if its version is the expected one."""
+    """Replaces the node's data if the node's version is the expected one."""
 
     path: str
     data: bytes
@@ -159,7 +171,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes the childless node if its version is the expected one."""
+    """Deletes the node, which must have no children, if its version is the expected one."""
 
     path: str
     version: int = ANY_VERSION
@@ -172,15 +184,17 @@ Unsubscribe = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """A tree of versioned nodes with one session (see the module). Every async method may raise StoreUnavailable."""
+    """A tree of versioned nodes with one session (see the module docstring). Every async method may raise
+    StoreUnavailable.
+    """
 
     @property
     def session(self) -> SessionState:
-        """The state of the session now."""
+        """The present state of the session."""
 
     @property
     def session_id(self) -> int:
-        """The id of this session: the `ephemeral_owner` of every ephemeral node that it created."""
+        """The id of this session, which is the `ephemeral_owner` of every ephemeral node that the session created."""
 
     @property
     def session_key(self) -> SessionKey | None:
@@ -188,79 +202,85 @@ class MetadataStore(Protocol):
 
     @property
     def last_zxid(self) -> int:
-        """Id of the latest write that the store has shown us. Once a session has begun, this id is not lower than the
-        id of any earlier write: the beginning of a session is itself a write."""
+        """The id of the latest write that the store has reported to this process. Once a session has begun, this id is
+        at least the id of every earlier write, because the beginning of a session is itself a write.
+        """
 
     @property
     def session_timeout(self) -> float:
-        """How long a session may outlive its process, in seconds."""
+        """Seconds for which a session may outlive its process."""
 
     async def end_session(self, key: SessionKey) -> None:
-        """End a session that another process began, with its ephemeral nodes; does nothing if it is already over.
+        """End a session of another process and remove its ephemeral nodes; does nothing if the session is already over.
 
-        StoreUnavailable where that takes longer than the session lasts.
+        Raises StoreUnavailable if that takes longer than the session lasts.
         """
 
     @property
     def lease_until(self) -> float:
-        """The end of this session's lease, on `Clock.uptime`: before it, no other process can have taken over this
-        broker's id. Compare it at each use, as the timer that reports IN_DOUBT may be late: a process may have been
-        stopped in between.
+        """The end of this session's lease, as a time of `Clock.uptime`: before it, no other process can have taken over
+        this broker's id. Compare the lease at each use, because the timer that reports IN_DOUBT may be late: the
+        process may have been stopped meanwhile.
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least all writes, of any client, that were done when this was called. An ensemble
-        that is just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
+        """Return when reads show at least all writes, of any client, that were done before this call. An ensemble that
+        is just changing its leader may respond too early: only a write of this session proves that no other write is
+        missing.
+        """
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
-        """Data and stat of a node. NoNode."""
+        """Return the data and the stat of a node. Raises NoNode."""
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """`get` for many nodes in one go, one after the other in the order asked; None for a node that does not exist.
-        Not a snapshot: later paths of the list may be read in a later state."""
+        """Read many nodes in one request, in the given order; None for a node that does not exist. The result is not a
+        snapshot: later paths of the list may be read in a later state.
+        """
 
     async def exists(self, path: str) -> Stat | None:
-        """The stat of a node, None if the node does not exist."""
+        """Return the stat of a node; None if the node does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """The names (not paths) of a node's children, sorted. NoNode."""
+        """Return the names (not the paths) of a node's children, sorted. Raises NoNode."""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replace a node's data. NoNode, BadVersion."""
+        """Replace a node's data. Raises NoNode, BadVersion."""
 
     async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
         """Create a node, and with `make_parents` its missing ancestors (empty, persistent).
 
-        NodeExists, NoNode (the parent), NoChildrenForEphemerals.
+        Raises NodeExists, NoNode (for the parent), NoChildrenForEphemerals.
         """
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a childless node. NoNode, BadVersion, NotEmpty."""
+        """Delete a node that has no children. Raises NoNode, BadVersion, NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
-        """Do all operations, in order, or none; returns the stat of each node that was created or set, None for the
-        others.
+        """Do all operations in order, or none; returns the stat of each node that was created or set, None for other
+        operations.
 
-        Raises the error of the first that cannot be done, with its path; RequestTooLarge.
+        Raises the error of the first operation that fails, with its path; RequestTooLarge.
         """
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
-        """Call `callback` with the path of each node at or beneath `path` that is created, set or deleted from now on.
+        """Call `callback` with the path of each node at or below `path` that is created, set or deleted from now on.
 
-        The callback means only that the caller should read that path again: several changes may cause one call. Called
-        with `path` itself, it means that any node below may have changed (after a reconnect). The path need not exist.
-        The callback for a change is called before the await of the write that made it returns.
+        The call means only that the caller should read that path again: several changes may cause a single call. A call
+        with `path` itself also means that any node below may have changed, for example after a reconnect. The path need
+        not exist. The callback for a change is called before the await of the write that made the change returns.
         """
 
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:
         """Call `callback` with each new state of the session."""
 
     async def close(self) -> None:
-        """End the session: our ephemeral nodes go. Writes that were started are finished first. May be repeated."""
+        """End the session, which removes its ephemeral nodes. Writes that were started are finished first. May be
+        called repeatedly.
+        """
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that ZooKeeper would refuse: ValueError, since only a bug can produce one."""
+    """Refuse a path that ZooKeeper would refuse, with ValueError, because only a bug can produce such a path."""
     if path == "/":
         return
     if not path.startswith("/"):
@@ -270,12 +290,12 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """Like `check_path`; also refuses to write the root."""
+    """Like `check_path`; also refuses a write of the root."""
     check_path(operation.path)
     if operation.path == "/" and not isinstance(operation, Check):
         raise ValueError("the root is not to be written")
 
 
 def parent_of(path: str) -> str:
-    """The path of the node above; "/" is its own parent."""
+    """Return the path of the parent node; "/" is its own parent."""
     return path.rpartition("/")[0] or "/"

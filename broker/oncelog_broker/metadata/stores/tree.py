@@ -1,7 +1,7 @@
 """The nodes of an embedded store in memory, and transactions on them: plain values, no I/O.
 
-A `Transaction` reads through to the tree below it and collects its changes separately, so a failed one leaves no trace,
-and readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
+A `Transaction` reads the tree below it and collects its own changes separately, so that a failed transaction leaves no
+trace. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oncelog_broker.metadata.stores.store import (
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One node of the tree. `child_count` is how many children it has, in the same transaction's eyes."""
+    """One node of the tree. `child_count` is the number of the node's children, as seen in the same transaction."""
 
     data: bytes
     version: int
@@ -42,24 +42,26 @@ class TreeNode:
         return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
 
     def same_content(self, other: TreeNode | None) -> bool:
-        """Whether at most the number of children differs: the data was not set, and the node was not re-created."""
+        """Whether the nodes differ at most in the number of children: the data was not set, and the node was not
+        re-created.
+        """
         return other is not None and (self.version, self.czxid) == (other.version, other.czxid)
 
 
 Changes = dict[str, TreeNode | None]
-"""Path -> the changed node, None if it was deleted."""
+"""Path -> the changed node, or None if the node was deleted."""
 
 
 class Transaction:
-    """Changes on top of a lower view; `apply` raises at the first operation that cannot be done.
+    """Changes on top of an underlying view; `apply` raises at the first operation that fails.
 
-    The caller throws away a transaction that has raised: its changes are then incomplete.
+    The caller must discard a transaction that has raised, because its changes are incomplete.
     """
 
     __slots__ = ("_below", "_session_id", "_zxid", "changes")
 
     def __init__(self, below: Callable[[str], TreeNode | None], zxid: int, session_id: int = 1) -> None:
-        """`session_id`: the owner of ephemeral nodes."""
+        """`session_id` is the owner of ephemeral nodes that are created."""
         self._below = below
         self._zxid = zxid
         self._session_id = session_id
@@ -69,7 +71,9 @@ class Transaction:
         return self.changes[path] if path in self.changes else self._below(path)
 
     def apply(self, operation: Operation) -> Stat | None:
-        """Do one operation; the stat of the node that it created or set. MetadataError if it cannot be done."""
+        """Do one operation; returns the stat of the node that it created or set. Raises MetadataError if the operation
+        fails.
+        """
         match operation:
             case Create():
                 return self._create(operation)
@@ -121,10 +125,12 @@ class Tree:
     __slots__ = ("_children", "_nodes")
 
     def __init__(self, nodes: Iterable[tuple[str, bytes, int, int]] = (), zxid: int = 0) -> None:
-        """Build the tree from rows of (path, data, version, czxid), in any order. ValueError if a node has no parent
-        among them.
+        """Build the tree from rows of (path, data, version, czxid), in any order. Raises ValueError if the parent of a
+        node is missing.
 
-        `zxid`: of the last write that is in them; as `mzxid` of all, since their own was not kept."""
+        `zxid` is the id of the last write in the rows; it becomes the `mzxid` of all nodes, since the rows do not have
+        that.
+        """
         self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0, 0)}
         self._children: dict[str, set[str]] = {}
         rows = list(nodes)
@@ -142,11 +148,11 @@ class Tree:
         return self._nodes.get(path)
 
     def nodes(self) -> Iterable[tuple[str, TreeNode]]:
-        """All but the root, in any order."""
+        """Return all nodes except the root, in any order."""
         return ((path, node) for path, node in self._nodes.items() if path != "/")
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of the children; empty also for a node that does not exist."""
+        """Return the sorted names of the children; empty also for a node that does not exist."""
         return sorted(self._children.get(path, ()))
 
     def apply(self, changes: Mapping[str, TreeNode | None]) -> list[str]:
@@ -155,7 +161,7 @@ class Tree:
         for path, node in changes.items():
             before = self._nodes.get(path)
             if node is None:
-                if before is None:  # created and deleted in one go
+                if before is None:  # created and deleted in the same transaction
                     continue
                 del self._nodes[path]
                 self._forget_child(path)

@@ -1,8 +1,8 @@
-"""The base class of the metadata stores that hold their `Tree` in memory: reads, watches, and writes as operations.
+"""The base class of the metadata stores that keep their `Tree` in memory: reads, watches, and writes as operations.
 
 `embedded.py` makes each write durable in a file before it is visible; `in_memory.py` lets several brokers share one
-tree. A subclass implements `_require_session`, which raises StoreUnavailable while the store cannot be used, and
-`_submit`, which starts an all-or-nothing write and returns the future of its outcome.
+tree. A subclass implements two methods: `_require_session` raises StoreUnavailable while the store cannot be used, and
+`_submit` starts an all-or-nothing write and returns the future of its outcome.
 """
 
 from __future__ import annotations
@@ -36,23 +36,27 @@ Outcome = list[Stat | None]
 
 
 class TreeStore(ABC):
-    """A `MetadataStore` over a tree in memory; subclasses add the session and the path of writes."""
+    """A `MetadataStore` with a tree in memory; subclasses add the session and the execution of writes."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._session = SessionState.CONNECTED
         self.lease_until = math.inf
-        """See `MetadataStore`: the session lasts for ever, or is over. No property: each append asks."""
+        """As in `MetadataStore`; infinite while the session lasts, because the session cannot expire. This is an
+        attribute, not a property, because each append reads it.
+        """
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
 
     @abstractmethod
     def _require_session(self) -> None:
-        """Raise StoreUnavailable unless the store may be read and written now."""
+        """Raises StoreUnavailable unless the store can be read and written now."""
 
     @abstractmethod
     def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
-        """Begin a write of all operations or none. StoreUnavailable at once; MetadataError from the future."""
+        """Start a write of all operations or none. Raises StoreUnavailable immediately; the future raises
+        MetadataError.
+        """
 
     @property
     def session(self) -> SessionState:
@@ -91,7 +95,7 @@ class TreeStore(ABC):
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: check again.
+                # Another session created the same ancestor meanwhile: search for missing ancestors again.
         return _last(await self._submit((wanted,)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -120,7 +124,7 @@ class TreeStore(ABC):
         return missing[::-1]
 
     def _change_session(self, state: SessionState) -> None:
-        """Take the session's new state, and tell it."""
+        """Store the session's new state, and notify the subscribers."""
         self._session = state
         self.lease_until = -math.inf if state is SessionState.LOST else math.inf
         self._session_watches.tell(state)

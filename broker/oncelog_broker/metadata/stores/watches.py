@@ -1,4 +1,4 @@
-"""The subscribers of paths: the part of `MetadataStore.watch` that all stores share."""
+"""The subscribers of paths, which is the part of `MetadataStore.watch` that all stores share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _T = TypeVar("_T")
 
 
 class Subscribers(Generic[_T]):
-    """Callbacks that take one value. They must not raise; an exception is logged, and the other callbacks are
-    called."""
+    """A list of callbacks that receive one value. Callbacks must not raise; an exception is logged, and the other
+    callbacks are called nevertheless.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[str, Callable[[_T], None]]] = []
@@ -44,16 +45,16 @@ class Watches(Subscribers[str]):
     """Watches on paths and everything below them."""
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
-        """ValueError for an illegal path."""
+        """Call `callback` for changes at or below `path`. Raises ValueError for an illegal path."""
         check_path(path)
         return self.add(callback, path)
 
     def roots(self) -> list[str]:
-        """Each watched path once."""
+        """Return each watched path once."""
         return list(dict.fromkeys(root for root, _ in self._entries))
 
     def changed(self, paths: Iterable[str]) -> None:
-        """These nodes were created, set or deleted."""
+        """Call the callbacks for these nodes, which were created, set or deleted."""
         changed = list(paths)
         for root, callback in tuple(self._entries):
             beneath = root.rstrip("/") + "/"
@@ -62,6 +63,6 @@ class Watches(Subscribers[str]):
                     self._call(callback, path)
 
     def all_may_have_changed(self) -> None:
-        """Name each root to its watchers."""
+        """Call each callback with the path that it watches."""
         for root, callback in tuple(self._entries):
             self._call(callback, root)

@@ -1,16 +1,18 @@
 """Checks whether the write-ahead log (`metadata.db-wal`) beside an embedded metadata store belongs to it.
 
-SQLite applies any log beside its file: the log does not record for which file it was written. With a `metadata.db` that
-was restored from a backup it would combine parts of two states into one, and nothing would show it.
+SQLite applies any log that lies beside its file, because the log does not record for which file it was written. If
+`metadata.db` was restored from a backup, SQLite would combine parts of two states into one, and nothing would show
+that.
 
-So the file carries the *base* of its log, a random id, in the same row as the id of the last write:
+The file therefore stores the *base* of its log, a random id, in the same row as the id of the last write:
 
-- before the first commit to an empty log, a new base is written and folded into the file (`renew_if_due`);
-- every commit rewrites the row, so a log that has any commit has its base;
-- a log whose base is not that of the file was written for another state of the file (`check`).
+- before the first commit to an empty log, a new base is written and moved into the file (`renew_if_due`);
+- every commit rewrites the row, so that a log with any commit contains its base;
+- a log whose base differs from the file's base was written for another state of the file (`check`).
 
-A process may be killed after it has written a new base and before that is in the file. The row has the base before this
-one until the first commit after it, and a log that follows that base belongs to the file, too.
+A process may be killed after it has written a new base to the log and before that base is in the file. The row
+therefore has the previous base, too, until the first commit; a log whose previous base is that of the file also belongs
+to the file.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 LOG_SUFFIX: Final = "-wal"
 MAX_LOG_SIZE: Final = 4 << 20
-"""Bytes. A longer log is folded into the file, and a new one is begun."""
+"""Maximum bytes of a log. The content of a longer log is moved into the file, and a new log begins."""
 
 
 class LogOfAnotherFile(Exception):
@@ -34,7 +36,7 @@ class LogOfAnotherFile(Exception):
 
 class _Base(NamedTuple):
     base: str | None
-    """None: the file is of a release that had none, or nothing was written since."""
+    """None if the file is from a release without bases, or nothing was written since."""
     previous: str | None
 
 
@@ -43,7 +45,9 @@ def log_of(path: Path) -> Path:
 
 
 def check(path: Path) -> None:
-    """Before the store is opened, which applies the log. Changes nothing. LogOfAnotherFile, sqlite3.Error, OSError."""
+    """Check the log before the store is opened, because opening applies the log. Nothing is changed. Raises
+    LogOfAnotherFile, sqlite3.Error, OSError.
+    """
     log = log_of(path)
     if not log.exists() or log.stat().st_size == 0:
         return
@@ -62,14 +66,16 @@ def check(path: Path) -> None:
 
 
 def _read(path: Path, how: str) -> _Base:
-    """`immutable=1`: of the file alone. `mode=ro`: also reads its log. Raises sqlite3.Error."""
+    """Read the bases; `how` is "immutable=1" to read the file alone. "mode=ro" reads the file with its log. Raises
+    sqlite3.Error.
+    """
     import sqlite3
 
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=0)
     try:
         return _Base(*connection.execute("SELECT base, previous_base FROM last_write").fetchone())
     except sqlite3.Error as error:
-        if "no such column" in str(error) or how == "immutable=1":  # half of a fold that was cut short
+        if "no such column" in str(error) or how == "immutable=1":  # moving a log into the file was interrupted
             return _Base(None, None)
         raise
     finally:
@@ -77,20 +83,21 @@ def _read(path: Path, how: str) -> _Base:
 
 
 class LogBase:
-    """Renews the base of an open store's log. Belongs to the thread that writes."""
+    """Renews the base of an open store's write-ahead log. Belongs to the thread that writes to the store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        """The log is empty."""
+        """The log must be empty."""
         self._connection = connection
         self._log = log_of(path)
         self._is_due = True
         self._is_written = False
-        """A new base is in the log and not yet in the file."""
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # it would begin a log with the base of the previous one
+        """Whether a new base is in the log but not yet in the file."""
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # would begin a log with the previous base
 
     def renew_if_due(self) -> None:
         """Begin a new write-ahead log if this one is too large. To be called before each commit. Raises sqlite3.Error;
-        the data are unchanged then, and the next call tries again."""
+        the data are then unchanged, and the next call tries again.
+        """
         if not self._is_due and os.path.getsize(self._log) > MAX_LOG_SIZE:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._is_due = True
@@ -104,7 +111,7 @@ class LogBase:
         self._is_written = self._is_due = False
 
     def _add_columns(self) -> None:
-        """A release before 0.2 can still use such a file."""
+        """Add the columns for the bases; releases before 0.2 can still use such a file."""
         found = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(last_write)")}
         for name in ("base", "previous_base"):
             if name not in found:

@@ -1,6 +1,6 @@
-"""The metadata store of a cluster: ZooKeeper, through kazoo, which nothing outside this room imports.
+"""The metadata store of a cluster: ZooKeeper, through the library kazoo, which only this package imports.
 
-`zookeeper_store` is the store. `session` is one session of it: all changes to kazoo. `sockets` reads its connection and
-waits for it, `tls` adds TLS, `wake_ups` wakes its thread, `requests` encodes its requests. `access` has our identity
-for the servers, and `acls` the rights of others on our nodes.
+`zookeeper_store` is the store. `session` is one ZooKeeper session, with all modifications of kazoo. `sockets` reads the
+connection and waits for it, `tls` adds TLS, `wake_ups` wakes kazoo's thread, and `requests` encodes requests. `access`
+has the broker's identity for the servers, and `acls` has the rights of other clients on the broker's nodes.
 """

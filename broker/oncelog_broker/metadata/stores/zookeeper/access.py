@@ -1,4 +1,4 @@
-"""How a broker connects to its ZooKeeper servers, and with which identity. Nothing here knows kazoo."""
+"""How a broker connects to its ZooKeeper servers, and with which identity. This module does not depend on kazoo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeContext = Callable[[], ssl.SSLContext]
 
 
 class Identity(NamedTuple):
-    """The broker's credentials for ZooKeeper's scheme `digest`."""
+    """The broker's credentials for ZooKeeper's authentication scheme `digest`."""
 
     user: str
     password: Secret
@@ -23,18 +23,18 @@ class Identity(NamedTuple):
 
 class ZooKeeperAccess(NamedTuple):
     tls: MakeContext | None = None
-    """Gives the context for the next connection; asked in a thread of kazoo's."""
+    """Returns the TLS context for the next connection; called in kazoo's thread. None means no TLS."""
     identity: Identity | None = None
     protects_nodes: bool = False
-    """Nodes that we make are for our identity (`acls`)."""
+    """Whether nodes that the broker creates are protected for its identity (`acls`)."""
 
 
 OPEN_ACCESS = ZooKeeperAccess()
-"""No authentication, no TLS, and nodes that anybody may change."""
+"""Access without authentication and TLS, to nodes that anybody may change."""
 
 
 def configured_access(config: BrokerConfig, tls: MakeContext | None) -> ZooKeeperAccess:
-    """Raises InvalidConfig."""
+    """Return the access that `config` specifies. Raises InvalidConfig."""
     user, password = config[keys.ZOOKEEPER_DIGEST_USER], config[keys.ZOOKEEPER_DIGEST_PASSWORD]
     if (user is None) != (password is None):
         raise InvalidConfig(

@@ -1,7 +1,8 @@
 """The ACLs of the nodes that this broker creates, according to `zookeeper.set.acl`.
 
-Like Kafka's `ZkData.defaultAcls`: our identity may do everything, others may read, except nodes with secrets, which
-only we may read. Creating and deleting a node needs write access to its parent, so the chroot is protected, too.
+As in Kafka's `ZkData.defaultAcls`, the broker's identity may do everything, and others may read, except nodes with
+secrets, which only the broker's identity may read. Creating or deleting a node needs write access to its parent, so the
+chroot is protected, too.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, R
 from oncelog_broker.metadata import paths
 
 SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, paths.SECRETS)
-"""These nodes and all below: SCRAM credentials, settings of brokers, which may be passwords, and secrets of the
-cluster."""
+"""Paths of nodes with secrets, including all nodes below: SCRAM credentials, broker settings, which may be passwords,
+and secrets of the cluster.
+"""
 OTHERS_CHANGE: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 
 
 def entries(path: str, *, is_protected: bool) -> list[Any]:
-    """kazoo's ACL of the node at `path`, without the chroot."""
+    """Return kazoo's ACL for the node at `path`, without the chroot."""
     if not is_protected:
         return list(OPEN_ACL_UNSAFE)
     return [*CREATOR_ALL_ACL, *([] if is_secret(path) else READ_ACL_UNSAFE)]
@@ -32,7 +34,7 @@ def is_secret(path: str) -> bool:
 
 
 def is_open(path: str, acl: Sequence[Any]) -> bool:
-    """Whether the present ACL of this node allows strangers something that the configured one does not."""
+    """Whether the present ACL of this node allows strangers anything that the configured ACL does not."""
     forbidden = Permissions.ALL if is_secret(path) else OTHERS_CHANGE
     return any(entry.id == ANYONE_ID_UNSAFE and entry.perms & forbidden for entry in acl)
 
@@ -49,7 +51,7 @@ PROTECTED_SECRET: Final = packed(entries(paths.USER_CONFIGS, is_protected=True))
 
 
 def packed_for(path: str, *, is_protected: bool) -> bytes:
-    """`entries`, packed."""
+    """Return `entries` in encoded form."""
     if not is_protected:
         return OPEN
     return PROTECTED_SECRET if is_secret(path) else PROTECTED

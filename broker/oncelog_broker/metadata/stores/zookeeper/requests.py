@@ -1,7 +1,7 @@
-"""The requests of the ZooKeeper protocol that we send, in the form that kazoo's connection takes.
+"""The requests of the ZooKeeper protocol that the broker sends, in the form that kazoo's connection accepts.
 
-`AddWatch` (persistent recursive, ZooKeeper 3.6) and `MultiRead` are absent from kazoo; its `Transaction` forgets the
-stats of created nodes. All paths are complete, with the chroot.
+kazoo has no `AddWatch` (persistent recursive, ZooKeeper 3.6) and no `MultiRead`; its `Transaction` does not return the
+stats of created nodes. All paths are complete, including the chroot.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def read_stat(data: bytes, offset: int) -> Stat:
 
 @dataclass(frozen=True, slots=True)
 class AddWatch:
-    """Tells of every node at or beneath `path` that is created, set or deleted, until the connection ends."""
+    """Requests a notification of every node at or below `path` that is created, set or deleted, until the connection
+    ends.
+    """
 
     path: str
     type: ClassVar[int] = 106
@@ -56,8 +58,9 @@ class AddWatch:
 
 @dataclass(frozen=True, slots=True)
 class MultiRead:
-    """Reads many nodes in one request; not a snapshot: each node is read at a moment of its own. None for a node that
-    does not exist."""
+    """Reads many nodes in one request, which is not a snapshot: each node may be read in a different state. The result
+    has an exception for a node that does not exist.
+    """
 
     paths: Sequence[str]
     type: ClassVar[int] = 22
@@ -85,8 +88,9 @@ class MultiRead:
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """All operations or none. The answer has a stat, None or an exception for each. `acls`: for each operation, packed
-    (`acls`); only those of created nodes are used."""
+    """Does all operations or none. The response has a stat, None or an exception for each operation. `acls` has an
+    encoded ACL for each operation (`acls`); only those of created nodes are used.
+    """
 
     operations: Sequence[Operation]
     acls: Sequence[bytes]

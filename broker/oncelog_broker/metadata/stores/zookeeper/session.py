@@ -1,13 +1,14 @@
-"""One ZooKeeper session on kazoo: all changes to kazoo, and all code that depends on its threads.
+"""One ZooKeeper session on kazoo: all modifications of kazoo, and all code that depends on its threads.
 
-kazoo's thread never calls our objects: every answer and event goes through `call_soon_threadsafe`, in the order in
-which it arrived on the connection. So an event is delivered before the answer to the write that caused it. (kazoo's own
-handler has one thread for answers and one for events, which may overtake each other.)
+kazoo's thread never calls other objects directly: every response and event is passed to the event loop with
+`call_soon_threadsafe`, in the order in which it arrived on the connection. An event is therefore delivered before the
+response to the write that caused it. (kazoo's own handler has one thread for responses and one for events, which may
+overtake each other.)
 
-A client of ours has one session: when it has expired, kazoo stops instead of beginning another one, so no request can
-slip from one session into the next.
+A kazoo client here has one session: when that session has expired, the client stops instead of beginning another
+session, so that no request can move from one session into the next.
 
-The parts of kazoo that we use beyond its documented interface are tested by name, in
+The parts of kazoo that this module uses beyond the documented interface are tested by name, in
 `tests/unit/broker/metadata/stores/zookeeper/test_session.py`.
 """
 
@@ -38,27 +39,32 @@ from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 from oncelog_broker.runtime.clock import Clock
 
 MAX_IN_FLIGHT: Final = 100
-"""Requests that kazoo has at a time; requests that wait here are dropped when their callers are cancelled."""
+"""The maximum number of requests that are passed to kazoo simultaneously; further requests wait here, and are dropped
+when their callers are cancelled.
+"""
 CLOSE_SECONDS: Final = 2
-"""How long a close waits for answers, and again for its own, before the connection is dropped."""
+"""Seconds that `close` waits for responses, and again for the response to its own request, before it drops the
+connection.
+"""
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.ERROR)  # the store logs its own messages
 
 
 class Connected(NamedTuple):
-    """A server has accepted our session."""
+    """A server has accepted the session."""
 
     asked_at: float
-    """`Clock.uptime` when the session was asked for, which the ensemble's leader has seen."""
+    """The time (`Clock.uptime`) when the session was requested; the ensemble's leader has seen that request."""
     timeout: float
     """The session timeout that the server has granted, in seconds."""
     key: SessionKey
 
 
 class Session(Protocol):
-    """One session with the servers, from `start` until its listener's `on_over` is called: a `ZooKeeperSession`, or one
-    made by a simulation."""
+    """One session with the servers, from `start` until its listener's `on_over` is called: a `ZooKeeperSession`, or a
+    simulated session.
+    """
 
     @property
     def trouble(self) -> str: ...
@@ -76,22 +82,22 @@ class Session(Protocol):
 
 
 class SessionListener(Protocol):
-    """Callbacks about the events of a session, all called in the event loop."""
+    """Callbacks for the events of a session, all called in the event loop."""
 
     def on_connected(self, session: Session, connected: Connected) -> None: ...
 
     def on_disconnected(self, session: Session) -> None:
-        """All unanswered requests have failed with ConnectionLoss."""
+        """Called when the connection ended; all unanswered requests have failed with ConnectionLoss."""
 
     def on_over(self, session: Session) -> None:
-        """The session has expired, or cannot be resumed. Called once, also after `close`."""
+        """Called when the session has expired or cannot be resumed. It is called once, also after `close`."""
 
     def on_changed(self, path: str) -> None:
-        """A watched node was created, set or deleted."""
+        """Called when a watched node was created, set or deleted."""
 
 
 class _InLoop:
-    """Replaces kazoo's queue of completions."""
+    """Replaces kazoo's queue of completions, and passes each callback to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -102,7 +108,9 @@ class _InLoop:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """It has no threads of its own, and never stops: late results are delivered to the loop, too."""
+    """A kazoo handler without threads of its own, which never stops, so that late results are delivered to the event
+    loop, too.
+    """
 
     running = True
 
@@ -127,8 +135,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.completion_queue.put(callback.func, *callback.args)
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
-        """Connect with a shorter timeout: kazoo would spend the whole session timeout on one dead server. Runs in
-        kazoo's thread."""
+        """Connect with a shorter timeout, because kazoo would spend the entire session timeout on one dead server.
+        Called in kazoo's thread.
+        """
         host, address = named["hostname"], named["address"]
         port, seconds = address[1], min(timeout, self._connect_seconds)
         made: Any
@@ -154,7 +163,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Records the time of the session request, the granted timeout, and errors: kazoo only logs them."""
+    """Records the time of the session request, the granted timeout, and connection errors, which kazoo would only
+    log.
+    """
 
     def _expand_client_hosts(self) -> Any:
         found = super()._expand_client_hosts()
@@ -174,7 +185,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class _EveryPath(dict[str, Any]):
-    """Replaces kazoo's table of one-shot watches: the events of recursive watches name paths that are not in it."""
+    """Replaces kazoo's table of one-shot watches, because the events of recursive watches name paths that such a table
+    does not have.
+    """
 
     def __init__(self, callback: Callable[[Any], None]) -> None:
         super().__init__()
@@ -201,19 +214,20 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.EXPIRED_SESSION:
-            self._stopped.set()  # otherwise the thread would begin another session
+            self._stopped.set()  # otherwise kazoo's thread would begin another session
         super()._session_callback(state)
-        if state in CLOSED_STATES:  # kazoo does not report it to listeners if the session has never been connected
+        if state in CLOSED_STATES:  # kazoo does not report the end of a session that was never connected
             self.on_closed()
 
 
 MakeSession = Callable[[str, float, SessionListener, Clock, SessionKey | None, ZooKeeperAccess], Session]
-"""Makes a session, as `ZooKeeperSession` does: servers, timeout in seconds, listener, clock, key, access."""
+"""Creates a session, like `ZooKeeperSession`, from: servers, timeout in seconds, listener, clock, key, access."""
 
 
 class ZooKeeperSession:
-    """One session, from `start` until its listener's `on_over` is called, over several connections if needed. Do not
-    use it after that."""
+    """One session, from `start` until its listener's `on_over` is called, over several connections if needed. The
+    session must not be used after that call.
+    """
 
     def __init__(
         self,
@@ -224,8 +238,9 @@ class ZooKeeperSession:
         key: SessionKey | None = None,
         access: ZooKeeperAccess = OPEN_ACCESS,
     ) -> None:
-        """`servers`: host:port, with commas. `timeout` in seconds, which the server may change. `key`: of the session
-        to take over instead of beginning one."""
+        """`servers` is a list of host:port, separated by commas. `timeout` is in seconds; the server may change it.
+        `key` is the key of a session to take over; None means to begin a new session.
+        """
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         share = timeout / (2 * len(servers.split(",")))
@@ -260,11 +275,13 @@ class ZooKeeperSession:
 
     @property
     def last_zxid(self) -> int:
-        """The highest that an answer named."""
+        """The highest zxid in any response."""
         return int(self._client.last_zxid or 0)
 
     def send(self, request: Any) -> asyncio.Future[Any]:
-        """The answer; kazoo's exceptions. Requests are executed in the order of these calls."""
+        """Send a request; the future has the response, or one of kazoo's exceptions. Requests are executed in the order
+        of these calls.
+        """
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._in_flight.add(answer)
         answer.add_done_callback(self._in_flight.discard)
@@ -275,14 +292,14 @@ class ZooKeeperSession:
         return answer
 
     def drop_connection(self) -> None:
-        """End the connection but not the session; another server is tried."""
+        """End the connection, but not the session; kazoo then tries another server."""
         connection = self._client._connection._socket
         if connection is not None:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """End the session, if connected, after all requests are answered. May be repeated."""
+        """End the session, if connected, after all requests were answered. May be called repeatedly."""
         if self._in_flight:
             await asyncio.wait(tuple(self._in_flight), timeout=CLOSE_SECONDS)
         stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
@@ -312,16 +329,16 @@ class ZooKeeperSession:
         if not answer.done():
             if result.exception is not None:
                 answer.set_exception(result.exception)
-                answer.exception()  # a caller that does not await it needs no result
+                answer.exception()  # marks the exception as retrieved, in case no caller awaits it
             else:
                 answer.set_result(result.value)
         while self._held and self._with_kazoo < MAX_IN_FLIGHT:
             request, waiting = self._held.popleft()
-            if not waiting.done():  # its caller was cancelled
+            if not waiting.done():  # otherwise the caller was cancelled
                 self._hand_over(request, waiting)
 
     def _on_state(self, state: str) -> None:
-        """In kazoo's thread."""
+        """Pass a change of kazoo's state to the event loop; called in kazoo's thread."""
         post = self._client.handler.completion_queue.put
         if state == KazooState.CONNECTED:
             post(self._on_connected, self._client.granted)
@@ -342,7 +359,7 @@ class ZooKeeperSession:
             self._listener.on_over(self)
 
     def _fail_all(self) -> None:
-        """kazoo keeps requests while it connects, and would not fail them until then."""
+        """Fail all requests now, because kazoo keeps them while it connects, and would fail them only later."""
         self._held.clear()
         for answer in tuple(self._in_flight):
             if not answer.done():

@@ -1,10 +1,11 @@
-"""The socket object that kazoo uses, and the way it waits for one: with as few system calls as possible.
+"""The socket class that kazoo uses, and the function with which kazoo waits for sockets, both with as few system calls
+as possible.
 
-kazoo reads an answer in two pieces, waits before each, and creates a selector for each wait: a dozen system calls for
-an event of eighty bytes, of which a new topic of a thousand partitions causes two thousand. After each call its thread
-has to get the interpreter lock back, which our busy event loop may hold for milliseconds. So all available bytes are
-read at once, and kazoo is served from that buffer without a system call; and bytes are sent without waiting for
-writability first.
+kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. That is a dozen
+system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two thousand events. After
+each system call, kazoo's thread must acquire the interpreter lock again, which a busy event loop may keep for
+milliseconds. All available bytes are therefore read in one call into a buffer, from which kazoo is served without a
+system call; bytes are sent without first waiting for writability.
 """
 
 from __future__ import annotations
@@ -17,32 +18,36 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 READ_BYTES: Final = 64 * 1024
-"""Bytes to read at once, approximately; further ones stay in the system, which then stops the server from sending."""
+"""The approximate number of bytes to read in one call; more bytes stay in the operating system, which then stops the
+server from sending.
+"""
 RECORD_BYTES: Final = 16 * 1024
-"""The longest record of TLS. Never ask for less: with TLS, the descriptor does not show the rest of a record that was
-read in part."""
+"""The maximum size of a TLS record. With TLS, each read must request at least this many bytes, because polling the
+descriptor does not show the rest of a record that was read in part.
+"""
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Waiting(Protocol):
-    """The objects that `select` accepts."""
+    """The objects that `select` accepts for reading."""
 
     def fileno(self) -> int: ...
 
     def is_readable(self) -> bool:
-        """Whether `recv` has something to give, the end too. Makes no system call."""
+        """Whether `recv` would return data, or report the end of the connection. This makes no system call."""
 
     def fill(self) -> None:
-        """Called when the descriptor is readable and `is_readable` was not. Raises OSError."""
+        """Called when the descriptor is readable and `is_readable` was False. Raises OSError."""
 
 
 class ReadAhead:
-    """A connection that reads all available bytes. The TLS handshake has been done, if the connection has TLS.
+    """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
+    been done.
 
-    With TLS it is readable only when it has bytes for kazoo: otherwise a TLS record without data, or half of a record,
-    would make kazoo's thread wait for the rest, and no heartbeat would be sent meanwhile. Only `shutdown` is for other
-    threads.
+    With TLS, the connection counts as readable only when it has bytes for kazoo. Otherwise a TLS record without data,
+    or half a record, would make kazoo's thread wait for the rest, without sending heartbeats meanwhile. Other threads
+    may call only `shutdown`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -50,10 +55,10 @@ class ReadAhead:
         self._has_tls = isinstance(connection, ssl.SSLSocket)
         self._received = b""
         self._taken = 0
-        """Number of bytes of the buffer that were taken."""
+        """Number of bytes of the buffer that were already returned."""
         self._has_ended = False
         self._is_full = False
-        """Nothing more could be sent, the last time."""
+        """Whether the last `send` could not send anything."""
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -62,7 +67,9 @@ class ReadAhead:
         self._connection.setblocking(flag)
 
     def pending(self) -> int:
-        """Bytes that `recv` returns without reading the connection. kazoo does not wait while there are some."""
+        """Return the number of bytes that `recv` returns without reading the connection; kazoo does not wait if there
+        are any.
+        """
         return len(self._received) - self._taken
 
     def is_readable(self) -> bool:
@@ -82,7 +89,7 @@ class ReadAhead:
                 break
             except OSError:
                 if pieces:
-                    break  # the error, or the end, comes again when these bytes are taken
+                    break  # the error or the end is reported again after these bytes
                 raise
             if not piece:
                 self._has_ended = True
@@ -90,12 +97,14 @@ class ReadAhead:
             pieces.append(piece)
             came += len(piece)
             if not self._has_tls:
-                break  # everything was read; with TLS it was one record
+                break  # without TLS all bytes were read; with TLS, one record
         self._received, self._taken = b"".join(pieces), 0
 
     def recv(self, size: int) -> bytes:
-        """b"" at the end. Raises SSLWantReadError if a blocking socket would wait, with TLS or without: kazoo
-        understands that, and treats any other error as the end. OSError."""
+        """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError, even without TLS, if a
+        blocking socket would wait: kazoo handles that error, and treats any other error as the end of the connection.
+        Raises OSError.
+        """
         self.fill()
         if not self.is_readable():
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing has come")
@@ -110,11 +119,13 @@ class ReadAhead:
         return not self._is_full
 
     def can_send(self) -> None:
-        """The descriptor is writable."""
+        """Note that the descriptor is writable."""
         self._is_full = False
 
     def send(self, data: Any) -> int:
-        """How many bytes were sent. Raises SSLWantWriteError for none, as `recv` does, and OSError."""
+        """Return how many bytes were sent. Raises SSLWantWriteError if none were sent, even without TLS, and
+        OSError.
+        """
         try:
             return self._connection.send(data)
         except (BlockingIOError, ssl.SSLWantWriteError) as error:
@@ -122,8 +133,9 @@ class ReadAhead:
             raise ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "not now") from error
 
     def shutdown(self, how: int) -> None:
-        """The socket's. `unwrap` of `ssl` would first remove the encryption, and bytes that the other thread sends at
-        that moment would leave unencrypted."""
+        """Call the plain socket's `shutdown`. The `shutdown` of an SSL socket would first remove the encryption, and
+        bytes that the other thread sends at that moment would be sent unencrypted.
+        """
         socket.socket.shutdown(self._connection, how)
 
     def close(self) -> None:
@@ -137,7 +149,8 @@ def select(
     seconds: float | None,
 ) -> tuple[list[Waiting], list[ReadAhead]]:
     """Wait until a connection is readable or writable, for `seconds` at most. Returns the readable and the writable
-    ones; both are empty after a timeout. If one is ready already, the descriptors are not polled."""
+    connections; both lists are empty after a timeout. If a connection is ready already, the descriptors are not polled.
+    """
     until = None if seconds is None else uptime() + seconds
     while True:
         readable = [each for each in reading if each.is_readable()]

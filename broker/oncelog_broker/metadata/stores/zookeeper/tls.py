@@ -1,7 +1,8 @@
-"""TLS beneath kazoo.
+"""TLS for the connection that kazoo uses.
 
-kazoo's own TLS is not used. It trusts the system's authorities in addition to the configured ones, lets `select` see
-bytes that OpenSSL has already decrypted, and cannot end a connection from another thread (`sockets.py`).
+kazoo's own TLS is not used, for three reasons. It trusts the system's certificate authorities in addition to the
+configured ones, it does not tell `select` about bytes that OpenSSL has already decrypted, and it cannot end a
+connection from another thread (`sockets.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from oncelog_broker.metadata.stores.zookeeper.sockets import ReadAhead
 
 
 def connected(address: tuple[str, int], host: str, seconds: float, context: ssl.SSLContext) -> ReadAhead:
-    """`host`: the host name that the certificate must have. The connection may take so long, and its handshake again.
-    Raises OSError, which ssl.SSLError is, too."""
+    """Connect and do the TLS handshake; `host` is the host name that the certificate must have. Connecting may take
+    `seconds`, and the handshake another `seconds`. Raises OSError, including its subclass ssl.SSLError.
+    """
     plain = socket.create_connection(address, seconds)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,8 +1,9 @@
-"""How kazoo's thread is woken for each request: in the place of its pair of sockets.
+"""Wakes kazoo's thread for each request; replaces kazoo's pair of sockets.
 
-kazoo sends a byte for each request, and reads one when it sends the request on. The bytes of requests that fail without
-a connection stay until there is one: with some 250 of them the pair is full, and the next request would block our event
-loop until ZooKeeper answers. Here wake-ups are counted, and at most one byte is sent.
+kazoo sends a byte to that pair for each request, and reads a byte when it sends the request to a server. The bytes of
+requests that fail without a connection remain in the pair until there is a connection. With about 250 such bytes the
+pair is full, and the next request would block the event loop until ZooKeeper answers. This class counts wake-ups
+instead, and sends at most one byte.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import threading
 
 
 class WakeUps:
-    """Both ends of the pair. It is readable while more wake-ups were sent than received; sending never blocks."""
+    """Both ends of kazoo's pair of sockets, in one object. The object is readable while more wake-ups were sent than
+    received; sending never blocks.
+    """
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
@@ -23,17 +26,16 @@ class WakeUps:
         return self._reading.fileno()
 
     def send(self, data: bytes) -> int:
-        """Send one wake-up. Raises OSError once it is closed."""
+        """Send one wake-up. Raises OSError after `close`."""
         with self._lock:
             is_first = not self._count
-            self._count += 1  # before the byte: the thread that it wakes calls `is_readable`
+            self._count += 1  # count first: the awakened thread calls `is_readable`
             if is_first or self._writing.fileno() < 0:
                 self._writing.send(b"\0")
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Receive one wake-up, whatever the size. Raises BlockingIOError if there is none, OSError once it is
-        closed."""
+        """Receive one wake-up, whatever `size` is. Raises BlockingIOError if there is none, OSError after `close`."""
         with self._lock:
             if not self._count:
                 raise BlockingIOError
@@ -43,14 +45,14 @@ class WakeUps:
         return b"\0"
 
     def is_readable(self) -> bool:
-        """Whether `recv` has a wake-up to return: without a system call, and without waiting for the sender."""
+        """Whether `recv` has a wake-up to return; this makes no system call and does not wait for the sender."""
         return self._count > 0
 
     def fill(self) -> None:
-        """For `zk_sockets.select`: there is nothing to read ahead."""
+        """Does nothing, because there is nothing to read ahead; `zk_sockets.select` calls it."""
 
     def close(self) -> None:
-        """May be repeated: kazoo closes both ends."""
+        """May be called repeatedly, because kazoo closes both ends."""
         with self._lock:
             self._reading.close()
             self._writing.close()

@@ -1,15 +1,15 @@
 """The metadata store of a cluster: ZooKeeper, through kazoo.
 
-- One persistent recursive watch per watched path. After each connect they are set again, and the callback of each
-  watched path is called with that path: changes in between were not reported.
-- A new session begins with a write that changes nothing, a resumed session with a sync; all other requests follow it on
-  the connection. So a read in a session is never older than its beginning.
-- kazoo's states do not prove that we still have our place: during a partition it reports nothing as long as requests
-  are sent, and never that the session is over. Our own heartbeats feed `lease.py`; when the lease ends, the state is
-  IN_DOUBT.
-- When a session has expired, another one is begun at once, with nothing of the old one.
-- Our identity (`access.py`) is sent first on each connection; the nodes that we create are protected according to
-  `acls.py`, if that is configured.
+- The store has one persistent recursive watch for each watched path. After each connect the watches are set again, and
+  the callback of each watched path is called with that path, because changes meanwhile were not reported.
+- A new session begins with a write that changes nothing, a resumed session with a sync; all other requests follow on
+  the connection. A read in a session is therefore never older than the beginning of the session.
+- kazoo's states do not prove that this broker still owns its id: during a network partition, kazoo reports nothing as
+  long as requests are sent, and never that the session is over. The store's own heartbeats therefore maintain a lease
+  (`lease.py`); when the lease ends, the state is IN_DOUBT.
+- When a session has expired, another session begins immediately, with nothing from the old one.
+- The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
+  according to `acls.py`, if configured.
 """
 
 from __future__ import annotations
@@ -65,20 +65,22 @@ from oncelog_broker.runtime.clock import Clock, SystemClock
 
 PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
-"""How often a start that waits for ZooKeeper says so."""
+"""Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds until another session is tried, after one that the servers ended before it had begun, or in which they
-refused a watch."""
+"""Seconds until the next session is tried after a session that the servers ended before it had begun, or in which they
+refused a watch.
+"""
 OVERHEAD_BYTES: Final = 80
-"""Bytes of one operation of a multi, with its ACL, in addition to path and data."""
+"""Bytes of one operation of a multi, with its ACL, in addition to the path and data."""
 
 _NOT_WATCHED: Final = None
 _log = logging.getLogger(__name__)
 
 
 class ZooKeeperStore:
-    """A `MetadataStore` on a ZooKeeper ensemble (3.6 or later). Open it with `ZooKeeperStore.open`; one event loop uses
-    it."""
+    """A `MetadataStore` on a ZooKeeper ensemble (3.6 or later). Open it with `ZooKeeperStore.open`; it belongs to one
+    event loop.
+    """
 
     def __init__(
         self,
@@ -102,13 +104,13 @@ class ZooKeeperStore:
         self._key: SessionKey | None = None
         """The key of the session; None before it has begun."""
         self._refused = ""
-        """Why a connection is of no use, for people."""
+        """The reason why the connection cannot be used, for messages; "" if there is none."""
         self._is_connected = False
         self._connects = 0
         self._lease = Lease(session_timeout)
         self._lease_timer: asyncio.TimerHandle | None = None
         self._unanswered: list[float] = []
-        """When the heartbeats were sent that are not answered yet."""
+        """The sending times of the heartbeats that are not answered yet."""
         self._stopping: set[asyncio.Task[None]] = set()
         self._closed = False
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,10 +126,10 @@ class ZooKeeperStore:
         access: ZooKeeperAccess = OPEN_ACCESS,
         make_session: MakeSession = ZooKeeperSession,
     ) -> ZooKeeperStore:
-        """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is created if it does not exist.
-        `make_session`: creates the session with the servers.
+        """Begin a session and wait until a server has accepted it. `connect` has the form `host:port,host:port/chroot`;
+        the chroot is created if it does not exist. `make_session` creates the session with the servers.
 
-        ConnectionLost if no server has answered within `connection_timeout` seconds; ValueError for a malformed
+        Raises ConnectionLost if no server has answered within `connection_timeout` seconds, ValueError for a malformed
         `connect`.
         """
         servers, chroot = parse_connect(connect)
@@ -163,14 +165,16 @@ class ZooKeeperStore:
         until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
             while not await self._is_over(key, until):
-                pass  # its process may have resumed the session before it was closed
+                pass  # the other process may have resumed the session before it was closed
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be ended") from error
-        await self.sync()  # the session's nodes are gone for this store, too
+        await self.sync()  # after this, the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If they do, it is taken over and closed; the next call shows
-        whether they received that. Raises TimeoutError where they have not said it `until`, by the loop."""
+        """Whether the servers no longer know the session. If they still know the session, it is taken over and closed;
+        the next call shows whether the servers received the close. Raises TimeoutError if they have not answered by
+        `until`, a time of the event loop.
+        """
         taken = _Taken()
         session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
         session.start()
@@ -189,7 +193,7 @@ class ZooKeeperStore:
         """The session timeout that the servers have granted, in seconds."""
         return self._lease.timeout
 
-    # --- the contract
+    # --- methods of MetadataStore
 
     @property
     def session(self) -> SessionState:
@@ -249,7 +253,7 @@ class ZooKeeperStore:
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: check again.
+                # Another session created the same ancestor meanwhile: search for missing ancestors again.
             missing = await self._missing_ancestors(path)
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -267,7 +271,7 @@ class ZooKeeperStore:
             raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
-            # The operations beside the failed one report "rolled back" and "not tried".
+            # The other operations of a failed multi report "rolled back" and "not tried".
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo.RolledBackError | kazoo.RuntimeInconsistency
             ):
@@ -299,10 +303,10 @@ class ZooKeeperStore:
         if self._stopping:
             await asyncio.wait(tuple(self._stopping))
 
-    # --- called by the session, in the event loop
+    # --- callbacks of the session, in the event loop
 
     def on_connected(self, session: Session, connected: Connected) -> None:
-        """All requests that must precede those of callers are sent before this returns."""
+        """Send all requests that must precede those of callers, before this method returns."""
         if session is not self._session:
             return
         is_new = self._key is None
@@ -342,7 +346,7 @@ class ZooKeeperStore:
         self._dispose(session)
         if had_begun:
             self._begin_session()
-        else:  # our identity may be refused, repeatedly
+        else:  # the servers may refuse the broker's identity repeatedly
             asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
 
     def on_changed(self, path: str) -> None:
@@ -366,7 +370,7 @@ class ZooKeeperStore:
         task.add_done_callback(self._stopping.discard)
 
     def _make_chroot(self, session: Session) -> None:
-        """A second broker gets NodeExists, which is as good."""
+        """Create the chroot; a second broker gets NodeExists, which is fine."""
         names = self._chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             acl = zk_acls.packed_for("/", is_protected=self._access.protects_nodes)
@@ -381,8 +385,10 @@ class ZooKeeperStore:
         session.send(AddWatch(self._full(root))).add_done_callback(on_answer)
 
     def _on_watch_refused(self, session: Session, root: str, error: BaseException) -> None:
-        """Without its watches a broker would go on with a cluster of the past. So the session ends, and another one is
-        begun a little later, perhaps with another server of the ensemble; until one takes the watches it is lost."""
+        """End the session, because without its watches a broker would continue with an outdated cluster image. Another
+        session begins a little later, perhaps with another server of the ensemble; until a server accepts the watches,
+        the session state is LOST.
+        """
         if session is not self._session or self._closed:
             return
         if not self._refused:
@@ -398,7 +404,7 @@ class ZooKeeperStore:
         asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
 
     def _on_begun(self, connects: int, answer: asyncio.Future[Any]) -> None:
-        """The first request of a connection was answered."""
+        """Handle the response to the first request of a connection."""
         if connects != self._connects or answer.cancelled() or self._closed or self._session is None:
             return
         refused = answer.exception() or next((r for r in answer.result() if isinstance(r, Exception)), None)
@@ -414,7 +420,7 @@ class ZooKeeperStore:
             self._began.set_result(None)
 
     def _beat(self, connects: int) -> None:
-        """Send a heartbeat, and further ones for as long as this connection lasts."""
+        """Send a heartbeat, and schedule the next one, as long as this connection lasts."""
         session = self._session
         if connects != self._connects or not self._is_connected or session is None or self._closed:
             return
@@ -439,7 +445,7 @@ class ZooKeeperStore:
             self._renew()
 
     def _renew(self) -> None:
-        """The lease may be longer than it was."""
+        """Update the session state after the lease may have been extended."""
         if self._key is None or self._closed or self._lease.until <= self._clock.uptime():
             return
         self._tell(SessionState.CONNECTED)
@@ -477,7 +483,7 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """If nodes are to be protected: warn of existing nodes that are not, and under which the others are created."""
+        """If nodes must be protected, warn of existing nodes that are not, and below which other nodes are created."""
         if not self._access.protects_nodes:
             return
         found = []
@@ -501,7 +507,7 @@ class ZooKeeperStore:
         return (self._chroot + path if path != "/" else self._chroot) or "/"
 
     async def _ask(self, path: str, request: Any) -> Any:
-        """The answer. `path`: the node that an error names."""
+        """Send a request and return the response. `path` is the path of the node that an error message names."""
         if self._closed:
             raise SessionExpired("", "the metadata store is closed")
         session = self._session
@@ -522,7 +528,7 @@ class ZooKeeperStore:
 
 
 def parse_connect(connect: str) -> tuple[str, str]:
-    """Servers and chroot ("" for none) of `host:port,host:port/chroot`. ValueError."""
+    """Split `host:port,host:port/chroot` into servers and chroot ("" if there is none). Raises ValueError."""
     servers, slash, chroot = connect.strip().partition("/")
     chroot = (slash + chroot).rstrip("/")
     if chroot:
@@ -533,7 +539,7 @@ def parse_connect(connect: str) -> tuple[str, str]:
 
 
 class _Taken:
-    """Waits until a session is ours, or over."""
+    """A listener that waits until a session is taken over, or over."""
 
     def __init__(self) -> None:
         self.is_over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
