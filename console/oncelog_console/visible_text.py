@@ -1,9 +1,8 @@
 """Text from the cluster in readable form: characters that are invisible, or change their neighbours, are replaced by
 escapes.
 
-Anybody who may write to the cluster can choose names, keys, values and messages. The templates
-escape HTML; this module turns a NUL, a bell, or a mark that changes the direction of a line into `\\x00`, `\\x07`,
-`\\u202e`.
+Anybody who may write to the cluster can choose names, keys, values and messages. The templates escape HTML; this module
+turns a NUL, a bell, or a mark that changes the direction of a line into `\\x00`, `\\x07`, `\\u202e`.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane. A lane of the picture; a `producer_id` of None means records without a producer; `others`: the number of
-    further producers that share the lane.
+    """A lane of the picture; a `producer_id` of None means records without a producer; `others`: the number of further
+    producers that share the lane.
     """
 
     producer_id: int | None

@@ -20,7 +20,7 @@ class WantedHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The search. For each field, None or an empty `value` means any.
+    """The condition on records. For each field, None or an empty `value` means any.
 
     `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
     begins like one, otherwise a text that the value must contain. `read_as`: how values are decoded. `limit`: the

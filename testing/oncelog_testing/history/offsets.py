@@ -1,5 +1,5 @@
-"""Committed offsets. Checks committed offsets: members of a group commit increasing offsets, so an offset that goes
-back was lost, or came from a zombie; a reset of the group starts the check again.
+"""Checks committed offsets: members of a group commit increasing offsets, so an offset that goes back was lost, or came
+from a zombie; a reset of the group starts the check again.
 """
 
 from __future__ import annotations

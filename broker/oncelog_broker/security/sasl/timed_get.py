@@ -25,7 +25,7 @@ class _Deadline:
         self._until = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds left. Return the remaining seconds; raises TimeoutError if no time is left."""
+        """Return the remaining seconds; raises TimeoutError if no time is left."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"not complete after {self._seconds:.0f} s")
