@@ -1,4 +1,5 @@
-"""`oncelog console`: a web page that shows a cluster and changes it. An admin client: it works with Apache Kafka, too.
+"""`oncelog console`: a web page that shows a cluster and changes it. The console is an admin client, so it also works
+with Apache Kafka.
 
 command.py       the command
 configuration.py the file of several clusters

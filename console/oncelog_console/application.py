@@ -42,7 +42,7 @@ LOGIN_COOKIE = "oncelog-console-login"
 
 
 class Assets(StaticFiles):
-    """Static files that a browser revalidates each time, so that an upgrade shows at once."""
+    """Static files that a browser revalidates each time, so that an upgrade is visible immediately."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -51,7 +51,9 @@ class Assets(StaticFiles):
 
 
 def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
-    """`hosts`: host names of the console, in addition to those of loopback. The site ends with the application."""
+    """`hosts`: host names of the console, in addition to those of loopback. The site is closed when the application
+    ends.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -63,7 +65,7 @@ def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
 
     middleware = [Middleware(Guard, hosts=tuple(hosts), allows_changes=site.takes_forms)]
     if site.oidc is not None:
-        # Signed, and only for the way to the identity provider and back.
+        # The cookie is signed, and used only on the way to the identity provider and back.
         middleware.append(
             Middleware(
                 SessionMiddleware,

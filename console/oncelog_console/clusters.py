@@ -16,9 +16,10 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Login(StrEnum):
-    """Who the console is for the cluster. NONE: the user of its own settings, for all visitors. SASL: the user of the
-    cluster whose name and password the visitor gives. OIDC: the user whom the identity provider has named, by a token
-    (OAUTHBEARER)."""
+    """Which user the console acts as in the cluster. NONE: the user in the console's settings, for all visitors. SASL:
+    the cluster's user whose name and password the visitor enters. OIDC: the user whom the identity provider has
+    authenticated, by a token (OAUTHBEARER).
+    """
 
     NONE = "none"
     SASL = "sasl"
@@ -27,8 +28,10 @@ class Login(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """`settings`: keywords of clients. `queries_at`: URLs of the metrics of Spark queries. `registry_at`: URLs of a
-    schema registry. `schema_files`: topic -> schema of its values. `connect_at`: name -> URL of a Kafka Connect."""
+    """`settings`: keyword arguments of clients. `queries_at`: URLs of the metrics of Spark queries. `registry_at`: URLs
+    of a schema registry. `schema_files`: the schema of a topic's values, by topic name. `connect_at`: the URL of each
+    Kafka Connect, by name.
+    """
 
     name: str
     bootstrap: str
@@ -41,8 +44,7 @@ class Cluster:
     connect_at: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises ValueError for a name that is not a part of an address, and for a login that the settings do not
-        allow."""
+        """Raises ValueError for a name that cannot be part of a URL, or a login that the settings do not allow."""
         if not NAME.fullmatch(self.name):
             raise ValueError(f"{self.name[:80]!r}: a cluster has a name of 1 to 60 letters, digits, '.', '_' and '-'")
         if self.login is Login.NONE:

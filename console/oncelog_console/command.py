@@ -38,7 +38,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _schema_files(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, SchemaFile]:
-    """Topic -> schema."""
+    """Return the schema of each topic."""
     files = {}
     for each in given:
         topic, _, file = each.partition("=")

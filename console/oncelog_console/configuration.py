@@ -48,7 +48,7 @@ MAX_CLUSTERS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says."""
+    """The contents of the configuration file."""
 
     clusters: tuple[Cluster, ...]
     oidc: OidcSettings | None
@@ -56,7 +56,7 @@ class Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Raises ValueError that names the place; OSError."""
+    """Raises ValueError with the position of an error in the file, or OSError."""
     try:
         document = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
@@ -72,8 +72,9 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def schema_files(given: Mapping[str, str], directory: Path) -> dict[str, SchemaFile]:
-    """Topic -> schema, from topic -> `FILE` or `FILE#MESSAGE`. Each is parsed once, so that a mistake is told at the
-    start. Raises ValueError."""
+    """Return the schema of each topic, from `FILE` or `FILE#MESSAGE` for each topic. Each file is parsed here once, so
+    that a mistake is reported at the start. Raises ValueError.
+    """
     found = {}
     for topic, text in given.items():
         file, _, message = text.partition("#")
@@ -87,7 +88,7 @@ def schema_files(given: Mapping[str, str], directory: Path) -> dict[str, SchemaF
 
 
 def check_urls(urls: Mapping[str, str]) -> None:
-    """Raises ValueError for one that is not an http:// or https:// URL."""
+    """Raises ValueError for a URL that is not an http:// or https:// URL."""
     for name, url in urls.items():
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ValueError(f"{name}: {url!r} is not a URL, such as http://127.0.0.1:8083")
@@ -153,7 +154,7 @@ def _oidc(table: Any, public_url: str | None, path: Path) -> OidcSettings:
 
 
 def _check(table: Any, keys: Mapping[str, type], where: str) -> None:
-    """Raises ValueError for another key or type."""
+    """Raises ValueError for an unknown key or a value of the wrong type."""
     if not isinstance(table, dict):
         raise ValueError(f"{where}: a table is needed")
     for key, value in table.items():

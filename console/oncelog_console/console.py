@@ -1,4 +1,4 @@
-"""State shared by the pages of one cluster for one user, and what all of them share."""
+"""The state that the pages of one cluster share for one user, and the state that all pages share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_NOTICES: Final = 32
 
 
 class Notices:
-    """Messages about completed changes, shown on the next page: under an unguessable name."""
+    """Messages about completed changes, which the next page shows; each has an unguessable name."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     def add(self, text: str) -> str:
-        """The name under which `get` knows it."""
+        """Add a message; returns its name for `get`."""
         name = secrets.token_urlsafe(8)
         self._texts[name] = text
         while len(self._texts) > MAX_NOTICES:
@@ -39,7 +39,9 @@ class Notices:
 
 @dataclass(slots=True)
 class Capacity:
-    """What the pages of all users and clusters share. `tails`: the live ones. `logins`: those that are tried."""
+    """The limits that the pages of all users and clusters share. `tails`: the running live tails. `logins`: the logins
+    that are being tried.
+    """
 
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
     tails: int = 0
@@ -48,8 +50,9 @@ class Capacity:
 
 @dataclass(slots=True)
 class Console:
-    """One for each cluster, or where users log in for each of their sessions. `user`: who has logged in. `values` and
-    `queries` are the cluster's, whoever looks."""
+    """The state of one cluster or, where users log in, of one cluster in one session. `user`: the user who has logged
+    in; None without login. `values` and `queries` belong to the cluster, for all users.
+    """
 
     cluster: Cluster
     link: Link
@@ -61,7 +64,7 @@ class Console:
     notices: Notices = field(default_factory=Notices)
     shared: Shared[Any] = field(default_factory=Shared)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set at the end of a session: live tails end with it."""
+    """Set at the end of a session; it ends the session's live tails."""
     history: LagHistory = field(init=False)
     _sampling: asyncio.Task[None] | None = None
 
@@ -73,11 +76,11 @@ class Console:
         return self.cluster.allows_changes
 
     def begin(self) -> None:
-        """Begin to note the lag of groups."""
+        """Start to sample the lag of groups."""
         self._sampling = asyncio.create_task(self.history.run())
 
     async def close(self) -> None:
-        """End all that it does, and close its connections."""
+        """Stop all background work, and close the connections."""
         self.closed.set()
         if self._sampling is not None:
             self._sampling.cancel()

@@ -1,4 +1,4 @@
-"""(pure) Records as a file: lines of JSON as `oncelog consume --json` prints them, or CSV for a spreadsheet."""
+"""(pure) Writes records as a file: lines of JSON as `oncelog consume --json` prints them, or CSV for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers", "fate")
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""A spreadsheet takes a cell that begins with one of these as a formula, which may run programs."""
+"""First characters of a cell that a spreadsheet takes for a formula, which may run programs."""
 GUARD: Final = "'"
-"""Put before such a cell: the spreadsheet shows the rest as text."""
+"""Put before such a cell, so that the spreadsheet shows the rest as text."""
 
 
 class Kind(NamedTuple):
-    """`written(topic, records)` returns the file's content."""
+    """`written(topic, records)` returns the content of the file."""
 
     ending: str
     media_type: str
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _WithTopic:
-    """A record as a line of JSON needs it."""
+    """A record with its topic, as a line of JSON needs it."""
 
     topic: str
     partition: int
@@ -62,8 +62,10 @@ def _as_output(topic: str, record: RecordView) -> _WithTopic:
 
 
 def as_json_lines(topic: str, records: Sequence[RecordView]) -> bytes:
-    """A line for each record; markers and unreadable batches have none. `oncelog produce --json` reads the lines. Keys
-    and values that were read by a schema are JSON, as `oncelog consume --json --value registry` has them."""
+    """Return one line for each record, without markers and unreadable batches. `oncelog produce --json` can read the
+    lines. Keys and values that were decoded with a schema are JSON, as in the output of `oncelog consume --json --value
+    registry`.
+    """
     return b"".join(
         format_json(_as_output(topic, each), base64=False)
         for each in records
@@ -72,8 +74,8 @@ def as_json_lines(topic: str, records: Sequence[RecordView]) -> bytes:
 
 
 def as_csv(_topic: str, records: Sequence[RecordView]) -> bytes:
-    """A row for each record, headings first. Bytes that are not UTF-8 become `base64:` and base64; null is an empty
-    cell."""
+    """Return a line of headings and one row for each record. Bytes that are not UTF-8 become `base64:` and base64; null
+    is an empty cell."""
     written = io.StringIO()
     rows = csv.writer(written)
     rows.writerow(COLUMNS)
@@ -86,7 +88,7 @@ def as_csv(_topic: str, records: Sequence[RecordView]) -> bytes:
 
 
 def guarded(cell: str | None) -> str:
-    """The cell, which no spreadsheet takes as a formula; spaces before a formula do not hide it."""
+    """Return a cell that no spreadsheet takes for a formula; spaces before a formula do not hide it."""
     text = cell or ""
     return GUARD + text if text.lstrip(" ").startswith(FORMULA) else text
 

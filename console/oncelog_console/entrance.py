@@ -1,4 +1,4 @@
-"""Before every page of a cluster: finds the console of the visitor, or leads to the login."""
+"""Runs before every page of a cluster: finds the console of the visitor, or redirects to the login."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ LOGIN: Final = "/login"
 
 
 class Entrance:
-    """ASGI middleware around the pages of one place. It puts the console of the visitor's session into
-    `scope["console"]` and the prefix of the place into `urls.PREFIX`, and leads a visitor without a session to the
-    login."""
+    """ASGI middleware around the pages of one cluster. The middleware puts the console of the visitor's session into
+    `scope["console"]` and the cluster's path prefix into `urls.PREFIX`, and redirects a visitor without a session to
+    the login.
+    """
 
     def __init__(self, app: ASGIApp, *, site: Site, place: Place) -> None:
         self._app = app
@@ -57,5 +58,5 @@ class Entrance:
 
 
 def set_cookie(response: Response, token: str, *, is_secure: bool) -> None:
-    """Give the browser the token of its session: no script can read it, and no other site can send it with a form."""
+    """Set the cookie with the session's token: no script can read it, and no form of another site can send it."""
     response.set_cookie(COOKIE, token, httponly=True, samesite="lax", secure=is_secure, path="/")

@@ -1,8 +1,9 @@
 """Checks before every page: the request's host and origin, and response headers for the browser.
 
-A browser sends requests for any page that is open in it. So a request must name the console as its host (a name that
-resolves to it today could be another site tomorrow), a request from another site only gets pages, and a change must
-come from a page of the console, with the token that only its pages have.
+A browser sends requests for any page that is open in it, so a request may come from another site. So a request must
+name the console as its host (another name that resolves to the console today could be another site tomorrow), a request
+from another site only gets pages, and a change must come from a page of the console, with the token that only the
+console's pages have.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """ASGI middleware. `hosts`: our host names, without ports, in addition to those of loopback."""
+    """ASGI middleware. `hosts`: the console's host names, without ports, in addition to those of loopback."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = (), allows_changes: bool = False) -> None:
         self._app = app
@@ -65,7 +66,7 @@ class Guard:
             await PlainTextResponse(f"{why}\n", status)(scope, receive, guarded)
 
     def refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
-        """The status and reason of a refusal; None if the request is allowed."""
+        """Return the status and reason of a refusal; None if the request is allowed."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
             return 421, "this is not the host you ask for: see --allow-host of oncelog console"
@@ -91,7 +92,7 @@ def host_name(host: str) -> str:
 
 
 class Token:
-    """The anti-CSRF token in every form that changes something. Each start of the console makes a new one."""
+    """The anti-CSRF token in every form that makes a change. Each start of the console creates a new token."""
 
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(32)

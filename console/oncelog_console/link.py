@@ -1,4 +1,4 @@
-"""The admin client shared by all pages, opened when needed and again after a failure."""
+"""The admin client that all pages share, which is opened when needed and again after a failure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """How to reach a cluster, until `close`: a page that still waits then makes no more connections in the name of a
-    user who has logged out."""
+    """Opens clients of a cluster, until `close`: afterwards a page that still waits opens no more connections in the
+    name of a user who has logged out.
+    """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
         self.bootstrap = bootstrap
@@ -35,13 +36,14 @@ class Link:
         self._is_closed = False
 
     def new_admin(self) -> Admin:
-        """An admin client with its own connections, for long waits: a connection is answered in order. Raises
-        ConfigError, ClientClosed."""
+        """Return an admin client with its own connections, for long waits: a broker responds to the requests of a
+        connection in order. Raises ConfigError or ClientClosed.
+        """
         self._check_open()
         return Admin(self.bootstrap, **self._settings)
 
     def new_producer(self) -> Producer:
-        """A producer for one record. Raises ConfigError, ClientClosed."""
+        """Return a producer for one record. Raises ConfigError or ClientClosed."""
         self._check_open()
         settings = {name: value for name, value in self._settings.items() if name != "default_api_timeout_ms"}
         most = self._settings["default_api_timeout_ms"]
@@ -50,7 +52,7 @@ class Link:
         )
 
     async def admin(self) -> Admin:
-        """The shared admin client. Raises KafkaError if no broker can be reached, ClientClosed."""
+        """Return the shared admin client. Raises ClientClosed, or KafkaError if no broker can be reached."""
         async with self._starting:
             self._check_open()
             if self._admin is None:
@@ -82,7 +84,7 @@ class Shared(Generic[T]):
         self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """Raises the errors of `load`, for all waiting callers; TimeoutError."""
+        """Raises the errors of `load` or TimeoutError, for all waiting callers."""
         now = self._clock()
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:
@@ -93,7 +95,7 @@ class Shared(Generic[T]):
         return await asyncio.shield(self._loaded[key][1])
 
     def forget(self) -> None:
-        """Drop the shared values after a change."""
+        """Drop the shared values, after a change."""
         self._loaded = {}
 
     async def close(self) -> None:
@@ -105,10 +107,10 @@ class Shared(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Mark the error as retrieved: there may be no waiter left.
+            task.exception()  # Mark the error as retrieved, because no waiter may be left.
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
-    """Limits the load's time, as its caller may have left."""
+    """Run the load with a time limit of its own, because its caller may have left."""
     async with asyncio.timeout(PAGE_SECONDS):
         return await load()

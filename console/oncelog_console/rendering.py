@@ -45,7 +45,7 @@ NOT_FOUND: Final = frozenset(
 
 
 class Refused(Exception):
-    """The request is invalid or not allowed. The message is shown."""
+    """Raised if the request is invalid or not allowed. The page shows the message."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 def moment(timestamp_ms: int | None) -> str | None:
-    """UTC; None without a timestamp."""
+    """Return the time in UTC; None without a timestamp."""
     return None if timestamp_ms is None or timestamp_ms < 0 else format_timestamp(timestamp_ms).replace("T", " ")
 
 
@@ -66,12 +66,12 @@ def age(since_ms: int | None, now: int | None = None) -> str | None:
 
 
 def unchanged(text: str) -> Markup:
-    """For the value of a form field, which is sent back: escaped as HTML only."""
+    """Return the value of a form field, which is sent back: only HTML is escaped."""
     return escape(text)
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:
-    """The choices of a field that are shown by their names."""
+    """Return the choices of a field, as pairs of value and label, which are equal."""
     return [(name, name) for name in names]
 
 
@@ -100,7 +100,7 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a page. Its console is in the scope; pages outside of a cluster have none."""
+    """Render a page. The page's console is in the scope; pages outside a cluster have none."""
     console: Console | None = request.scope.get("console")
     notice = None if console is None else console.notices.get(request.query_params.get("notice", ""))
     given = {"console": console, "notice": notice, "has_several": request.app.state.site.has_several} | values
@@ -109,7 +109,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
 
 
 def error_page(request: Request, error: Exception) -> HTMLResponse:
-    """The page for an error, with the remedy."""
+    """Return the page for an error, with the remedy."""
     console: Console | None = request.scope.get("console")
     bootstrap = "the cluster" if console is None else console.link.bootstrap
     status, title, why, advice = explained(error, bootstrap)
@@ -117,7 +117,7 @@ def error_page(request: Request, error: Exception) -> HTMLResponse:
 
 
 def explained(error: Exception, bootstrap: str) -> tuple[int, str, str, str]:
-    """Status, title, the error, and the remedy."""
+    """Return the status, the title, the error, and the remedy."""
     match error:
         case Refused():
             return error.status, "This cannot be done", error.message, ""

@@ -14,20 +14,21 @@ from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection, HttpConnectio
 from oncelog_console.limits import HEAD_SECONDS, MAX_CONNECTIONS
 
 REST_SECONDS: Final = 20
-"""A connection without a request is closed."""
+"""Seconds without a request after which a connection is closed."""
 STOP_SECONDS: Final = 3
 BACKLOG: Final = 64
 
 
 class FewConnections(BoundedConnection):
-    """A connection that ends without a request in time, and when its response is not read."""
+    """A connection that is closed if no request arrives in time, or if its response is not read."""
 
     def exchange_seconds(self) -> float:
         return HEAD_SECONDS
 
     def on_late(self) -> None:
-        """No limit applies while a response is being made, except after the guard has rejected a request: such a
-        connection would close only when all is sent."""
+        """No limit applies while a response is being created, except after the guard has rejected a request: such a
+        connection would otherwise close only when everything is sent.
+        """
         if self.is_answering and not self.transport.is_closing():
             self.arm()
         else:
@@ -68,5 +69,5 @@ class Serving(Server):
 
 
 async def serve(app: Any, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM."""
     await Serving(app, ready).serve(sockets=[listening])

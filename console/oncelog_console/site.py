@@ -1,4 +1,4 @@
-"""All clusters of the console, each at its place, and the sessions of users who have logged in."""
+"""All clusters of the console, each with its path prefix, and the sessions of users who have logged in."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from oncelog_console.values.workers import Workers
 
 @dataclass(slots=True)
 class Place:
-    """A cluster and what does not depend on who looks. `prefix`: what stands before the paths of its pages. `open`: the
-    console for everybody, where nobody logs in."""
+    """A cluster, and the state that all its users share. `prefix`: the prefix of the paths of its pages. `open`: the
+    console for everybody, if the cluster has no login.
+    """
 
     cluster: Cluster
     prefix: str
@@ -50,8 +51,9 @@ class Place:
 
 @dataclass(slots=True)
 class Site:
-    """One for each application. `oidc`: the identity provider of clusters with that login. `is_secure`: whether
-    browsers reach us by https."""
+    """The clusters and sessions of one application. `oidc`: the identity provider of clusters with login "oidc".
+    `is_secure`: whether browsers reach the console by https.
+    """
 
     places: tuple[Place, ...]
     workers: Workers
@@ -67,11 +69,11 @@ class Site:
 
     @property
     def takes_forms(self) -> bool:
-        """Whether any page of ours has a form that changes something, a login included."""
+        """Whether any page has a form that makes a change or a login."""
         return any(place.cluster.allows_changes or place.cluster.login is not Login.NONE for place in self.places)
 
     def begin(self) -> None:
-        """Begin what goes on in the background."""
+        """Start the background tasks."""
         for place in self.places:
             place.begin()
             if place.open is not None:
@@ -79,7 +81,7 @@ class Site:
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def close(self) -> None:
-        """End all sessions and what goes on in the background."""
+        """End all sessions and the background tasks."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -89,7 +91,7 @@ class Site:
         await self.workers.close()
 
     async def console_for(self, place: Place, session: Session | None) -> Console | None:
-        """The console of this visitor; None: there must be a login first."""
+        """Return the console of this visitor; None means that a login is required."""
         if place.open is not None:
             return place.open
         if session is None:
@@ -98,7 +100,7 @@ class Site:
             return session.consoles.get(place.cluster.name)
         login = session.oidc
         if login is None or not await login.is_valid() or session.oidc is not login:
-            return None  # also where the session has ended while its token was replaced
+            return None  # also if the session has ended while its token was replaced
         console = session.consoles.get(place.cluster.name)
         if console is None:
             console = self.open_console(place, self._link_of(place, login), login.user)
@@ -106,7 +108,7 @@ class Site:
         return console
 
     def open_console(self, place: Place, link: Link, user: str | None) -> Console:
-        """A console for one user of a cluster, which has begun."""
+        """Return a started console for one user of a cluster."""
         console = Console(place.cluster, link, place.values, place.queries, self.capacity, user)
         console.begin()
         return console
@@ -122,7 +124,9 @@ class Site:
 
 
 def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_secure: bool = False) -> Site:
-    """The site of these clusters. A single cluster has its pages at the root. Raises ConfigError, ValueError."""
+    """Return the site of these clusters. A single cluster has its pages at the root path. Raises ConfigError or
+    ValueError.
+    """
     listed = list(clusters)
     workers, capacity = Workers(), Capacity()
     places = []

@@ -1,8 +1,8 @@
-"""Text from the cluster in readable form: characters that are invisible, or change their neighbours, are written as
+"""Text from the cluster in readable form: characters that are invisible, or change their neighbours, are replaced by
 escapes.
 
-Names, keys, values and messages come from anyone who may write to the cluster. HTML is escaped by the templates; here a
-NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
+Anybody who may write to the cluster can choose names, keys, values and messages. The templates escape HTML; this module
+turns a NUL, a bell, or a mark that changes the direction of a line into `\\x00`, `\\x07`, `\\u202e`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
-"""A narrow space, unprintable for Python. Kept where `number` inserts it, escaped elsewhere."""
+"""A narrow space, which Python counts as unprintable. It is kept where `number` inserts it, and escaped elsewhere."""
 _WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"
 HEX_BYTES: Final = 1024
 HEX_LINE: Final = 16
 MAX_JSON_BYTES: Final = 32 * 1024
-"""Larger documents are not indented: to parse them costs more than it shows."""
+"""Size in bytes above which JSON is not indented, because parsing it would cost too much."""
 MAX_JSON_DEPTH: Final = 32
-"""Deeper documents are not indented either: each line costs a step, and a space, per level."""
+"""Depth beyond which JSON is not indented, because each line costs a step and a space for each level."""
 
 
 def visible(text: str) -> str:
-    """`text`, with an escape for each character that shows nothing by itself; cut to MAX_SHOWN_CHARACTERS."""
+    """Return `text` with an escape for each character that is invisible alone; cut to MAX_SHOWN_CHARACTERS."""
     if len(text) > MAX_SHOWN_CHARACTERS:
         text = text[:MAX_SHOWN_CHARACTERS] + "…"
     if text.isprintable():
@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def finalized(value: Any) -> Any:
-    """Filters every expression in a template."""
+    """The filter for every expression in a template."""
     if value is None:
         return NOTHING
     if isinstance(value, Markup):
@@ -52,13 +52,15 @@ def finalized(value: Any) -> Any:
 
 
 def short(text: str | None, characters: int = NAME_CHARACTERS) -> str | None:
-    """A name that fits into a table."""
+    """Return a name that fits into a table."""
     return text if text is None or len(text) <= characters else text[: characters - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is the full size in bytes."""
+    """Bytes in the form of text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is the full size in
+    bytes.
+    """
 
     kind: str
     text: str
@@ -67,8 +69,9 @@ class Shown:
 
 
 def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: int | None = None) -> Shown:
-    """`limit` bytes of `data` as text if it is UTF-8, else in hexadecimal; `indents`: JSON in lines. `size`: the full
-    size, if `data` is only the beginning."""
+    """Return `limit` bytes of `data` as text if they are UTF-8, otherwise in hexadecimal; `indents`: write JSON in
+    lines. `size`: the full size in bytes, if `data` is only the beginning.
+    """
     if data is None:
         return Shown("null", "null", 0, False)
     if not data:
@@ -85,14 +88,16 @@ def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: 
 
 
 def read_shown(reading: Reading | None) -> Shown | None:
-    """What a value says that was read by its schema; None if it was not, so that its bytes are shown."""
+    """Return the text of a value that was decoded with its schema; None if it was not, so that its bytes are shown."""
     if reading is None or reading.text is None:
         return None
     return Shown("json", visible(reading.text), len(reading.text), reading.is_cut)
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:
-    """None if it is not UTF-8, or more than a tenth would be escapes; the cut may split a character."""
+    """Return the bytes as text; None if they are not UTF-8, or if more than a tenth would be escapes; the cut may split
+    a character.
+    """
     try:
         text = part.decode()
     except UnicodeDecodeError as error:
@@ -114,7 +119,7 @@ def _indented(text: str) -> str | None:
 
 
 def _is_flat(document: Any) -> bool:
-    """Whether nothing in it is nested more than MAX_JSON_DEPTH deep."""
+    """Return whether the document is nested at most MAX_JSON_DEPTH deep."""
     level = [document]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = [
@@ -153,7 +158,7 @@ def byte_count(count: int | None) -> str | None:
 
 
 def number(count: int | None) -> str | None:
-    """The number with thin spaces between thousands."""
+    """Return the number with thin spaces between thousands."""
     return None if count is None else f"{count:,}".replace(",", THOUSANDS)
 
 

@@ -31,7 +31,7 @@ Handler = Callable[[Request], Awaitable[Any]]
 
 
 class Answer(Response):
-    """JSON in the media type of the interface."""
+    """A JSON response in the media type of the interface."""
 
     media_type = MEDIA_TYPE
 
@@ -40,7 +40,7 @@ class Answer(Response):
 
 
 def application(registry: Registry, hosts: frozenset[str] | None = None) -> Starlette:
-    """Return the ASGI application. `hosts`: the names under which it may be asked; None: any."""
+    """Return the ASGI application. `hosts`: the host names under which clients may call it; None means any."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -63,8 +63,10 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
 
 
 class UndecodedPaths:
-    """ASGI middleware: routes are matched with the path as it was sent. The subject `orders/versions` is sent as
-    `orders%2Fversions`; if it were decoded earlier, a look-up of it would be a registration under `orders`."""
+    """ASGI middleware: routes are matched with the path as it was sent. A client sends the subject `orders/versions` as
+    `orders%2Fversions`; if the path were decoded earlier, a look-up of this subject would become a registration under
+    `orders`.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -300,7 +302,9 @@ class Calls:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """RegistryError 413, 408, 422: too long, too slow, no JSON object."""
+    """Return the JSON object in the body. Raises RegistryError 413 if the body is too long, 408 if it arrives too
+    slowly, 422 if it is not a JSON object.
+    """
     received = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -347,7 +351,7 @@ def _reference(document: Any) -> Reference:
 
 
 def _refuse(body: Mapping[str, Any], field: str) -> None:
-    """Data contracts are not supported: a client that sends one must not believe that it is enforced."""
+    """Refuse data contracts, which are not supported: a client that sends one must not believe that it is enforced."""
     if body.get(field):
         raise errors.unprocessable(f"`{field}` is not supported by this registry: leave it out")
 
@@ -366,7 +370,7 @@ def _flag(request: Request, name: str) -> bool:
 
 
 def _subject(request: Request) -> str:
-    """The subject, of the default context whether that is named or not."""
+    """Return the subject without the name of the default context, which a client may or may not send."""
     return unquote(str(request.path_params["subject"])).removeprefix(":.:")
 
 
@@ -391,7 +395,7 @@ def _id(request: Request) -> int:
 
 
 def _page(request: Request, found: list[Any]) -> list[Any]:
-    """Return the part that `offset` and `limit` name. A limit below 1: all."""
+    """Return the part of the list that `offset` and `limit` select. A limit below 1 means no limit."""
     offset, limit = (_number(request, name, default) for name, default in (("offset", 0), ("limit", -1)))
     end = None if limit < 1 else max(0, offset) + limit
     return found[max(0, offset) : end]

@@ -39,8 +39,8 @@ def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str, st
     """Serve a schema registry: Avro, JSON Schema and Protobuf, by the REST interface that clients of the Confluent
     registry use.
 
-    All schemas are kept in one topic of the cluster. Any number of registries may serve the same topic. It has no
-    login: it listens on loopback by default. Elsewhere, put a proxy before it that has one.
+    One topic of the cluster keeps all schemas. Any number of registries may serve the same topic. The registry has no
+    login; by default it listens on loopback. To serve other addresses, put a proxy with a login in front of it.
     """
     from oncelog_broker.runtime.parent import at_end_of_input
     from oncelog_console.addresses import address_of, is_loopback

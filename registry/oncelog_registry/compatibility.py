@@ -1,4 +1,4 @@
-"""The compatibility levels: the versions of a subject with which a new schema is compared, and in which direction."""
+"""The compatibility levels: which versions of a subject a new schema is compared with, and in which direction."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ TRANSITIVE: Final = "_TRANSITIVE"
 
 
 def pairs(level: str, earlier: Sequence[T]) -> list[tuple[T, bool]]:
-    """Return what to check of a new schema: each earlier version with whether the new schema must read it (True), or it
-    must read the new schema (False). `earlier`: ascending; the newest is compared first."""
+    """Return the comparisons for a new schema: each earlier version with True if the new schema must read data of the
+    version, or False if the version must read data of the new schema. `earlier`: the earlier versions in ascending
+    order; the newest is compared first.
+    """
     base = level.removesuffix(TRANSITIVE)
     compared = list(reversed(earlier)) if level.endswith(TRANSITIVE) else list(reversed(earlier[-1:]))
     directions = {BACKWARD: (True,), FORWARD: (False,), FULL: (True, False)}.get(base, ())

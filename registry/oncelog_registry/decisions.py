@@ -1,7 +1,7 @@
-"""The records that a change writes to the topic, decided from the state alone. No I/O.
+"""Decides which records a change writes to the topic, from the state alone. No I/O.
 
-Each function returns the records to write, none where nothing is to change, with the answer; or raises a RegistryError.
-It may be called again with a newer state, if another registry has written in between.
+Each function returns the records to write (no records if nothing changes) and the response; or raises a RegistryError.
+A function may be called again with a newer state, if another registry has written in between.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Deleted(NamedTuple):
 def register(
     state: State, subject: str, schema: Schema, print_of: str, wanted_id: int | None, wanted_version: int | None
 ) -> Registered:
-    """Give a schema an id and a version; the existing ones if the subject already has the schema.
+    """Register a schema: assign an id and a version, or return the existing ones if the subject already has the schema.
 
-    The caller has checked that it is compatible with the versions that `state` has. `wanted_id`, `wanted_version`: for
-    a subject in mode IMPORT; None: the next ones.
+    The caller has checked that the schema is compatible with the versions in `state`. `wanted_id`, `wanted_version`:
+    for a subject in mode IMPORT; None means the next id or version.
     """
     mode = state.effective_mode(subject)
     same = state.same_schema(subject, print_of)
@@ -102,7 +102,7 @@ def _written(version: SubjectVersion) -> Registered:
 
 
 def delete_version(state: State, subject: str, version: int | str, *, permanent: bool) -> Deleted:
-    """Delete one version: first softly, then for good."""
+    """Delete one version: softly the first time, permanently the second time."""
     _require_writable(state, subject)
     if not state.versions(subject, deleted=True):
         raise errors.subject_not_found(subject)
@@ -118,7 +118,7 @@ def delete_version(state: State, subject: str, version: int | str, *, permanent:
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
-    """Delete all versions of a subject: first softly, then for good, with its level and mode."""
+    """Delete all versions of a subject, softly the first time; the second time permanently, with its level and mode."""
     _require_writable(state, subject)
     every, live = state.versions(subject, deleted=True), state.versions(subject)
     if not every:
@@ -141,8 +141,9 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
 
 
 def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Record, ...]:
-    """Return what is written before the tombstones of versions, so that no id and no version is given again: the record
-    that all versions up to the highest are deleted outlives them where none is left."""
+    """Return the records to write before the tombstones of versions, so that no id and no version is assigned twice:
+    the record "all versions up to the highest are deleted" remains when no version is left.
+    """
     highest = highest_numbers_record(state.highest_id, state.untold_highest_versions(subject, gone))
     if {each.version for each in state.versions(subject, deleted=True)}.issubset(gone):
         return highest, delete_subject_record(subject, state.next_version(subject) - 1)
@@ -168,8 +169,9 @@ def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, 
 
 
 def set_mode(state: State, subject: str | None, mode: object, *, force: bool) -> tuple[str, tuple[Record, ...]]:
-    """Return the mode, and the records to write. Mode IMPORT gives ids away, so it needs an empty subject, or
-    `force`."""
+    """Return the mode, and the records to write. A subject in mode IMPORT accepts ids from clients, so it must be
+    empty, unless `force` is set.
+    """
     wanted = mode.upper() if isinstance(mode, str) else None
     if wanted not in MODES:
         raise errors.invalid_mode(mode)
@@ -192,6 +194,8 @@ def _require_writable(state: State, subject: str) -> None:
 
 
 def _require_unreferenced(state: State, version: SubjectVersion, *, permanent: bool) -> None:
-    """A soft-deleted schema still needs what it refers to, so it keeps that from being deleted for good."""
+    """Raise a RegistryError if another schema refers to the version: even a soft-deleted schema still needs the schemas
+    that it refers to, so they cannot be deleted permanently.
+    """
     if state.referring_ids(version.subject, version.version, deleted=permanent):
         raise errors.reference_exists(version.subject, version.version)

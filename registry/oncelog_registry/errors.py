@@ -1,11 +1,14 @@
-"""The errors of the REST interface: each has an HTTP status, the code of the Confluent registry and a message."""
+"""The errors of the REST interface: each has an HTTP status, a message, and the error code that the Confluent registry
+uses.
+"""
 
 from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """A request that is refused. `status`: of HTTP; `code`: of the interface, equal to the status or five digits of
-    which the first three are the status."""
+    """The error of a request that the registry refuses. `status`: the HTTP status; `code`: the interface's error code,
+    equal to the status or five digits of which the first three are the status.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""Checks every call first: a page that is open in a user's browser must not cause it.
+"""Checks every call first, because a page that is open in a user's browser must not cause calls.
 
 A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; programs send
-neither. A name that resolves to the registry today may be another site's tomorrow: a registry on loopback accepts only
-the names of loopback, and those that it was started with.
+neither. A name that resolves to the registry today may resolve to another site's server tomorrow: a registry on
+loopback accepts only the names of loopback and the names that it was started with.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_console.guard import host_name
 
 
 class Guard:
-    """ASGI middleware. `hosts`: names, without ports, under which it may be asked; None: any."""
+    """ASGI middleware. `hosts`: names, without ports, under which clients may call the registry; None means any."""
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
         self._app = app

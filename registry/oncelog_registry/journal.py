@@ -1,9 +1,9 @@
-"""The topic `_schemas`: read to its end before each answer, written by transactions.
+"""The topic `_schemas`: the registry reads it to its end before each response, and writes it by transactions.
 
 Several registries may write at the same time, and none of them is a leader. Each change is one transaction under a
-transactional id that all registries share: a registry that begins to write takes the id over, which fences the previous
-one (S41), then reads the topic to its end, decides, and commits. A registry that was fenced meanwhile cannot commit a
-decision from an older state; it takes the id back and decides again.
+transactional id that all registries share: a registry that wants to write takes over the id, which fences the previous
+writer (S41), then reads the topic to its end, decides, and commits. A registry that was fenced meanwhile cannot commit
+a decision that is based on an older state; it takes over the id again and decides again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from oncelog_registry.records import Record
 T = TypeVar("T")
 
 REPLICAS: Final = 3
-"""Replicas of the topic, if the cluster has as many brokers."""
+"""Replication factor of the topic, if the cluster has as many brokers."""
 POLL_MS: Final = 200
 BACKOFF_SECONDS: Final = 0.05
 
 
 class UnusableTopic(Exception):
-    """The topic exists, but a registry cannot use it; the message says what to do."""
+    """Raised if the topic exists but a registry cannot use it; the message says what to do."""
 
 
 class Journal:
-    """The topic of one registry. `start` it, then `catch_up` and `write`; `close` it at the end."""
+    """Reads and writes the topic for one registry. Call `start`, then `catch_up` and `write`; finally `close`."""
 
     def __init__(
         self,
@@ -45,18 +45,18 @@ class Journal:
         topic: str,
         apply: Callable[[bytes | None, bytes | None], None],
     ) -> None:
-        """`apply` gets the key and the value of every record, in the order of the topic."""
+        """`apply` is called with the key and the value of every record, in the order of the topic."""
         self._bootstrap = bootstrap
         self._settings = dict(settings)
         self._topic = topic
         self._partition = TopicPartition(topic, 0)
         self._apply = apply
         self._admin = Admin(bootstrap, **self._settings)
-        """Asks for the end of the topic: on the consumer's connection the question would wait behind a fetch."""
+        """Requests the topic's end offset: on the consumer's connection this request would wait behind a fetch."""
         self._consumer = Consumer(
             bootstrap, **{**self._settings, "isolation_level": "read_committed", "auto_offset_reset": "none"}
         )
-        """The consumer skips nothing: if the topic has lost the next record, that is an error."""
+        """The consumer never skips records: if the topic has lost the next record, the consumer raises an error."""
         self._topic_id = b""
         self._producer: Producer | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
@@ -77,7 +77,9 @@ class Journal:
         await self._admin.close()
 
     async def catch_up(self, behind: int = -1) -> None:
-        """Read all records that are committed now, and the record at offset `behind`. RegistryError 50001, 50002."""
+        """Read all records that are committed now, and at least the record at offset `behind`. Raises RegistryError
+        50001 or 50002.
+        """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
                 end = await self._end()
@@ -98,9 +100,10 @@ class Journal:
             raise store_failed(error.message) from error
 
     async def _check_same_topic(self) -> None:
-        """Raises RegistryError 50001 if the topic's id has changed since the start: the records that were read belong
-        to a deleted topic, and the end offset of the new one says nothing about them. Checked after reading, so that
-        the check covers every record read."""
+        """Raises RegistryError 50001 if the topic's id has changed since the start: the records that were read then
+        belong to a deleted topic, and the end offset of the new topic says nothing about them. This check comes after
+        reading, so that it covers every record that was read.
+        """
         found = (await self._admin.describe_topics([self._topic]))[self._topic]
         if found.topic_id != self._topic_id:
             raise store_failed(
@@ -108,16 +111,17 @@ class Journal:
             )
 
     async def _end(self) -> int:
-        """Return the last stable offset: no transaction before it is open."""
+        """Return the last stable offset, before which no transaction is open."""
         wanted = {self._partition: LATEST_TIMESTAMP}
         found = await self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
         return found[self._partition].offset
 
     async def write(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Record]]]]) -> T:
-        """Write the records that `decide` returns with its answer, all or none; return the answer when every registry
-        can read them. `decide` is called with the topic read to its end, again where another registry wrote first.
+        """Write the records that `decide` returns, all or none; return the response of `decide` when every registry can
+        read the records. `decide` is called after the topic was read to its end, and again if another registry has
+        written first.
 
-        Raises the errors of `decide`; RegistryError 50001, 50002.
+        Raises the errors of `decide`, and RegistryError 50001 or 50002.
         """
         async with self._writing:
             for _ in range(WRITE_ATTEMPTS):
@@ -145,7 +149,7 @@ class Journal:
         raise store_failed(f"other registries wrote first {WRITE_ATTEMPTS} times in a row")
 
     async def _commit(self, producer: Producer, records: Sequence[Record]) -> int:
-        """Return the offset of the last record."""
+        """Commit the records in one transaction; returns the offset of the last record."""
         async with producer.transaction():
             sent = [await producer.send(self._topic, each.value, key=each.key, partition=0) for each in records]
             return [(await each).offset for each in sent][-1]
@@ -164,7 +168,7 @@ class Journal:
             try:
                 await producer.close(timeout_s=0)
             except (KafkaError, ClientClosed):
-                return  # the next writer takes the id over, which ends the open transaction
+                return  # the next writer takes over the transactional id, which ends the open transaction
 
     async def _make_topic(self) -> None:
         brokers = len((await self._admin.describe_cluster()).brokers)

@@ -1,28 +1,29 @@
-"""The limits of the registry. Each request beyond one of them is refused with a message that names the limit."""
+"""The limits of the registry. A request that exceeds a limit is refused with a message that names the limit."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
-"""The longest body of a request, in bytes."""
+"""Limit in bytes on the body of a request."""
 MAX_SCHEMA_BYTES: Final = 900_000
-"""The longest schema with its references, in bytes as JSON, where each quote takes two: its record fits the default
-`max.message.bytes` of a topic."""
+"""Limit in bytes on a schema with its references as JSON, where each quote takes two bytes: its record fits the default
+`max.message.bytes` of a topic.
+"""
 MAX_SUBJECT_CHARACTERS: Final = 255
 MAX_REFERENCES: Final = 100
-"""How many schemas one schema may refer to, directly and indirectly."""
+"""Limit on the number of schemas to which one schema may refer, directly and indirectly."""
 MAX_SCHEMA_DEPTH: Final = 100
-"""How deep a JSON document of a schema may nest."""
+"""Limit on the nesting of a schema's JSON document."""
 BODY_SECONDS: Final = 20.0
-"""How long a client may take to send the body of a request."""
+"""Seconds in which a client must send the body of a request."""
 CHECK_SECONDS: Final = 30.0
-"""How long a schema may take to be parsed and compared with the earlier versions."""
+"""Seconds in which a schema must be parsed and compared with the earlier versions."""
 PROTOC_SECONDS: Final = 20.0
-"""How long the compiler of Protobuf may take."""
+"""Seconds in which the Protobuf compiler must finish."""
 MAX_CHECKS: Final = 4
-"""How many schemas are parsed and compared at the same time; further ones wait."""
+"""Limit on the schemas that are parsed and compared concurrently; further schemas wait."""
 CATCH_UP_SECONDS: Final = 20.0
-"""How long a request waits until the registry has read the topic to its end."""
+"""Seconds in which the registry must read the topic to its end for a request."""
 WRITE_ATTEMPTS: Final = 20
-"""How often a change is decided again when another registry has written in between."""
+"""Limit on how often a change is decided again because another registry has written in between."""

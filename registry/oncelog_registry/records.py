@@ -1,6 +1,7 @@
-"""The records of the topic `_schemas`, with the keys and values of the Confluent registry: either can read the other's.
+"""The records of the topic `_schemas`, with the keys and values that the Confluent registry uses, so that each registry
+can read the other's records.
 
-A key is a JSON object with fields in a fixed order, since the topic is compacted by the bytes of keys.
+A key is a JSON object with fields in a fixed order, because the topic is compacted by the bytes of keys.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ MODE: Final = "MODE"
 DELETE_SUBJECT: Final = "DELETE_SUBJECT"
 CLEAR_SUBJECT: Final = "CLEAR_SUBJECT"
 NOOP: Final = "NOOP"
-"""The Confluent registry skips it, whatever its value."""
+"""A key type that the Confluent registry skips, whatever the value is."""
 
 
 class Record(NamedTuple):
-    """One record of the topic. `value` None: the subject of the key was deleted."""
+    """One record of the topic `_schemas`. A `value` of None is a tombstone: the subject, version or setting of the key
+    was deleted.
+    """
 
     key: bytes
     value: bytes | None
@@ -45,7 +48,7 @@ def schema_tombstone(subject: str, version: int) -> Record:
 
 
 def config_record(subject: str | None, level: str | None) -> Record:
-    """`subject` None: the level of all subjects without one. `level` None: remove it."""
+    """`subject` None means the level of all subjects without their own level. `level` None removes the level."""
     key = {"keytype": CONFIG, "subject": subject, "magic": 0}
     return Record(_dumped(key), None if level is None else _dumped({"compatibilityLevel": level}))
 
@@ -56,21 +59,24 @@ def mode_record(subject: str | None, mode: str | None) -> Record:
 
 
 def delete_subject_record(subject: str, last_version: int) -> Record:
-    """All versions up to this one are soft-deleted. Written with the records of the versions, for registries that read
-    it."""
+    """Return the record that says: all versions up to this one are soft-deleted. The record is written together with
+    the records of the versions, for registries that read only this one.
+    """
     key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
 
 
 def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Record:
-    """The highest id that was given, and the highest version of each subject whose remaining records show lower ones:
-    it is written with the tombstones of schemas, which compaction removes with their ids and versions."""
+    """Return the record of the highest assigned id, and of the highest version of each subject whose remaining records
+    show only lower versions. The record is written with the tombstones of schemas, because compaction removes deleted
+    schemas with their ids and versions.
+    """
     value = {"highestId": schema_id, "highestVersions": dict(versions)}
     return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped(value))
 
 
 def parsed_key(key: bytes) -> dict[str, Any] | None:
-    """Return the fields of a key; None if it is not a key of a registry."""
+    """Return the fields of a key; None if the key is not one that a registry writes."""
     try:
         document = json.loads(key)
     except (ValueError, RecursionError):
@@ -87,7 +93,7 @@ def parsed_value(value: bytes) -> dict[str, Any] | None:
 
 
 def schema_of(document: Mapping[str, Any]) -> Schema:
-    """Return the schema of a value. KeyError, TypeError, ValueError."""
+    """Return the schema in a record's value. Raises KeyError, TypeError or ValueError for an invalid value."""
     references = tuple(
         Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
         for each in document.get("references") or ()

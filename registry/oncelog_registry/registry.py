@@ -1,7 +1,8 @@
-"""The registry: answers each call of the interface.
+"""The registry: responds to each call of the interface.
 
-Reads answer from the state, after the topic was read to its end: so every earlier answer of any registry is visible. A
-schema by its id is an exception, as an id never changes its meaning: a known schema is returned at once.
+A read responds from the state after the topic was read to its end, so that the effects of every earlier response of any
+registry are visible. A look-up by schema id is an exception, because an id never changes its meaning: a known schema is
+returned immediately.
 """
 
 from __future__ import annotations
@@ -36,21 +37,23 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PARSED_SCHEMAS: Final = 500
-"""How many parsed schemas are kept: the earlier versions of a subject are compared with each new one."""
+"""Number of parsed schemas that are kept: each new schema is compared with the earlier versions of its subject."""
 
 
 class Registry:
-    """One registry on one cluster. `start`, then any number of calls at a time, then `close`."""
+    """One registry on one cluster. Call `start`, then any number of concurrent calls, then `close`."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any], topic: str = TOPIC) -> None:
         self._state = State()
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """By the fingerprints of a schema and of its references: a version may be deleted permanently."""
+        """Parsed schemas by the fingerprints of the schema and of its references, because a version may be deleted
+        permanently.
+        """
 
     async def start(self) -> None:
-        """Raises KafkaError, UnusableTopic, RegistryError."""
+        """Raises KafkaError, UnusableTopic or RegistryError."""
         await self._journal.start()
 
     async def close(self) -> None:
@@ -58,13 +61,14 @@ class Registry:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def state(self) -> State:
-        """Return the present state: with all changes that were committed before this call. RegistryError 50001,
-        50002."""
+        """Return the current state, with all changes that were committed before this call. Raises RegistryError 50001
+        or 50002.
+        """
         await self._journal.catch_up()
         return self._state
 
     async def with_id(self, schema_id: int) -> SubjectVersion:
-        """Return a version that has this id. RegistryError 40403."""
+        """Return a version that has this id. Raises RegistryError 40403 for an unknown id."""
         try:
             return self._state.with_id(schema_id)
         except RegistryError:
@@ -75,8 +79,9 @@ class Registry:
     async def register(
         self, subject: str, schema: Schema, wanted_id: int | None = None, wanted_version: int | None = None
     ) -> SubjectVersion:
-        """Register a schema under a subject, unless it is registered already. RegistryError 409, 42201, 42205 and
-        others."""
+        """Register a schema under a subject, unless it is registered already. Raises RegistryError 409, 42201, 42205
+        and others.
+        """
         _check_subject(subject)
         print_of = _checked(schema)
         known = (await self.state()).same_schema(subject, print_of)
@@ -96,7 +101,7 @@ class Registry:
         return await self._journal.write(decide)
 
     async def look_up(self, subject: str, schema: Schema, *, deleted: bool) -> SubjectVersion:
-        """Return the version of a subject that has this schema. RegistryError 40401, 40403, 42201."""
+        """Return the version of a subject that has this schema. Raises RegistryError 40401, 40403 or 42201."""
         state = await self.state()
         if not state.versions(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
@@ -107,8 +112,9 @@ class Registry:
         return found
 
     async def incompatibilities(self, subject: str, schema: Schema, version: int | str | None) -> list[str]:
-        """Return the reasons why a schema may not be registered: compared with one version, or with None with the
-        versions that the level of the subject names. RegistryError 40401, 40402, 42201."""
+        """Return the reasons why a schema may not be registered, compared with one version, or, if `version` is None,
+        with the versions that the subject's level requires. Raises RegistryError 40401, 40402 or 42201.
+        """
         state = await self.state()
         _checked(schema)
         if version is None:
@@ -116,7 +122,7 @@ class Registry:
         return await self._incompatibilities(subject, schema, state, [state.version(subject, version)])
 
     async def text(self, schema: Schema, form: str) -> str:
-        """Return the text of a schema; with `form` "serialized" the descriptor of a Protobuf file in base64."""
+        """Return the text of a schema; with `form` "serialized", the descriptor of a Protobuf file in base64."""
         if form != "serialized" or schema.type != PROTOBUF:
             return schema.text
         from oncelog_registry.formats.protobuf import serialized
@@ -179,7 +185,7 @@ class Registry:
         return []
 
     async def _parse(self, schema: Schema, state: State) -> Any:
-        """RegistryError 42201."""
+        """Raises RegistryError 42201 for an invalid schema."""
         referred = self._referred(schema, state)
         key = (fingerprint(schema), *(each.fingerprint for each in referred.values()))
         if key in self._parsed:
@@ -205,13 +211,14 @@ class Registry:
         except ValueError as error:
             raise errors.invalid_schema(str(error)) from error
         except Exception as error:
-            # The libraries may raise any exception for unexpected schemas: that is no fault of the registry.
+            # The libraries may raise any exception for unexpected schemas; such an exception is not an error of the
+            # registry.
             logger.warning("a schema cannot be parsed or compared", exc_info=True)
             raise errors.invalid_schema(f"{type(error).__name__}: {error}") from error
 
     def _referred(self, schema: Schema, state: State) -> Mapping[str, SubjectVersion]:
-        """Find all versions that a schema refers to, by the names it uses, each after its own references. RegistryError
-        42201."""
+        """Return all versions that a schema refers to, by the names that it uses, each version after its own
+        references. RegistryError 42201."""
         found: dict[str, SubjectVersion] = {}
 
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:
@@ -247,7 +254,7 @@ def _resolved(schema: Schema, referred: Mapping[str, SubjectVersion]) -> Resolve
 
 
 def _checked(schema: Schema) -> str:
-    """Return the fingerprint. RegistryError 42201."""
+    """Check a schema's type, size and text; returns its fingerprint. Raises RegistryError 42201."""
     if schema.type not in TYPES:
         raise errors.invalid_schema(f"the type {schema.type!r} is none of {', '.join(TYPES)}")
     size = len(json.dumps(schema.document(), ensure_ascii=False).encode())

@@ -13,8 +13,7 @@ TYPES: Final = (AVRO, JSON, PROTOBUF)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another schema uses by `name`: a full name of Avro, a `$ref` of JSON Schema, an import of
-    Protobuf."""
+    """A reference to another schema, by `name`: a full name of Avro, a `$ref` of JSON Schema, an import of Protobuf."""
 
     name: str
     subject: str
@@ -33,8 +32,9 @@ class Schema:
     references: tuple[Reference, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the fields of a schema in an answer. For an Avro schema without references they are omitted, as old
-        clients expect."""
+        """Return the fields of a schema in a response. For an Avro schema without references, type and references are
+        omitted, as old clients expect.
+        """
         document: dict[str, Any] = {}
         if self.type != AVRO:
             document["schemaType"] = self.type
@@ -46,14 +46,14 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject. A soft-deleted one stays, for readers of old records."""
+    """One version of a subject. A soft-deleted version is kept for readers of old records."""
 
     subject: str
     version: int
     id: int
     schema: Schema
     fingerprint: str = field(compare=False)
-    """Equal for schemas with the same meaning: those have one id."""
+    """Equal for schemas with the same meaning, which share one id."""
     deleted: bool = False
 
     def document(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The state that the records of `_schemas` tell of, in the order of the topic. No I/O.
+"""The state that results from the records of `_schemas`, in the order of the topic. No I/O.
 
-Ids are of the whole registry: schemas with equal fingerprints have one id. An id is never given to another schema, not
-even when its schema was deleted permanently, since records with it may still exist. A version is never given twice, not
-even when its record was deleted permanently and compacted away.
+Ids are unique in the entire registry: schemas with equal fingerprints share one id. An id is never assigned to another
+schema, not even after its schema was deleted permanently, because records with the id may still exist. A version number
+is never assigned twice, not even after its record was deleted permanently and compacted away.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LATEST: Final = "latest"
 
 
 class State:
-    """The subjects with their versions, the levels and the modes. Changed by `apply` alone."""
+    """The subjects with their versions, the levels and the modes. Only `apply` changes this state."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, SubjectVersion]] = {}
         self._by_id: dict[int, SubjectVersion] = {}
-        """One version with that id, deleted ones included."""
+        """For each id, one version that has the id; the version may be deleted."""
         self._id_of: dict[str, int] = {}
-        """Fingerprint -> id."""
+        """Ids by fingerprint."""
         self._highest_id = 0
         self._highest_versions: dict[str, int] = {}
         self._levels: dict[str | None, str] = {}
@@ -41,7 +41,9 @@ class State:
     # --- queries
 
     def subjects(self, prefix: str = "", *, deleted: bool = False, only_deleted: bool = False) -> list[str]:
-        """Return the names of subjects that have a version, sorted. `deleted`: include soft-deleted ones."""
+        """Return the names of subjects that have a version, sorted. `deleted`: include subjects that have only
+        soft-deleted versions.
+        """
         return sorted(
             name
             for name, versions in self._subjects.items()
@@ -49,12 +51,12 @@ class State:
         )
 
     def versions(self, subject: str, *, deleted: bool = False, only_deleted: bool = False) -> list[SubjectVersion]:
-        """Return the versions of a subject, ascending; empty if it is unknown."""
+        """Return the versions of a subject in ascending order; empty if the subject is unknown."""
         known = self._subjects.get(subject, {})
         return [known[number] for number in sorted(known) if _is_wanted(known[number], deleted, only_deleted)]
 
     def version(self, subject: str, version: int | str, *, deleted: bool = False) -> SubjectVersion:
-        """Return one version, `latest` included. RegistryError 40401, 40402."""
+        """Return one version of a subject, by number or `latest`. Raises RegistryError 40401 or 40402."""
         found = self.versions(subject, deleted=deleted)
         if not found:
             raise subject_not_found(subject)
@@ -66,13 +68,15 @@ class State:
         raise version_not_found(version)
 
     def with_id(self, schema_id: int) -> SubjectVersion:
-        """Return a version with that id, also a deleted one: old records still need it. RegistryError 40403."""
+        """Return a version with this id, even a deleted version, because old records still need it. RegistryError
+        40403.
+        """
         if schema_id not in self._by_id:
             raise schema_not_found(schema_id)
         return self._by_id[schema_id]
 
     def uses_of_id(self, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
-        """Return all versions that have this id, by subject and version."""
+        """Return all versions that have this id, sorted by subject and version."""
         return [each for each in self.all_versions(deleted=deleted) if each.id == schema_id]
 
     def all_versions(self, *, deleted: bool = False) -> Iterator[SubjectVersion]:
@@ -85,7 +89,9 @@ class State:
         return same[-1] if same else None
 
     def referring_ids(self, subject: str, version: int, *, deleted: bool = False) -> list[int]:
-        """Return the ids of the schemas that refer to a version, ascending. `deleted`: soft-deleted ones, too."""
+        """Return the ids of the schemas that refer to a version, in ascending order. `deleted`: include soft-deleted
+        schemas.
+        """
         return sorted(
             {
                 each.id
@@ -95,12 +101,12 @@ class State:
         )
 
     def id_for(self, print_of: str) -> int:
-        """Return the id of schemas with this fingerprint: the one they have, or the next one."""
+        """Return the id for schemas with this fingerprint: their existing id, or the next free one."""
         return self._id_of.get(print_of, self._highest_id + 1)
 
     @property
     def highest_id(self) -> int:
-        """The highest id that was ever given; 0 if there was none."""
+        """The highest id that was ever assigned; 0 if none was."""
         return self._highest_id
 
     def id_is_of(self, schema_id: int) -> str | None:
@@ -112,8 +118,9 @@ class State:
         return self._highest_versions.get(subject, 0) + 1
 
     def untold_highest_versions(self, subject: str, gone: Collection[int]) -> dict[str, int]:
-        """Return the highest version that was given, of each subject whose records tell of lower ones only, when the
-        versions `gone` of `subject` have no records any more."""
+        """Return the highest version that was ever assigned, for each subject whose records would show only lower
+        versions after the versions `gone` of `subject` have lost their records.
+        """
         found = {}
         for name, highest in self._highest_versions.items():
             told = set(self._subjects.get(name, ())).difference(gone if name == subject else ())
@@ -124,7 +131,9 @@ class State:
     # --- levels and modes
 
     def level(self, subject: str | None) -> str | None:
-        """Return the level that was set for a subject, or with None for all; None if none was set."""
+        """Return the level that was set for a subject, or for all subjects if `subject` is None; None if no level was
+        set.
+        """
         return self._levels.get(subject)
 
     def effective_level(self, subject: str | None) -> str:
@@ -139,7 +148,7 @@ class State:
     # --- records
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic. An unknown record is logged and skipped."""
+        """Apply one record of the topic to the state. An unknown record is logged and skipped."""
         fields = None if key is None else records.parsed_key(key)
         if fields is None:
             logger.warning("a record of %s has a key that is none of a schema registry", records.TOPIC)

@@ -1,16 +1,16 @@
-"""A whole cluster in one process, from one seed: real brokers and clients in a simulated world, and the faults that
-strike it.
+"""A whole cluster in one process, from one seed: real brokers and clients in a simulated world, and faults that strike
+them.
 
 `loop` is the event loop with virtual time, `process` one process that runs in it; `clock` has the clocks of its hosts.
 The network is in `network`, `links` and `streams`, the disks in `storage` and `disk`, the metadata store in `ensemble`
-and `sessions`; `entropy` has the random streams of a seed. `guard` keeps all other code from the real machine.
+and `sessions`; `entropy` has the random streams of a seed. `guard` prevents all other code from using the real machine.
 
-`plan` lists the faults and workloads of a run. `machine` has the brokers and clients, on shared `surroundings`; `world`
+`plan` lists the workloads and faults of a run. `machine` has the brokers and clients, on shared `surroundings`; `world`
 combines all of them. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan, with an
 `operator` at the end; `timeline` records the events, with the `log_lines` of brokers and clients.
 
-`scenario` puts `workloads/` and `judges/` together for the whole cluster, and `application` a service of a user with a
-judge. `shrink` makes a failing plan smaller, and `story` tells what happened in it. `defects/` are faults of the code
-that the judges must find, and `reached` tells which branches of the broker the seeds reach. `command` is the command
-line. docs/design/simulation.md tells how it works.
+`scenario` combines `workloads/` and `judges/` for tests of the entire cluster, and `application` combines a user's
+service with a judge. `shrink` makes a failing plan smaller, and `story` prints the events in it. `defects/` are seeded
+defects of the code that the judges must find, and `reached` reports which branches of the broker the seeds reach.
+`command` is the command line. docs/design/simulation.md describes the simulation.
 """

@@ -1,10 +1,11 @@
-"""Applications of users in the simulated world: a service that makes one output of each input, under faults, judged.
+"""Users' applications in the simulated world: a service that produces one output for each input, under faults, and is
+judged.
 
     check_service(Service(bill, "orders", "invoices", made_of=order_of), seeds=range(1, 51))
 
-The service is any coroutine that uses oncelog's clients, or other asyncio code. It is started, killed and started again
-while brokers fail; each input must be processed exactly once. The time that it sees is virtual, so a seed takes a
-second or two.
+The service is any coroutine that uses oncelog's clients, or other asyncio code. The service is started, killed and
+restarted while brokers fail; each input must be processed exactly once. The service sees virtual time, so a seed takes
+a second or two.
 """
 
 from __future__ import annotations
@@ -31,23 +32,24 @@ from oncelog_testing.history.events import Place, Send
 if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 SERVICE_FAULTS: Final = ("kill a client", "kill", "pause", "partition", "resets", "session ends")
-"""Kinds of faults that strike a service unless the test names others (`faults.FAULTS` has all)."""
+"""Kinds of faults that strike a service unless the test names others (`faults.FAULTS` has all kinds)."""
 SECONDS: Final = 10.0
-"""For so long inputs are written and faults strike, in virtual seconds."""
+"""Virtual seconds in which inputs are written and faults strike."""
 RESTART_SECONDS: Final = 0.5
-"""Before an instance that was killed, or raised, is started again."""
+"""Virtual seconds before an instance that was killed, or that raised an exception, is restarted."""
 LOOK_SECONDS: Final = 3.0
-"""Between two looks whether all inputs are processed, when the faults are over."""
+"""Virtual seconds between two checks whether all inputs are processed, after the faults are over."""
 PROCESSING: Final = "the service"
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service under test. `run` gets the bootstrap servers and works until it is cancelled or killed. `made_of` gives
-    the value of the input, of the value of an output; None: it is made of none."""
+    """A service under test. `run` is called with the bootstrap servers, and works until it is cancelled or killed.
+    `made_of` returns the input value of an output value; None means that the output has no input.
+    """
 
     run: Callable[[str], Coroutine[Any, Any, None]]
     source: str
@@ -59,8 +61,9 @@ class Service:
 
 
 def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[str] = SERVICE_FAULTS) -> None:
-    """Run the service in a world for each of the seeds. Raises AssertionError, with the story of the first seed in
-    which an input was not processed exactly once, or not at all."""
+    """Run the service in a simulated world for each of the seeds. Raises AssertionError with the story of the first
+    seed in which an input was processed twice or not at all.
+    """
     for seed in seeds:
         outcome, notes = run_service(service, seed, faults=faults)
         if outcome.violations:
@@ -68,7 +71,7 @@ def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[st
 
 
 def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
-    """Run one seed; returns the outcome, and the recorded history."""
+    """Run one seed; returns the outcome and the recorded history."""
     plan = draw_plan(seed, faults=faults)
     clients = tuple(f"service-{number}" for number in range(1, service.instances + 1))
     strikes = tuple(_on_service(strike.machines, clients, plan, number) for number, strike in enumerate(plan.strikes))
@@ -111,7 +114,7 @@ class _ServiceScenario:
 
 
 class _Inputs:
-    """Writes the inputs; faults do not strike it."""
+    """The client that writes the inputs; faults do not strike it."""
 
     name = "inputs"
 
@@ -139,7 +142,7 @@ class _Inputs:
 
 
 class _Instance:
-    """One instance of the service, which is started again whenever it ends."""
+    """One instance of the service, which is restarted whenever it ends."""
 
     def __init__(self, service: Service, notes: Notes, name: str) -> None:
         self.name = name
@@ -147,7 +150,7 @@ class _Instance:
         self._notes = notes
 
     async def prepare(self, world: World) -> None:
-        """The topics are made by the inputs."""
+        """Do nothing: the client that writes the inputs creates the topics."""
 
     async def work(self, world: World) -> None:
         working = asyncio.create_task(self._work_on(world))
@@ -211,7 +214,7 @@ class _OnceEach:
 
 
 async def _read(world: World, service: Service, reader: str) -> Content:
-    """Both topics, as a client finds them when no transaction is open."""
+    """Return the content of both topics, as a client reads it when no transaction is open."""
     topics = {service.source: service.partitions, service.into: service.partitions}
     return await world.client(reader).run(lambda: content(world, topics))
 

@@ -1,7 +1,7 @@
-"""The clock of a simulated host: virtual time with an offset of the wall clock, and a rate at which it drifts.
+"""The clocks of a simulated host: virtual time with an offset of the wall clock, and a rate at which it drifts.
 
 `HostClock` is a `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process; reading the
-time takes time, so that loops which work until a deadline end.
+time takes virtual time, so that code which loops until a deadline ends.
 """
 
 from __future__ import annotations
@@ -10,32 +10,34 @@ from collections.abc import Callable
 from typing import Final
 
 WALL_START_MS: Final = 1_700_000_000_000
-"""Wall time at the beginning of each run, in milliseconds since the epoch."""
+"""Wall time at the start of each run, in milliseconds since the epoch."""
 
 
 class HostClock:
-    """The clocks of one host. Rates and offsets change during a run; monotonic time never goes back."""
+    """The monotonic clock and the wall clock of one host. Rates and offsets change during a run; monotonic time never
+    goes back.
+    """
 
     __slots__ = ("_virtual", "base", "rate", "wall_offset_ms")
 
     def __init__(self, virtual: Callable[[], float]) -> None:
-        """`virtual`: the time of the simulated world in seconds."""
+        """`virtual`: returns the time of the simulated world in seconds."""
         self._virtual = virtual
         self.rate = 1.0
-        """Seconds of this clock in a second of the world."""
+        """Seconds of this clock for each second of the world."""
         self.base = 0.0
         """The difference between this clock and rate * virtual time, in seconds."""
         self.wall_offset_ms = 0
-        """How far the wall clock is ahead of the truth, apart from its drift."""
+        """Milliseconds by which the wall clock is ahead of the true time, without its drift."""
 
     def drift(self, rate: float) -> None:
-        """Run at this rate from now on."""
+        """Set the rate of this clock from now on."""
         now = self._virtual()
         self.base += now * (self.rate - rate)
         self.rate = rate
 
     def step_wall_ms(self, ms: int) -> None:
-        """Put the wall clock forward, or back; no time passes."""
+        """Move the wall clock forward or back; no virtual time passes."""
         self.wall_offset_ms += ms
 
     def monotonic(self) -> float:
@@ -48,5 +50,5 @@ class HostClock:
         return self.wall_ms_at(self._virtual())
 
     def wall_ms_at(self, virtual: float) -> int:
-        """The wall clock at a given virtual time, in ms since the epoch."""
+        """Return the wall clock at a given virtual time, in ms since the epoch."""
         return WALL_START_MS + self.wall_offset_ms + int((virtual * self.rate + self.base) * 1000)

@@ -1,7 +1,7 @@
 """The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
-Every run is one process's work and depends on nothing but its seed. So that it does not depend on the hash of strings
-either, the command runs itself again with PYTHONHASHSEED=0 if that is not set.
+Every run takes place in one process, and depends only on its seed. Because string hashes could also change a run, the
+command restarts itself with PYTHONHASHSEED=0 if that is not set.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HASH_SEED: Final = "0"
 BEGIN_OF_FAULTS: Final = "<!-- faults -->\n"
 END_OF_FAULTS: Final = "<!-- end of faults -->\n"
 PROGRESS_SECONDS: Final = 20.0
-"""Between two lines that say how far a long run is."""
+"""Seconds between two progress lines of a long run."""
 
 
 @click.group()
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def with_fixed_hashes() -> None:
-    """Run this command again with PYTHONHASHSEED fixed, unless it is."""
+    """Run this command again with PYTHONHASHSEED set, unless it is set already."""
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
         environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
         os.execve(sys.executable, [sys.executable, "-m", "oncelog_simulation", *sys.argv[1:]], environment)  # noqa: S606
@@ -69,7 +69,7 @@ def with_fixed_hashes() -> None:
 )
 @click.option("--report", type=click.Path(dir_okay=False), help="Write what was seen, as JSON.")
 def run_seeds(seeds: str, seconds: float | None, plans: str, twice: bool, out: Path | None, report: str | None) -> None:
-    """Run seed after seed; exit with 1 if any broke a rule."""
+    """Run one seed after another; exit with 1 if a run has broken a rule."""
     first, _, last = seeds.partition("-")
     total = Totals()
     for seed in _seeds(int(first), int(last) if last else None, seconds):
@@ -119,7 +119,7 @@ def replay(seed: int, plans: str, timeline: bool) -> None:
 @click.argument("seed", type=int)
 @click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
 def story(seed: int, runs: int) -> None:
-    """Shrink the plan of a failing seed as long as it fails, and tell its events."""
+    """Shrink the plan of a failing seed as long as it fails, and print its events."""
     plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
     scenario = WholeCluster()
     outcome = run(plan, scenario)
@@ -128,7 +128,7 @@ def story(seed: int, runs: int) -> None:
 
 
 def _first_judge(plan: Plan) -> str | None:
-    """The judge that finds the first violation in a run of the plan."""
+    """Return the name of the judge that finds the first violation in a run of the plan; None if none does."""
     violations = run(plan, WholeCluster()).violations
     return violations[0].judge if violations else None
 
@@ -141,7 +141,9 @@ def _first_judge(plan: Plan) -> str | None:
     "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
 )
 def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None) -> None:
-    """Take lines away from the real code, one defect after the other, and find the first seed that notices it."""
+    """Remove or change lines of the real code, one defect after another, and find the first seed that detects each
+    defect.
+    """
     results = []
     for found in hunt_all(names or DEFECTS, jobs, seconds):
         results.append(found)
@@ -160,7 +162,7 @@ def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None)
     help="A page to put the table of faults into.",
 )
 def totals(reports: tuple[Path, ...], out: Path | None) -> None:
-    """Add up what `run --report` has written, of runs at different times."""
+    """Add up the reports of several runs that `run --report` has written."""
     total = Totals()
     for report in reports:
         total.add_report(json.loads(report.read_text()))
@@ -210,7 +212,7 @@ class Totals:
             self.failed.append(outcome.plan.seed)
 
     def add_report(self, report: Mapping[str, Any]) -> None:
-        """Add what `as_json` of another process has told."""
+        """Add a report that `as_json` of another process has written."""
         self.seeds += report["seeds"]
         self.virtual_seconds += report["virtual_seconds"]
         self.struck.update(report["struck"])
@@ -218,7 +220,7 @@ class Totals:
         self.cpu -= report["cpu_seconds"]
 
     def tell_progress(self, seed: int) -> None:
-        """Say from time to time how far we are."""
+        """Print the progress from time to time."""
         now = time.monotonic()
         if now - self._told > PROGRESS_SECONDS:
             self._told = now
@@ -236,7 +238,7 @@ class Totals:
         return "\n".join([*lines, *(f"  {name:<26} {self.struck[name]}" for name in FAULTS)])
 
     def as_markdown(self) -> str:
-        """For a page."""
+        """Return the results as Markdown."""
         seconds = time.process_time() - self.cpu
         failed = f"{len(self.failed)} of them broke a rule" if self.failed else "none of them broke a rule"
         rows = [f"| {name} | {fault.title} | {self.struck[name]} |\n" for name, fault in FAULTS.items()]
@@ -257,7 +259,7 @@ class Totals:
 
 
 def _seeds(first: int, last: int | None, seconds: float | None) -> Iterator[int]:
-    """The seeds from the first to the last one, as long as time is left."""
+    """Yield the seeds from the first to the last one, as long as time is left."""
     until = None if seconds is None else time.monotonic() + seconds
     for seed in count(first):
         if (last is not None and seed > last) or (until is not None and time.monotonic() > until):

@@ -1,7 +1,9 @@
-"""The disk of a simulated broker: `runtime.disk.Disk` on the storage of its machine, with the faults of that disk.
+"""The disk of a simulated broker: implements `runtime.disk.Disk` on the storage of its machine, with the faults of this
+disk.
 
 Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last one of the process: the world kills
-it at a write that a fault has chosen, of which an arbitrary part is done then. A dead process changes nothing.
+the process at a write that a fault has chosen, and only an arbitrary part of this write is done. A dead process cannot
+change any file.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from oncelog_simulation.storage import Directory, Inode, Storage
 WRITE_SECONDS: Final = 0.00002
 READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
-"""How long these calls take on a healthy disk, on average."""
+"""Average duration of this call on a healthy disk, in seconds."""
 ROOM_BYTES: Final = 100 << 30
-"""Free bytes of a disk that is not full."""
+"""Free bytes on a disk that is not full."""
 
 
 @dataclass
 class _Judges:
-    """Whether judges are reading now."""
+    """Whether a judge is reading now."""
 
     read: bool = False
 
@@ -40,7 +42,7 @@ _JUDGES: Final = _Judges()
 
 @contextmanager
 def unnoticed() -> Iterator[None]:
-    """Let judges read what a disk holds: no fault meets them, and no time passes."""
+    """Let judges read the content of a disk: no fault strikes them, and no virtual time passes."""
     _JUDGES.read = True
     try:
         yield
@@ -50,32 +52,32 @@ def unnoticed() -> Iterator[None]:
 
 @dataclass
 class DiskTroubles:
-    """The present faults of a machine's disk."""
+    """The current faults of a machine's disk."""
 
     slowness: float = 1.0
     """Factor by which every call takes longer."""
     is_full: bool = False
     fails_reads: float = 0.0
-    """The share of calls that fail with EIO,"""
+    """Fraction of the reads that fail with EIO."""
     fails_writes: float = 0.0
     fails_syncs: float = 0.0
     failed: str | None = None
-    """The data directory in which every call fails with EIO; None: none."""
+    """The data directory in which every call fails with EIO; None means none."""
     writes_left: int | None = None
-    """How many changes until the process is killed in the middle of one; None: never."""
+    """Number of changes until the process is killed in the middle of one; None means never."""
     struck: dict[str, int] = field(default_factory=dict)
-    """How often a call failed, by fault."""
+    """How often a call has failed, by fault."""
 
     @property
     def is_doomed(self) -> bool:
-        """Whether a later write is to kill the process."""
+        """Whether a later write will kill the process."""
         return self.writes_left is not None
 
     def strike(self, what: str) -> None:
         self.struck[what] = self.struck.get(what, 0) + 1
 
     def end(self) -> None:
-        """All is well again."""
+        """End all faults of the disk."""
         self.slowness = 1.0
         self.is_full = False
         self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
@@ -84,7 +86,7 @@ class DiskTroubles:
 
 
 class SimulatedDisk:
-    """The disk as seen by one process."""
+    """The disk as one process sees it."""
 
     __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
@@ -97,11 +99,11 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` kills the process. `locks`: the locks held by processes of this machine."""
+        """`doom` kills the process. `locks`: the locks that processes of this machine have."""
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
-        """The files that the process has open."""
+        """The files that the process has opened and not closed."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -128,7 +130,7 @@ class SimulatedDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def before_change(self, path: str) -> bool:
-        """Whether the process dies in the middle of the next change."""
+        """Return whether the process dies in the middle of the next change."""
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(WRITE_SECONDS * troubles.slowness * self._random.random())
@@ -158,11 +160,11 @@ class SimulatedDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def part(self, data: bytes) -> bytes:
-        """The part of `data` that is written by a process that is killed meanwhile."""
+        """Return the part of `data` that is written when the process is killed during the write."""
         return data[: self._random.randint(0, len(data))]
 
     def die(self) -> None:
-        """The process is killed. Raises ProcessIsDead."""
+        """Kill the process. Raises ProcessIsDead."""
         self._doom()
         raise ProcessIsDead(self._process.name)
 
@@ -227,7 +229,7 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """Removed file by file, so that a process that is killed leaves some of it."""
+        """The tree is removed file by file, so that a killed process leaves a part of it."""
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):
@@ -297,7 +299,7 @@ class SimulatedDisk:
 
 
 class SimulatedLock:
-    """A lock held by a process; it is released when the process ends."""
+    """A file lock of a process; it is released when the process ends."""
 
     __slots__ = ("_locks", "_path", "_process")
 
@@ -312,7 +314,7 @@ class SimulatedLock:
 
 
 class SimulatedFile:
-    """`runtime.disk.File` on an inode. Bytes that readers have already got do not change."""
+    """Implements `runtime.disk.File` on an inode. Bytes that were already read never change."""
 
     __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 

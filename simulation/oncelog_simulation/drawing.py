@@ -13,9 +13,10 @@ from oncelog_simulation.plan import Plan
 
 MAX_STRIKES: Final = 12
 SECONDS: Final = (3.0, 24.0)
-"""The least and the most seconds that workloads work; short runs are as frequent as long ones."""
+"""Minimum and maximum seconds for which workloads work; short runs are as frequent as long ones."""
 LONG_SHARE: Final = 0.1
-"""Share of the seeds that run for minutes, with clients that rest: whatever has a long time limit shows there."""
+"""Fraction of the seeds that run for minutes, with clients that rest: effects of long time limits become visible there.
+"""
 LONG_SECONDS: Final = (100.0, 900.0)
 LONG_PACE: Final = 40.0
 LIGHT_SECONDS: Final = (600.0, 3600.0)
@@ -25,17 +26,17 @@ LIGHT_PACE: Final = 200.0
 LIGHT_SETTINGS: Final = {"replica.fetch.wait.max.ms": "2000", "replica.lag.time.max.ms": "10000"}
 """In a `lightened` plan, followers that have nothing to fetch ask once in two seconds: an idle cluster costs little."""
 MOST_SHORT_SECONDS: Final = 8.0
-"""How long the workloads of a `shortened` plan work at most."""
+"""Limit on the seconds for which the workloads of a `shortened` plan work."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
-"""How much slower than usual clients work: a few seeds work hard, many are cheap."""
+"""Factors by which clients work slower than usual: a few seeds work hard, and many are cheap."""
 SHORT_PACE: Final = 8.0
-"""Lowest pace of a short run."""
+"""Lowest pace factor of a short run."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
-"""log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
+"""Values of log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
 
 LATE_SHARES: Final = (0.01, 0.01, 0.01, 0.1, 0.3)
 FETCH_BYTES: Final = ("400", "10485760")
-"""replica.fetch.max.bytes: with the small one a follower that was away catches up in many steps."""
+"""Values of replica.fetch.max.bytes: with the small value a follower that was away needs many steps to catch up."""
 
 
 def draw_plan(
@@ -44,7 +45,7 @@ def draw_plan(
     *,
     faults: Sequence[str] | None = None,
 ) -> Plan:
-    """The plan of a seed. `faults`: kinds to draw from, None: all."""
+    """Return the plan of a seed. `faults`: the kinds of faults to draw from; None means all."""
     random = stream(seed, "plan")
     kinds = sorted(FAULTS) if faults is None else list(faults)
     kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 3, 4, 6, 9))))
@@ -86,7 +87,7 @@ def lightened(plan: Plan) -> Plan:
 
 
 def shortened(plan: Plan) -> Plan:
-    """The same plan in a third of the time or less, with slow clients: `make test` runs hundreds of these."""
+    """Return the same plan in a third of the time or less, with slow clients: `make test` runs hundreds of these."""
     share = min(1 / 3, MOST_SHORT_SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds * share, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)

@@ -1,12 +1,13 @@
-"""The metadata store of a simulated world: an ensemble of ZooKeeper servers, without their protocol's bytes.
+"""The metadata store of a simulated world: an ensemble of ZooKeeper servers that exchange objects instead of the
+protocol's bytes.
 
-A leader has the tree. It does writes one after another, each with the next zxid; every server applies them in that
-order, some time later, so that reads of different servers differ for a while. A session begins and ends with a write. A
-session ends when the leader has not heard of it for its timeout; servers report that with a delay. Its owner may not
-know.
+The leader has the tree. The leader executes writes one after another, each with the next zxid; every server applies
+them in this order, some time later, so that reads from different servers differ for a while. The start and the end of a
+session are writes, too. A session expires when the leader has not heard of it for its timeout; servers report active
+sessions with a delay. The owner of an expired session may not know that it has expired.
 
-`Connection` is one server's state of one client: requests are answered in order, a read after the writes before it. The
-faults of an ensemble are at the end of `Ensemble`. `sessions` has the client's side.
+`Connection` is one server's state of one client: requests get responses in order, and a read sees the writes before it.
+The methods for faults of an ensemble are at the end of `Ensemble`. `sessions` has the client's side of a session.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from oncelog_simulation.network import Fabric
 from oncelog_simulation.streams import Pipe, SimulatedHost
 
 COMMIT_SECONDS: Final = (0.0003, 0.004)
-"""Until a write has reached the leader and a majority: at least and at most."""
+"""Minimum and maximum seconds until a write has reached the leader and a majority."""
 APPLY_SECONDS: Final = 0.004
-"""The most seconds until a server has applied a committed write, unless it lags."""
+"""Maximum seconds until a server has applied a committed write, unless the server lags."""
 TICK_SECONDS: Final = 0.5
-"""tickTime: the longest delay of a session's end; servers report active sessions to the leader twice as often."""
+"""tickTime in seconds: the longest delay of a session's expiry; servers report active sessions to the leader twice as
+often.
+"""
 
 _ERRORS: Final[dict[type[MetadataError], type[Exception]]] = {
     NoNode: kazoo.NoNodeError,
@@ -55,7 +58,7 @@ _ERRORS: Final[dict[type[MetadataError], type[Exception]]] = {
 
 
 class ZnodeStat(NamedTuple):
-    """A stat as kazoo gives it."""
+    """A stat in the form in which kazoo returns it."""
 
     version: int
     czxid: int
@@ -64,7 +67,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to the request with this number. `result` may be an exception."""
+    """The response to the request with this number. `result` may be an exception."""
 
     number: int
     result: Any
@@ -72,24 +75,24 @@ class Answer(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A watched node was created, set or deleted."""
+    """A notification: a watched node was created, set or deleted."""
 
     path: str
 
 
 class Accepted(NamedTuple):
-    """The session lives, and is served on this connection."""
+    """The server's packet that says: the session is alive, and is served on this connection."""
 
     key: SessionKey
     timeout: float
 
 
 class Expired(NamedTuple):
-    """The session is over."""
+    """The server's packet that says: the session has expired."""
 
 
 class Hello(NamedTuple):
-    """The first packet of a client: begins a session, or resumes the one with this key."""
+    """The first packet of a client: starts a session, or resumes the session with this key."""
 
     key: SessionKey | None
     timeout: float
@@ -104,17 +107,17 @@ class Request(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """A sign of life."""
+    """The client's keep-alive packet."""
 
 
 class Close(NamedTuple):
-    """The client ends its session."""
+    """The client's packet that ends its session."""
 
     number: int
 
 
 class SessionRecord:
-    """A session as the leader knows it."""
+    """A session, in the leader's memory."""
 
     __slots__ = ("heard_at", "key", "timeout")
 
@@ -125,7 +128,7 @@ class SessionRecord:
 
 
 class Server:
-    """One server: the tree up to the last write that it has applied."""
+    """One server, with its tree up to the last write that it has applied."""
 
     def __init__(self, host: SimulatedHost, tree: Tree) -> None:
         self.host = host
@@ -135,11 +138,11 @@ class Server:
         self.applies_at = 0.0
         self.submits_at = 0.0
         self.lag = 0.0
-        """Seconds by which it is behind, in addition to the usual delay."""
+        """Seconds by which this server is behind, in addition to the usual delay."""
         self.is_up = True
         self.connections: dict[Connection, None] = {}
         self.heard: dict[int, float] = {}
-        """Sessions not reported to the leader yet, with the time of their last packet."""
+        """Sessions that are not yet reported to the leader, with the time of their last packet."""
 
 
 class Connection:
@@ -150,15 +153,15 @@ class Connection:
         self.server = server
         self.host = server.host
         self.pipe: Pipe
-        """To the client."""
+        """The pipe to the client."""
         self.session_id = 0
         self.is_gone = False
         self.watches: dict[str, None] = {}
         self._pending: deque[list[Any]] = deque()
-        """Requests in order: [number, body, zxid after which it is answered or None, result of a write]."""
+        """Requests in order: [number, body, zxid after which the response is sent or None, result of a write]."""
 
     def arrived(self, packet: Any) -> None:
-        """The client has sent something. Called by its pipe."""
+        """Handle a packet from the client. The connection's pipe calls this."""
         if self.is_gone or not self.server.is_up:
             return
         ensemble = self._ensemble
@@ -197,7 +200,7 @@ class Connection:
         self.drop()
 
     def pump(self) -> None:
-        """Answer all requests that can be answered, in order."""
+        """Respond to all requests whose responses are ready, in order."""
         pending, server = self._pending, self.server
         while pending and pending[0][2] is not None and pending[0][2] <= server.zxid:
             number, body, _, written = pending.popleft()
@@ -261,11 +264,11 @@ class Ensemble:
             Server(fabric.add_host(f"store-{number}", f"10.0.9.{number}"), Tree()) for number in range(1, servers + 1)
         ]
         self.on_ended: Callable[[int, str], None] | None = None
-        """Called with the id of a session that ends, and why."""
+        """Called with the id of a session that has expired, and the reason."""
         self.on_written: Callable[[Changes], None] | None = None
-        """Called with what each write has changed."""
+        """Called with the change that each write has made."""
         self.on_restored: Callable[[], None] | None = None
-        """Called when the tree is that of a backup."""
+        """Called when the tree was replaced by a backup."""
         for server in self.servers:
             loop.happen(loop.now + random.random() * TICK_SECONDS / 2, self._tell_leader, server)
         loop.happen(loop.now + TICK_SECONDS, self._end_silent_sessions)
@@ -277,7 +280,7 @@ class Ensemble:
     # --- the leader
 
     def submit(self, server: Server, work: Callable[..., None], *args: Any) -> None:
-        """Have the leader do something that a server has been asked for. Without a quorum the request has no effect."""
+        """Let the leader execute a request that a server has received. Without a quorum the request has no effect."""
         least, most = COMMIT_SECONDS
         when = max(server.submits_at, self.loop.now + self.random.uniform(least, most))
         server.submits_at = when
@@ -288,7 +291,7 @@ class Ensemble:
             work(*args)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> list[Stat | Exception | None]:
-        """Do all operations or none. A result for each, as ZooKeeper answers a multi."""
+        """Execute all operations or none. Returns a result for each operation, as ZooKeeper does for a multi."""
         transaction = Transaction(self.tree.node, self.zxid + 1, session_id)
         results: list[Stat | Exception | None] = []
         for operation in operations:
@@ -327,9 +330,9 @@ class Ensemble:
     # --- sessions
 
     def accept(self, connection: Connection, hello: Hello) -> None:
-        """A client has connected, to begin a session or to go on with one."""
+        """Accept a client's connection, which starts a session or resumes one."""
         server = connection.server
-        if not self.has_quorum or hello.seen_zxid > server.zxid:  # the client has seen a newer state
+        if not self.has_quorum or hello.seen_zxid > server.zxid:  # the client has seen a newer state than this server
             connection.drop()
             return
         self.submit(server, self._accept, connection, hello.key, hello.timeout)
@@ -346,7 +349,7 @@ class Ensemble:
             connection.drop()
             return
         record.heard_at = now
-        self._commit({})  # a session's beginning is a write, and moving it is one, too
+        self._commit({})  # starting a session is a write, and moving it to another server is one, too
         for server in self.servers:  # close the session's earlier connections
             for other in list(server.connections):
                 if other.session_id == key.session_id:
@@ -360,7 +363,9 @@ class Ensemble:
         connection.pump()
 
     def end_session(self, session_id: int, why: str) -> None:
-        """End a session: its ephemeral nodes go, and it can do nothing more. Its owner may not know."""
+        """Expire a session: its ephemeral nodes are deleted, and its client can do nothing more. The owner of the
+        session may not know.
+        """
         if self.sessions.pop(session_id, None) is None:
             return
         nodes = sorted(path for path, node in self.tree.nodes() if node.ephemeral_owner == session_id)
@@ -370,7 +375,8 @@ class Ensemble:
         self._commit(transaction.changes)
         if self.on_ended is not None:
             self.on_ended(session_id, why)
-        for server in self.servers:  # each closes the connection of the session when it learns that it has ended
+        # Each server closes the session's connection when it learns that the session has expired.
+        for server in self.servers:
             for connection in list(server.connections):
                 if connection.session_id == session_id:
                     self.loop.happen(self.loop.now + server.lag, connection.drop)
@@ -399,7 +405,7 @@ class Ensemble:
     # --- faults
 
     def stop_server(self, server: Server) -> None:
-        """Its clients are disconnected, and it applies nothing until `start_server`."""
+        """Stop the server: its clients are disconnected, and it applies no writes until `start_server`."""
         for connection in list(server.connections):
             connection.drop()
         server.is_up = False
@@ -417,38 +423,39 @@ class Ensemble:
         server.applies_at = self.loop.now
 
     def lose_quorum(self) -> None:
-        """No leader: nothing is written, nothing is served, no session ends."""
+        """Remove the leader: no writes and no reads are possible, and no session expires."""
         self.has_quorum = False
         for server in self.servers:
             for connection in list(server.connections):
                 connection.drop()
 
     def regain_quorum(self) -> None:
-        """A new leader: every session has its whole timeout again."""
+        """Elect a new leader: every session has its entire timeout again."""
         if not self.has_quorum:
             self.has_quorum = True
             for record in self.sessions.values():
                 record.heard_at = self.loop.now
 
     def drop_connections(self, share: float) -> None:
-        """Cut some connections, with their requests in flight: writes may have been done, without an answer."""
+        """Cut some connections, with their requests in flight: their writes may be executed without a response."""
         for server in self.servers:
             for connection in list(server.connections):
                 if self.random.random() < share:
                     connection.drop()
 
     def forget(self) -> None:
-        """Let go of all clients: the world ends."""
+        """Release all clients, because the world ends."""
         for server in self.servers:
             server.connections.clear()
 
     def copied(self) -> tuple[Tree, int, dict[int, SessionRecord], int]:
-        """A backup of the present state."""
+        """Return a backup of the current state."""
         return _copy(self.tree), self.zxid, dict(self.sessions), self._last_session
 
     def restore(self, backup: tuple[Tree, int, dict[int, SessionRecord], int], *, is_new_epoch: bool = False) -> None:
-        """All servers start again from a backup. In a new epoch of the servers, the ids of writes are higher than all
-        earlier ones; else the servers refuse every client that has seen a later write."""
+        """Restart all servers from a backup. In a new epoch of the servers, the ids of writes are higher than all
+        earlier ones; otherwise the servers refuse every client that has seen a later write.
+        """
         self.lose_quorum()
         newest = self.zxid
         tree, self.zxid, sessions, self._last_session = backup

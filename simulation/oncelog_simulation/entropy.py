@@ -7,5 +7,7 @@ from random import Random
 
 
 def stream(seed: int, purpose: str) -> Random:
-    """A generator for one purpose of the run with this seed. The same on every machine and in every process."""
+    """Return a random generator for one purpose of the run with this seed. The generator is the same on every machine
+    and in every process.
+    """
     return Random(f"{seed}/{purpose}")

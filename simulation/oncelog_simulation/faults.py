@@ -1,10 +1,10 @@
-"""The faults that may befall a world: one table, by name. Each says how it is drawn and how it strikes.
+"""The faults that may strike a world, in one table by name. Each fault defines how it is drawn and how it strikes.
 
-A fault strikes in the director's process: it does something to machines, links, disks or the store, waits for as long
-as the strike lasts, and undoes it. `end_all` undoes all remaining faults.
+A fault strikes in the director's process: it changes machines, links, disks or the store, waits while the strike lasts,
+and undoes the change. `end_all` undoes all remaining faults.
 
 `Fault.needs_whole`: the fault destroys a broker's disk, so it strikes only while all replicas are in sync, and in one
-run always the same broker. No replication survives more than that.
+run it always strikes the same broker. Replication cannot survive more than that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from oncelog_simulation.world import World
 
 STORE_SERVERS: Final = 3
 MAX_WALL_STEP_MS: Final = 120_000
-"""The most by which a wall clock is moved forward or back."""
+"""Maximum milliseconds by which a wall clock is moved forward or back."""
 MAX_DRIFT: Final = 0.02
-"""The most by which a clock runs faster or slower: a machine with a larger deviation is broken."""
+"""Maximum deviation of a clock's rate: a machine with a larger deviation is broken."""
 
 CHANGED_SETTINGS: Final = (
     ("log.segment.bytes", ("4000", "1073741824")),
@@ -34,44 +34,44 @@ CHANGED_SETTINGS: Final = (
     ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
     ("replica.fetch.max.bytes", ("300", "10485760")),
 )
-"""Settings that a rolling restart may change, with no promise of the others broken."""
+"""Settings that a rolling restart may change without breaking what the other settings guarantee."""
 
 SIZE_START, SIZE_END, EPOCH_END = 8, 12, 16
-"""Where the fields of a batch's header are: base offset, size, leader epoch."""
+"""Positions of fields in a batch header: base offset, size, leader epoch."""
 
 Draw = Callable[[Random, Plan], tuple[str, ...]]
-"""Names of the machines that are struck."""
+"""Returns the names of the machines that are struck."""
 Act = Callable[[World, Strike], Awaitable[bool]]
-"""Let the fault strike; whether it really did."""
+"""Lets the fault strike; returns whether it really struck."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault."""
+    """One kind of fault."""
 
     name: str
     title: str
-    """The fault, as text."""
+    """The description of the fault."""
     draw_machines: Draw
     seconds: tuple[float, float]
-    """How long it lasts: at least and at most."""
+    """Minimum and maximum seconds that the fault lasts."""
     act: Act
     needs_whole: bool = False
 
     def draw(self, random: Random, plan: Plan, at: float) -> Strike:
-        """A strike of this kind."""
+        """Draw a strike of this kind."""
         machines = self.draw_machines(random, plan)
         return Strike(round(at, 3), self.name, machines, round(random.uniform(*self.seconds), 3), random.random())
 
 
 FAULTS: dict[str, Fault] = {}
-"""Name -> fault."""
+"""The faults by name."""
 
 
 def fault(
     name: str, title: str, machines: Draw, seconds: tuple[float, float], *, needs_whole: bool = False
 ) -> Callable[[Act], Act]:
-    """Put a function into the table."""
+    """Return a decorator that adds a function to the table."""
 
     def add(act: Act) -> Act:
         FAULTS[name] = Fault(name, title, machines, seconds, act, needs_whole)
@@ -97,7 +97,7 @@ def a_broker_or_client(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_client(random: Random, plan: Plan) -> tuple[str, ...]:
-    """Which one, the strength of the strike says: a plan does not know them."""
+    """The strength of the strike selects the client, because a plan does not know the clients."""
     return ("client",)
 
 
@@ -114,7 +114,7 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
 
 
 def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
-    """Which one, the strength of the strike says."""
+    """The strength of the strike selects the partition."""
     return ("leader",)
 
 
@@ -127,7 +127,7 @@ def _brokers(world: World, strike: Strike) -> list[BrokerMachine]:
 
 
 def _machine(world: World, strike: Strike) -> Machine | None:
-    """The machine that is struck; None if no client exists yet."""
+    """Return the machine that is struck; None if no client exists yet."""
     if strike.machines[0] in world.brokers:
         return world.brokers[strike.machines[0]]
     if strike.machines[0] in world.clients:
@@ -140,7 +140,7 @@ def _machine(world: World, strike: Strike) -> Machine | None:
 
 
 async def _down(machine: BrokerMachine, seconds: float) -> None:
-    """Leave it down for so long."""
+    """Keep the machine down for `seconds`."""
     machine.hold()
     try:
         await asyncio.sleep(seconds)
@@ -172,7 +172,7 @@ async def kill_at_a_write(world: World, strike: Strike) -> bool:
 
 @fault("kill of all", "kill -9 of all brokers at once", all_brokers, (0.0, 2.0))
 async def kill_of_all(world: World, strike: Strike) -> bool:
-    """Nothing is lost, and the end of each log may be on one replica alone."""
+    """No data is lost, and the end of each log may be on one replica alone."""
     machines = _brokers(world, strike)
     struck = any(machine.is_running for machine in machines)
     for machine in machines:
@@ -212,7 +212,7 @@ async def kill_the_controller(world: World, strike: Strike) -> bool:
 
 @fault("rolling restart", "all brokers are restarted, one after another, with other settings", all_brokers, (0.1, 1.0))
 async def rolling_restart(world: World, strike: Strike) -> bool:
-    """Each with a controlled shutdown. Settings differ from broker to broker meanwhile."""
+    """Each broker restarts with a controlled shutdown. Meanwhile the settings differ from broker to broker."""
     random = world.random("rolling restart")
     key, values = random.choice(CHANGED_SETTINGS)
     value = random.choice(values)
@@ -225,7 +225,7 @@ async def rolling_restart(world: World, strike: Strike) -> bool:
         with suppress(Killed):
             await machine.stop()
             if not struck:
-                world.count(strike.fault)  # now: the time may be over before all are restarted
+                world.count(strike.fault)  # counted now, because the time may be over before all brokers are restarted
             struck = True
         while not machine.is_serving:
             await asyncio.sleep(0.1)
@@ -427,7 +427,7 @@ async def flapping(world: World, strike: Strike) -> bool:
 
 @fault("session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
 async def session_ends(world: World, strike: Strike) -> bool:
-    """The broker learns of it when the store is reachable again."""
+    """The broker learns of the expiry when it can reach the store again."""
     (machine,) = _brokers(world, strike)
     if machine.broker is None:
         return False
@@ -493,7 +493,9 @@ async def store_without_quorum(world: World, strike: Strike) -> bool:
 
 @fault("store put back", "the metadata store is put back from a backup", the_store, (0.3, 4.0))
 async def store_put_back(world: World, strike: Strike) -> bool:
-    """Only if leaders and replicas in sync are those of the backup: else records may be lost, as the guide says."""
+    """Only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as the guide
+    says.
+    """
     if not is_whole(world):
         return False
     backup, before = world.store.copied(), _partition_states(world)
@@ -515,7 +517,7 @@ def _partition_states(world: World) -> dict[str, bytes]:
 
 
 async def _trouble(world: World, machine: BrokerMachine, strike: Strike, what: str, end: Callable[[], None]) -> bool:
-    """Wait while the disk has a trouble; whether a call met it."""
+    """Wait while the disk has a fault; returns whether a call was affected."""
     before = machine.disk_troubles.struck.get(what, 0)
     world.note(machine.name, f"has a trouble of the disk: {what}")
     try:
@@ -582,7 +584,7 @@ async def slow_disk(world: World, strike: Strike) -> bool:
 
 
 def is_whole(world: World) -> bool:
-    """Whether all brokers serve, and all replicas are in sync, and every broker knows it."""
+    """Return whether all brokers serve, all replicas are in sync, and every broker knows it."""
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
     for machine in world.brokers.values():
@@ -613,8 +615,9 @@ async def bit_rot(world: World, strike: Strike) -> bool:
 
 
 def _is_checked(content: bytes, position: int) -> bool:
-    """Whether the size or the CRC of a batch covers the byte. They do not cover base offset and leader epoch, which the
-    broker fills in: nobody can notice a change there."""
+    """Return whether the size or the CRC of a batch covers this byte. Base offset and leader epoch, which the broker
+    sets, are not covered: nobody can detect a change there.
+    """
     start = 0
     while start + SIZE_END <= len(content):
         end = start + SIZE_END + int.from_bytes(content[start + SIZE_START : start + SIZE_END], "big")
@@ -636,7 +639,7 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
 
 
 def exchange_disk(world: World, machine: BrokerMachine) -> None:
-    """Kill the broker and give its machine an empty disk."""
+    """Kill the broker, and replace its machine's disk with an empty one."""
     machine.kill()
     machine.storage.empty()
     world.rotted.discard(machine.name)
@@ -645,8 +648,9 @@ def exchange_disk(world: World, machine: BrokerMachine) -> None:
 
 @fault("older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
-    """The copy is made while the broker is down, as the guide to backups says. A broker cannot notice that its disk
-    is one that it had since it registered the last time."""
+    """The copy is taken while the broker is down, as the guide to backups requires. A broker cannot detect an older
+    state of its disk if the state is from after its last registration.
+    """
     (machine,) = _brokers(world, strike)
     machine.kill()
     copy = machine.storage.copied()
@@ -662,7 +666,7 @@ async def older_disk(world: World, strike: Strike) -> bool:
 
 
 def end_all(world: World) -> None:
-    """Undo all faults that have not been undone."""
+    """Undo all faults that are not undone yet."""
     world.network.mend_all()
     for machine in world.brokers.values():
         machine.disk_troubles.end()

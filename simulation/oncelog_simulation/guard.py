@@ -1,15 +1,16 @@
-"""The guard of a run: an access to the real machine is redirected to the simulated one, or raises `RealAccess`.
+"""The guard of a run: redirects each access to the real machine to the simulated one, or raises `RealAccess`.
 
-The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
-The broker reaches time, entropy and the rest through its interfaces (`runtime/`), so a call that bypasses them raises,
-even if its value would be right here: in production it would bypass them, too. Sockets, files, threads, processes and
-sleeping raise for all. The garbage collector is off: it would finalize objects of dead processes at arbitrary moments.
+The standard library, applications and oncelog's client get virtual time, and entropy from the seed, according to the
+running process. The broker must access time, entropy and so on through its interfaces (`runtime/`), so a call that
+bypasses them raises RealAccess, even if its value would be right here: in production it would bypass them, too.
+Sockets, files, threads, processes and sleeping raise RealAccess for all code. The garbage collector is off, because it
+would finalize objects of dead processes at arbitrary moments.
 
-A function that a module has imported by name before a run (`from time import monotonic`) cannot be replaced here;
+The guard cannot replace a function that a module has imported by name before a run (`from time import monotonic`);
 `tests/unit/simulation/test_guard.py` looks for such imports.
 
-Only the thread of the run is guarded: other threads of the process (of a test before, say) keep the real machine, and
-take nothing from the seed.
+Only the thread of the run is guarded: other threads of the process (for example of an earlier test) keep the real
+machine, and draw nothing from the seed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from oncelog_simulation.loop import SimulatedLoop
 
 BROKER: Final = "oncelog_broker."
 SEAMS: Final = ("oncelog_broker.runtime.",)
-"""Modules of the broker that may ask."""
+"""Modules of the broker that may access the machine."""
 READERS_OF_SOURCE: Final = (
     "linecache",
     "tokenize",
@@ -44,7 +45,7 @@ READERS_OF_SOURCE: Final = (
     "pkgutil",
     "warnings",
 )
-"""Modules that may read files: they show source lines of errors, or import."""
+"""Modules that may read files, because they import modules or show source lines of errors."""
 RANDOM_FUNCTIONS: Final = (
     *("random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices"),
     *("normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate"),
@@ -58,7 +59,7 @@ PROCESS_FUNCTIONS: Final = ("fork", "system", "kill", "execv", "posix_spawn", "p
 
 
 class RealAccess(RuntimeError):
-    """Something in a simulated world would have touched the real machine."""
+    """Raised when code in a simulated world would access the real machine."""
 
 
 class _Patches:
@@ -69,7 +70,7 @@ class _Patches:
         self._thread = get_ident()
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
-        """Replace a function for this thread alone; a class for all."""
+        """Replace a function for this thread alone, or a class for all threads."""
         real = getattr(owner, name)
         self._before.append((owner, name, real))
         setattr(owner, name, value if isinstance(value, type) else _in_thread(self._thread, value, real))
@@ -82,7 +83,7 @@ class _Patches:
 
 @contextmanager
 def guarded(loop: SimulatedLoop) -> Iterator[None]:
-    """Keep all code in the loop from the real machine, until the end of the `with`."""
+    """Prevent all code in the loop from using the real machine, until the end of the `with` statement."""
     patches, collects = _Patches(), gc.isenabled()
     gc.disable()
     try:
@@ -150,7 +151,9 @@ def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
         patches.replace(random, name, _of_process(loop, name))
 
     class SeededRandom(random.Random):
-        """A generator that the process seeds, unless its maker does. In other threads it seeds itself."""
+        """A generator that the process's entropy seeds, unless its creator seeds it. In other threads the generator
+        seeds itself.
+        """
 
         def __init__(self, seed: Any = None) -> None:
             if seed is None and get_ident() == thread:
@@ -179,7 +182,7 @@ def _forbid(patches: _Patches) -> None:
 
 
 def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A function that raises RealAccess; `real` is for modules that read source lines."""
+    """Return a function that raises RealAccess; `real` is called for modules that read source lines."""
 
     def refused(*arguments: Any, **named: Any) -> Any:
         caller = _module(3)
@@ -191,12 +194,12 @@ def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., 
 
 
 def _check_broker(what: str) -> None:
-    """Raises RealAccess where a module of the broker other than a seam has asked."""
+    """Raises RealAccess if the caller is a module of the broker other than a seam."""
     caller = _module(4)
     if caller.startswith(BROKER) and not caller.startswith(SEAMS):
         raise RealAccess(f"{caller} called {what}: the broker reaches it through oncelog_broker.runtime")
 
 
 def _module(depth: int) -> str:
-    """The module of the function that many calls above this one."""
+    """Return the module of the function that is `depth` calls above this one."""
     return str(sys._getframe(depth).f_globals.get("__name__", ""))

@@ -1,4 +1,6 @@
-"""A link of the simulated network: a direction between two hosts, how long packets take, and whether it is cut."""
+"""A link of the simulated network: one direction between two hosts, with the delay of its packets, and whether it is
+cut.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,18 @@ from random import Random
 from typing import Final, Protocol
 
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
-"""Shortest and longest delay of a packet on a healthy link."""
+"""Minimum and maximum delay in seconds of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Share of packets that are late, unless a plan says otherwise."""
+"""Fraction of the packets that are late, unless a plan sets another fraction."""
 LATE_SECONDS: Final = 0.03
-"""Longest delay of a late packet."""
+"""Maximum delay of a late packet, in seconds."""
 
 
 class Stuck(Protocol):
     """A stream whose packets wait for the link to be repaired."""
 
     def send_again(self, delay: float) -> None:
-        """Let them arrive after `delay` seconds."""
+        """Deliver the packets after `delay` seconds."""
 
 
 class Link:
@@ -32,10 +34,10 @@ class Link:
         self.slowness = 1.0
         """The factor by which all transfers take longer."""
         self.waiting: dict[Stuck, None] = {}
-        """Streams with packets that the cut holds up."""
+        """Streams with packets that wait because the link is cut."""
 
     def latency(self) -> float:
-        """Seconds until the next packet arrives."""
+        """Draw the delay of the next packet, in seconds."""
         random, (least, most) = self._random, LATENCY_SECONDS
         seconds = least + random.random() * (most - least)
         if random.random() < self._late_share:

@@ -1,7 +1,7 @@
-"""Adds the log lines of brokers and clients to the timeline; an unexpected error breaks a rule.
+"""Adds the log lines of brokers and clients to the timeline; an unexpected error counts as a violation.
 
-Expected are errors of disks, of the network, of the store and of the protocol: any other error that is logged with its
-stack, or that the event loop reports, is a bug.
+Errors of disks, the network, the store and the protocol are expected; any other error that is logged with a stack
+trace, or that the event loop reports, is a bug.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog_simulation.world import World
 LOGGERS: Final = ("oncelog_broker", "oncelog", "asyncio")
 FORESEEN: Final = (OSError, KafkaError, MetadataError, TimeoutError)
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Attributes of every log record; the others are details."""
+"""Attributes that every log record has; all other attributes are details."""
 
 
 class _Noting(logging.Handler):
@@ -45,7 +45,7 @@ def _safe(details: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def log_lines_noted(world: World) -> Iterator[None]:
-    """Note all log lines, and suppress their output, until the end of the `with`."""
+    """Add all log lines to the timeline, and suppress their output, until the end of the `with` statement."""
     handler = _Noting(world)
     before = [(logging.getLogger(name), logging.getLogger(name).propagate) for name in LOGGERS]
     for logger, _ in before:

@@ -1,13 +1,14 @@
-"""An asyncio event loop with virtual time and several processes in it, whose order comes from a seed.
+"""An asyncio event loop with virtual time for several processes, whose order is drawn from a seed.
 
 Invariants:
-- Callbacks of one process run in asyncio's order, one iteration (all that are ready) at a time; only one process runs
-  at once.
-- Time moves only from one event to the next. A turn takes virtual time, which delays the next turn of its process.
-- No callback of a dead process runs, and none of a paused one.
-- Nothing depends on addresses in memory: tasks and futures hash by their number.
+- Callbacks of one process run in asyncio's order, one iteration (all ready callbacks) at a time; only one process runs
+  at any time.
+- Time advances only from one event to the next. An iteration of a process takes virtual time, which delays its next
+iteration.
+- Callbacks of dead or paused processes do not run.
+- Nothing depends on memory addresses: tasks and futures hash by their number.
 
-A process may be killed by the world or while it runs, see `process`.
+The world may kill a process between its iterations or while it runs, see `process`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ from oncelog_simulation.process import PROCESS, Process, ProcessIsDead
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.00006
-"""The most seconds of an iteration, without the time for reading clocks."""
+"""Maximum seconds of one iteration, without the time for reading clocks."""
 CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
-"""How long a question for the time takes: drawn for each turn. The largest ones end slices after a few steps."""
+"""Possible durations in seconds of reading the clock; one is drawn for each iteration. With the largest durations,
+slices end after a few steps.
+"""
 JOB_SECONDS: Final = 0.002
-"""The mean time until a job of a worker thread is done."""
+"""Mean seconds until a job of a worker thread is done."""
 SHARED_THREADS: Final = 32
 """Worker threads of each process for jobs that name no executor."""
 
 
 class NothingLeft(RuntimeError):
-    """The world waits, and no event is left that could end the wait."""
+    """Raised if the world waits and no event is left that could end the wait."""
 
 
 class _Future(asyncio.Future[Any]):
@@ -65,7 +68,9 @@ class Task(asyncio.Task[Any]):
 
 
 class _Handle(asyncio.Handle):
-    """A callback that is ready. As asyncio's own, without what serves debugging: a run makes a hundred thousand."""
+    """A callback that is ready to run. Like asyncio's handle, without the parts for debugging, because a run creates a
+    hundred thousand handles.
+    """
 
     __slots__ = ()
 
@@ -116,7 +121,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Event:
-    """Something that happens to the world, and not in a process."""
+    """An event of the world, which belongs to no process."""
 
     __slots__ = ("args", "callback")
 
@@ -126,15 +131,16 @@ class _Event:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one run. `director` is the process of the world itself: for everything started outside of other
-    processes."""
+    """The event loop of one run. `director` is the process of the world itself, for everything that is started outside
+    other processes.
+    """
 
     def __init__(self, random: Random) -> None:
         super().__init__()
         self.now = 0.0
-        """Virtual seconds at the beginning of the present turn."""
+        """Virtual seconds at the start of the current iteration."""
         self._ahead = 0.0
-        """How long the present turn has taken so far."""
+        """Seconds that the current iteration has taken so far."""
         self._clock_seconds = CLOCK_SECONDS[0]
         self._random = random
         self._heap: list[tuple[float, int, _Timer | Process | _Event]] = []
@@ -142,17 +148,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._is_over = False
         self._remains: list[Any] = []
         self._threads: dict[tuple[Process, int], list[float]] = {}
-        """For each pool of worker threads, when each thread is free."""
+        """For each pool of worker threads, the virtual times at which its threads become free."""
         self.turns = 0
-        """How many turns all processes have had."""
+        """The number of iterations of all processes so far."""
         self.fingerprint = 0
-        """Hash of all iterations so far: equal in two runs of one seed."""
+        """Hash of all iterations so far, which is equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
-        """Called after each turn of a process that is watched."""
+        """Called after each iteration of a process that is watched."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
         """The implementation of `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
-        """The address of a host by its name, or None; set by the network."""
+        """Returns the address of a host by its name, or None; set by the network."""
         self.director = Process("director", 0, HostClock(self.virtual), random)
         self.current = self.director
         """The process to which the running code belongs."""
@@ -164,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- time
 
     def virtual(self) -> float:
-        """Virtual seconds since the world began. Reading it takes some time itself."""
+        """Virtual seconds since the world began. Reading this time takes some virtual time."""
         self._ahead += self._clock_seconds
         return self.now + self._ahead
 
@@ -176,11 +182,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @property
     def here(self) -> float:
-        """Like `virtual`, for the simulation itself: reading it takes no time."""
+        """Like `virtual`, for the simulation itself: reading this time takes no virtual time."""
         return self.now + self._ahead
 
     def spend(self, seconds: float) -> None:
-        """Make the running code take that much longer."""
+        """Make the running code take `seconds` longer."""
         self._ahead += seconds
 
     # --- callbacks
@@ -211,7 +217,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """`when` is a time of the clock of the process that runs."""
+        """`when` is a time on the clock of the running process."""
         if context is None:
             process, context = self.current, copy_context()
         else:
@@ -224,19 +230,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return timer
 
     def call_in(self, process: Process, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back in a process at a virtual time, unless it has died by then."""
+        """Call a function in a process at a virtual time, unless the process is dead by then."""
         timer = _Timer(when, callback, args, self, process.context)
         timer.process = process
         if not self._is_over and process.is_alive:
             heappush(self._heap, (when, next(self._numbers), timer))
 
     def happen(self, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back at a virtual time, even if the running process dies."""
+        """Call a function at a virtual time, even if the running process dies."""
         if not self._is_over:
             heappush(self._heap, (when, next(self._numbers), _Event(callback, args)))
 
     def post(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
-        """Call back in a process in its next iteration; never if it is dead."""
+        """Call a function in the next iteration of a process; a dead process never calls it."""
         if process.is_alive and not self._is_over:
             process.ready.append(_Handle(callback, args, self, process.context))
             if not process.has_turn and process is not self._running and not process.is_paused:
@@ -252,7 +258,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- the heap of events
 
     def _run_once(self) -> None:
-        """Run events until the loop is told to stop."""
+        """Run events until the loop is stopped."""
         heap = self._heap
         while not self._stopping:  # type: ignore[attr-defined]
             if not heap:
@@ -285,7 +291,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self._schedule_turn(process)
 
     def _turn(self, process: Process) -> None:
-        """Run all callbacks that are ready in a process."""
+        """Run all ready callbacks of a process."""
         self.turns += 1
         self.current = self._running = process
         self._ahead = 0.0
@@ -330,7 +336,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9: nothing of the process runs on. Its objects are kept until the run is over."""
+        """kill -9: no code of the process runs any more. The process's objects are kept until the run is over."""
         if not process.is_alive:
             return
         process.is_alive = False
@@ -370,15 +376,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run the job whole in a later turn of the process, as a thread of the executor would: in order where it has
-        one thread, in any order where it has more."""
+        """Run the entire job in a later iteration of the process, as a thread of the executor would: in order if the
+        executor has one thread, in any order if it has more.
+        """
         process = self.current
         done: asyncio.Future[T] = self.create_future()
         threads = self._threads.get((process, id(executor)))
         if threads is None:
             number = SHARED_THREADS if executor is None else int(getattr(executor, "_max_workers", 1))
             threads = self._threads[process, id(executor)] = [0.0] * number
-            self._remains.append(executor)  # its id stays its own
+            self._remains.append(executor)  # keeps the executor alive, so that no other one gets its id
         free = min(range(len(threads)), key=threads.__getitem__)
         now = self.now + self._ahead
         threads[free] = max(now, threads[free]) + process.random.expovariate(1 / JOB_SECONDS)
@@ -386,7 +393,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return done
 
     def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
-        """The job runs at once; its duration delays its result, and not the other callbacks."""
+        """The job runs immediately; its duration delays its result, and not the other callbacks."""
         began, process = self._ahead, self.current
         try:
             end = partial(_set_result, done, func(*args))
@@ -404,12 +411,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Like the loop's own, over the simulated network, without TLS. OSError."""
+        """Like asyncio's method, but over the simulated network, and without TLS. OSError."""
         assert self.connector is not None, "the loop has no network"
         return await self.connector(protocol_factory, host, port, **options)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """The address of a simulated host, by its name. Raises socket.gaierror."""
+        """Return the address of a simulated host by its name. Raises socket.gaierror."""
         import socket
 
         address = None if self.resolver is None else self.resolver(host)
@@ -425,14 +432,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().call_exception_handler(context)
 
     def end(self) -> None:
-        """Let go of everything that the processes are made of. Nothing that their `finally` blocks do has an effect.
-        Call `collect_remains` when nobody refers to the world any more."""
+        """Release all objects of the processes. Actions of their `finally` blocks have no effect. Call
+        `collect_remains` when no reference to the world is left.
+        """
         self._is_over = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         with complaints_ignored():
             for task in sorted(asyncio.all_tasks(self), key=hash):
-                with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
+                with suppress(BaseException):  # a `finally` block that waits, or that finds its objects released
                     task.get_coro().close()
             self._heap.clear()
             for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
@@ -444,14 +452,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def collect_remains() -> None:
-    """Collect what is left of worlds that have ended: later it would complain of having no loop any more."""
+    """Collect the remaining objects of worlds that have ended, because later they would complain that their loop is
+    gone.
+    """
     with complaints_ignored():
         gc.collect()
 
 
 @contextmanager
 def complaints_ignored() -> Iterator[None]:
-    """Ignore what coroutines say that are closed or collected and would await something."""
+    """Ignore the messages of coroutines that await something while they are closed or collected."""
     before, sys.unraisablehook = sys.unraisablehook, _ignore
     try:
         with warnings.catch_warnings():
@@ -472,4 +482,4 @@ def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _ignore(unraisable: object) -> None:
-    """For a coroutine that is collected and would await something in its `finally`."""
+    """Ignore the error of a collected coroutine that awaits something in its `finally` block."""

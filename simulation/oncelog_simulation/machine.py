@@ -26,11 +26,13 @@ T = TypeVar("T")
 
 PORT: Final = 9092
 RESTART_SECONDS: Final = 1.0
-"""The delay of a restart after a broker has ended by itself, or failed to start: as a service manager would do it."""
+"""Virtual seconds before a broker is restarted that has ended without being told to, or that failed to start, as with a
+service manager.
+"""
 
 
 class Killed(Exception):
-    """The process that was waited for was killed."""
+    """Raised if the process that was waited for was killed."""
 
 
 class Machine:
@@ -43,14 +45,14 @@ class Machine:
         self.clock = HostClock(world.loop.virtual)
         self.host = world.network.add_host(name, address)
         self.process: Process | None = None
-        """The running process, or the last one."""
+        """The running process or, if none runs, the last one."""
         self._starts = 0
         self._waiting: list[asyncio.Future[Any]] = []
-        """The futures for which the world waits in the running process."""
+        """The futures of the running process for which the world waits."""
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is alive, paused or not."""
+        """Whether a process is alive, even if it is paused."""
         return self.process is not None and self.process.is_alive
 
     def _begin_process(self) -> Process:
@@ -64,7 +66,7 @@ class Machine:
         return process
 
     async def _await(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine in the process; returns its result. Killed if that is killed."""
+        """Run the coroutine in the process; returns its result. Raises Killed if the process is killed."""
         loop = self.world.loop
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.append(done)
@@ -87,7 +89,7 @@ class Machine:
                 self._waiting.remove(done)
 
     def kill(self) -> None:
-        """kill -9 of the process, if one runs. None of its code runs any more; its writes remain."""
+        """kill -9 of the process, if one runs. No code of the process runs any more; its writes remain."""
         process = self.process
         if process is None or not process.is_alive:
             return
@@ -105,7 +107,7 @@ class Machine:
                 done.exception()
 
     def forget(self) -> None:
-        """Release all objects of the processes: the world ends."""
+        """Release all objects of the processes, because the world ends."""
         self.process = None
         self._waiting.clear()
 
@@ -123,29 +125,29 @@ class Machine:
 
 
 class BrokerMachine(Machine):
-    """The machine of one broker. It keeps its disk and its port."""
+    """The machine of one broker. The machine keeps its disk and its port over restarts."""
 
     def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
         self.number = number
         self.port = PORT
         self.directories = tuple(f"/data/{number}/{place}/" for place in range(1, directories + 1))
-        """Its data directories."""
+        """The broker's data directories."""
         self.settings = dict(settings)
         """The broker's settings by Kafka's keys; a change takes effect at the next start."""
         self.storage = Storage()
-        """Its files, which every process of it finds."""
+        """The machine's files, which every process on it sees."""
         self.disk_troubles = DiskTroubles()
         self.disk: SimulatedDisk | None = None
-        """As the process that runs now, or ran last, has it."""
+        """The disk of the running process or, if none runs, of the last one."""
         self.broker: Broker | None = None
-        """While it runs: the real one."""
+        """The real broker object while it runs; None otherwise."""
         self.power_cuts = 0
-        """How often it has lost its power."""
+        """How often the machine has lost its power."""
         self.is_wanted = True
-        """Whether `supervise` starts it when it does not run."""
+        """Whether `supervise` starts the broker when it does not run."""
         self.trouble = ""
-        """Why it did not start the last time; "" if it did."""
+        """Why the broker's last start failed; empty if it succeeded."""
         self._locks: dict[str, Process] = {}
         self._may_start = asyncio.Event()
         self._may_start.set()
@@ -156,13 +158,13 @@ class BrokerMachine(Machine):
 
     @property
     def is_serving(self) -> bool:
-        """Whether it has started, lives and is not paused."""
+        """Whether the broker has started, is alive and is not paused."""
         return self.broker is not None and self.process is not None and not self.process.is_paused
 
-    # --- as a service manager does it
+    # --- as a service manager works
 
     async def supervise(self) -> None:
-        """Start the broker whenever it does not run and is wanted, until this is cancelled."""
+        """Start the broker whenever it does not run but is wanted, until this coroutine is cancelled."""
         while True:
             await self._may_start.wait()
             if not self.is_running:
@@ -178,7 +180,7 @@ class BrokerMachine(Machine):
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _until_ended(self) -> None:
-        """Return when the running process has ended, by itself or not."""
+        """Return when the running process has ended, for whatever reason."""
         process, broker = self.process, self.broker
         if process is None or broker is None:
             return
@@ -189,17 +191,17 @@ class BrokerMachine(Machine):
             self._exit(process)
 
     def hold(self) -> None:
-        """Do not start it again until `let_start`."""
+        """Do not start the broker again until `let_start`."""
         self.is_wanted = False
         self._may_start.clear()
 
     def let_start(self) -> None:
-        """Start it soon, if it does not run."""
+        """Start the broker soon, if it does not run."""
         self.is_wanted = True
         self._may_start.set()
 
     async def start(self) -> None:
-        """Start the broker; return when it serves. Raises the errors of `Broker.start`, and Killed."""
+        """Start the broker; returns when it serves. Raises the errors of `Broker.start`, or Killed."""
         if not self.host.is_up:
             self.world.network.raise_host(self.host)
         process = self._begin_process()
@@ -238,7 +240,9 @@ class BrokerMachine(Machine):
         self.broker = broker
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Controlled shutdown, as by SIGTERM; without `leaves` no other broker takes over first. Killed."""
+        """Stop the broker by a controlled shutdown, as on SIGTERM; without `leaves` its leadership is not moved first.
+        Killed.
+        """
         broker, process = self.broker, self.process
         if broker is None or process is None:
             return
@@ -271,7 +275,7 @@ class BrokerMachine(Machine):
         self.kill()
 
     def cut_power(self) -> None:
-        """The machine loses its power, and data that was not synced. It is up again at the next start."""
+        """Cut the machine's power: data that was not synced may be lost. The next start restores the power."""
         if not self.host.is_up:
             return
         self.world.note(self.name, "loses its power")
@@ -284,13 +288,15 @@ class BrokerMachine(Machine):
 
 
 class ClientHost(Machine):
-    """A machine of an application. Each `run` is a process; a host has one at a time."""
+    """A machine that runs an application. Each `run` is a process; a host has one process at a time."""
 
     def __init__(self, world: Surroundings, number: int, name: str) -> None:
         super().__init__(world, name, f"10.0.1.{number}")
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the work in a process of this host; returns its result. Raises the errors of the work, and Killed."""
+        """Run the coroutine in a process of this host; returns its result. Raises the errors of the coroutine, or
+        Killed.
+        """
         process = self._begin_process()
         try:
             return await self._await(process, work())

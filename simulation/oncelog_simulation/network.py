@@ -1,10 +1,10 @@
 """The simulated network: hosts with addresses, links between them, and the faults of links.
 
-While a link is cut nothing arrives: packets wait, as TCP would send them again, and arrive after the repair; if that
-takes too long the stream breaks at both ends. `links` has the links and `streams` the streams.
+While a link is cut no packets arrive: they wait, as if TCP retransmitted them, and arrive after the repair; if the
+repair takes too long, the stream breaks at both ends. `links` has the links and `streams` the streams.
 
 `Fabric` knows all hosts and links, and implements the loop's `create_connection`. `HostNetwork` is a broker's
-`runtime.network`.
+implementation of `runtime.network`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
 
 CONNECT_SECONDS: Final = 20.0
-"""How long a connection to an unresponsive host is tried."""
+"""Seconds after which connecting to an unresponsive host fails."""
 GIVE_UP_SECONDS: Final = (8.0, 40.0)
-"""Shortest and longest time from the cut of a link until TCP gives up a stream whose packets are not acknowledged."""
+"""Minimum and maximum seconds from the cut of a link until TCP breaks a stream whose packets are not acknowledged."""
 RESEND_SECONDS: Final = 1.5
-"""Longest time until packets that waited for a repaired link are sent again."""
+"""Maximum seconds until packets that waited for a repaired link are retransmitted."""
 
 
 Factory = Callable[[], asyncio.BaseProtocol]
@@ -45,7 +45,7 @@ class SimulatedListening:
         self.factory = factory
         self.is_accepting = False
         self.backlog: list[Callable[[], None]] = []
-        """Connections that wait until it accepts."""
+        """Connections that wait until the listener accepts them."""
 
     async def start(self) -> None:
         self.is_accepting = True
@@ -66,9 +66,9 @@ class Fabric:
         self.loop = loop
         self.random = random
         self.late_share = LATE_SHARE
-        """Share of packets that are late, on links that are made from now on."""
+        """Fraction of late packets on links that are created from now on."""
         self.hosts: dict[str, SimulatedHost] = {}
-        """Name -> host."""
+        """The hosts by name."""
         self._by_address: dict[str, SimulatedHost] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._host_of: dict[Process, SimulatedHost] = {}
@@ -84,20 +84,20 @@ class Fabric:
         return host
 
     def place(self, process: Process, host: SimulatedHost) -> None:
-        """Say on which host a process runs."""
+        """Note on which host a process runs."""
         self._host_of[process] = host
 
     def host_of(self, process: Process) -> SimulatedHost:
         return self._host_of[process]
 
     def resolve(self, name: str | None) -> str | None:
-        """The address of a host, by its name or address; None if it does not exist."""
+        """Return the address of a host, given its name or address; None if the host does not exist."""
         if name in self.hosts:
             return self.hosts[str(name)].address
         return name if name in self._by_address else None
 
     def link(self, source: str, target: str) -> Link:
-        """The link from one host to another, by their names."""
+        """Return the link from one host to another, given their names."""
         found = self._links.get((source, target))
         if found is None:
             found = self._links[source, target] = Link(self.random, self.late_share)
@@ -106,7 +106,7 @@ class Fabric:
     # --- faults of hosts and links
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing arrive that `source` sends to `target`."""
+        """Stop delivering packets that `source` sends to `target`."""
         link = self.link(source, target)
         if link.is_cut:
             return
@@ -120,7 +120,7 @@ class Fabric:
         self.loop.happen(self.loop.now + self.random.uniform(least, most), transport.give_up_if, is_still)
 
     def mend(self, source: str, target: str) -> None:
-        """Let all packets arrive again, after some time."""
+        """Deliver packets again; packets that waited arrive after some time."""
         link = self.link(source, target)
         if link.is_cut:
             link.is_cut = False
@@ -133,7 +133,7 @@ class Fabric:
             self.link(source, target).slowness = 1.0
 
     def drop_process(self, host: SimulatedHost, process: Process) -> None:
-        """A process of the host has died: the kernel closes its ports and streams."""
+        """Close the ports and streams of a process that has died, as the host's kernel does."""
         for place, listening in list(self._listening.items()):
             if listening.process is process:
                 del self._listening[place]
@@ -141,8 +141,9 @@ class Fabric:
             transport.die(with_reset=self.random.random() < 0.5)
 
     def drop_host(self, host: SimulatedHost) -> None:
-        """The host has lost its power: no peer is notified. A peer that sends to an old stream gets a reset when the
-        host is up again."""
+        """Cut the host's power: no peer is notified. A peer that sends to an old stream gets a reset when the host has
+        power again.
+        """
         host.is_up = False
         for place in [place for place in self._listening if place[0] == host.name]:
             del self._listening[place]
@@ -151,7 +152,7 @@ class Fabric:
             self._give_up_later(transport.other, lambda: not host.is_up)
 
     def raise_host(self, host: SimulatedHost) -> None:
-        """The host has power again."""
+        """Restore the host's power."""
         host.is_up = True
         for (_, target), link in self._links.items():
             if target == host.name and not link.is_cut:
@@ -163,7 +164,7 @@ class Fabric:
             stuck.send_again(self.random.random() * RESEND_SECONDS)
 
     def bind(self, process: Process, port: int, factory: Factory) -> SimulatedListening:
-        """Bind a port of the process's host; 0: any. OSError where it is in use."""
+        """Bind a port of the process's host; port 0 means any free port. Raises OSError if the port is in use."""
         host = self._host_of[process]
         port = port or host.free_port()
         if (host.name, port) in self._listening:
@@ -172,12 +173,12 @@ class Fabric:
         return listening
 
     def release(self, host: SimulatedHost, listening: SimulatedListening) -> None:
-        """Free the port, if it is still that one's."""
+        """Free the port, if it still belongs to `listening`."""
         if self._listening.get((host.name, listening.port)) is listening:
             del self._listening[host.name, listening.port]
 
     def forget(self) -> None:
-        """Let go of all streams and processes: the world ends."""
+        """Release all streams and processes, because the world ends."""
         for host in self.hosts.values():
             host.transports.clear()
         self._listening.clear()
@@ -200,7 +201,7 @@ class Fabric:
         opened: asyncio.Future[StreamTransport] = loop.create_future()
 
         def arrive() -> None:
-            """The first packet arrives at the other host, if the link lets it through."""
+            """Deliver the first packet to the other host, if the link is not cut."""
             if self.link(source.name, target.name).is_cut or not target.is_up:
                 if not opened.done():
                     loop.happen(loop.now + RESEND_SECONDS, arrive)
@@ -266,7 +267,7 @@ class Fabric:
 
 
 class HostNetwork:
-    """`runtime.network.Network` of one process."""
+    """Implements `runtime.network.Network` for one process."""
 
     __slots__ = ("_fabric",)
 

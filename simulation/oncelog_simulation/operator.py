@@ -1,8 +1,9 @@
-"""The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
+"""The operator of a simulated cluster, who follows the guides after the faults are over (docs/guides/operations.md).
 
-A broker some of whose logs are offline is restarted once its disk works again, and again if they still are. A broker
-that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back. A disk on
-which a bit has changed is exchanged when all replicas are in sync, so that its broker copies everything from others.
+If some logs of a broker are offline, the operator restarts the broker once its disk works again, and once more if they
+are still offline. If a broker refuses to start with the remaining data of its disk, the operator tells it to accept
+them, because there is no backup to restore. A disk on which a bit has changed is replaced when all replicas are in
+sync, so that its broker copies all data from others.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from oncelog_simulation.world import World
 
 ACCEPTED: Final = "start.accept"
 NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
-"""How a refused start names the setting that accepts what it found."""
+"""Matches the setting that a refused start names, and that accepts what the start found."""
 LOOK_SECONDS: Final = 10.0
-"""Seconds between two checks of the cluster, and before the first: enough for automatic repairs."""
+"""Seconds between two checks of the cluster, and before the first check: enough time for automatic repairs."""
 
 
 async def tend(world: World) -> None:
-    """Look after the cluster until this is cancelled."""
+    """Look after the cluster until this coroutine is cancelled."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for machine in world.brokers.values():

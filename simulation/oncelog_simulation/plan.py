@@ -1,4 +1,4 @@
-"""The plan of a run: values that list all faults of a world, so that it can be printed, shrunk and run again."""
+"""The plan of a run: a value that lists all faults of a world, so that it can be printed, shrunk and run again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Strike:
     """One fault: its time, machine, duration and strength."""
 
     at: float
-    """Virtual seconds since the workloads began."""
+    """Virtual seconds since the workloads started."""
     fault: str
     """The name of the fault: a key of `faults.FAULTS`."""
     machines: tuple[str, ...] = ()
-    """The names of the machines that it strikes: "broker-1", "client-2", "store-1"."""
+    """The names of the struck machines: "broker-1", "client-2", "store-1"."""
     seconds: float = 0.0
-    """How long it lasts, for faults that last."""
+    """Seconds that the fault lasts, for faults that last."""
     strength: float = 0.0
-    """A number in [0, 1), which each fault interprets in its own way."""
+    """A number in [0, 1), which each fault uses in its own way."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Plan:
     seconds: float = 20.0
     """Virtual seconds in which workloads work and faults strike."""
     directories: int = 1
-    """Data directories of each broker."""
+    """Number of data directories of each broker."""
     pace: float = 1.0
-    """By which factor clients rest longer than usual between their steps: slow clients make cheap runs."""
+    """Factor by which clients rest longer than usual between their steps: slow clients make cheap runs."""
     late_share: float = LATE_SHARE
-    """Share of packets that are late: with many of them, races between messages end in any order."""
+    """Fraction of late packets: with many late packets, races between messages have different outcomes."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()
     workloads: tuple[str, ...] = ()
-    """Names that the scenario knows."""
+    """Names of workloads, which the scenario resolves."""

@@ -1,8 +1,8 @@
-"""A simulated process: the callbacks that are ready in it, its clock, and whether it lives, is paused or is dead.
+"""A simulated process: its ready callbacks, its clock, and whether it is alive, paused or dead.
 
-Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit as any context variable.
-A dead process runs no more code. Its objects are kept in `remains` until the run is over, so that no `finally` of it
-runs while other processes continue.
+Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit like any context
+variable. A dead process runs no more code. The objects of a dead process are kept in `remains` until the run is over,
+so that none of its `finally` blocks runs while other processes continue.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from oncelog_simulation.clock import HostClock
 
 
 class ProcessIsDead(BaseException):
-    """Raised in a process that was killed by its last action, or that acts after its death. No code of a process should
-    catch it."""
+    """Raised in a process that was killed by its last action, or that acts after its death. Code of a process should
+    not catch this exception.
+    """
 
 
 class Process:
@@ -48,19 +49,19 @@ class Process:
         """The number of the process in its run, from 0 on."""
         self.clock = clock
         self.random = random
-        """The source of this process's entropy, and of the durations of its iterations."""
+        """The source of this process's entropy and of the durations of its iterations."""
         self.ready: deque[asyncio.Handle] = deque()
         """The ready handles, in asyncio's order."""
         self.is_alive = True
         self.is_paused = False
         self.is_watched = False
-        """Whether judges look at what each turn of this process has done."""
+        """Whether judges check the effects of each iteration of this process."""
         self.has_turn = False
-        """Whether the loop's heap has a turn of this process."""
+        """Whether the loop's heap contains an iteration of this process."""
         self.busy_until = 0.0
-        """Virtual time of the end of its last turn, in seconds."""
+        """Virtual time in seconds at which the last iteration of this process ends."""
         self.context = copy_context()
-        """The context in which callbacks from outside run, such as arriving bytes."""
+        """The context of callbacks from outside, for example for arriving bytes."""
         self.context.run(PROCESS.set, self)
         self.remains: list[Any] = []
         """Objects of a dead process that must not be garbage-collected before the run is over."""
@@ -69,10 +70,10 @@ class Process:
         return f"<process {self.name}>"
 
     def check_alive(self) -> None:
-        """Raise ProcessIsDead if it was killed."""
+        """Raise ProcessIsDead if this process was killed."""
         if not self.is_alive:
             raise ProcessIsDead(self.name)
 
 
 PROCESS: ContextVar[Process] = ContextVar("PROCESS")
-"""The process to which the code that runs belongs."""
+"""The process to which the running code belongs."""

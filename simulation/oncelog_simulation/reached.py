@@ -1,9 +1,9 @@
-"""Which branches of the broker the seeds have reached: `python -m oncelog_simulation coverage --seeds 1-100`.
+"""Measures which branches of the broker the seeds have reached: `python -m oncelog_simulation coverage --seeds 1-100`.
 
-The modules of `ROOMS` are changed when they are imported: the first statement of each branch notes that it was
-reached. So this is a process of its own, `python -m oncelog_simulation.reached FIRST LAST`, which runs the seeds and
-prints a table. A branch is the body of an `if`, `elif` or `else` (one that is not written counts, too), of a loop, of
-an `except` and of a `case`.
+The modules of `ROOMS` are changed when they are imported: the first statement of each branch records that the branch
+was reached. Therefore the measurement needs a separate process, `python -m oncelog_simulation.reached FIRST LAST`,
+which runs the seeds and prints a table. A branch is the body of an `if`, `elif` or `else` (a missing `else` counts,
+too), of a loop, of an `except` and of a `case`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ ROOMS: Final = tuple(f"oncelog_broker.{room}" for room in ("replication", "contr
 BEGIN: Final = "<!-- branches -->\n"
 END: Final = "<!-- end of branches -->\n"
 MOST_TOLD: Final = 8
-"""Modules that are told with how many of their branches are left."""
+"""Number of modules that the report lists with their unreached branches."""
 
 
 class Reached:
-    """The branches of all changed modules, by number."""
+    """Records the reached branches of all changed modules, by number."""
 
     def __init__(self) -> None:
         self.hit = bytearray()
         self.branches: list[tuple[str, int]] = []
-        """Module and line of each."""
+        """Module and line of each branch."""
 
     def branch(self, module: str, line: int) -> int:
-        """The number of a new branch."""
+        """Return the number of a new branch."""
         self.hit.append(0)
         self.branches.append((module, line))
         return len(self.branches) - 1
@@ -45,7 +45,7 @@ REACHED: Final = Reached()
 
 
 class _Noting(ast.NodeTransformer):
-    """Puts a statement at the head of each branch of a module."""
+    """Inserts a statement at the head of each branch of a module."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -101,7 +101,7 @@ class _Loader(SourceFileLoader):
 
 
 def table() -> str:
-    """What was reached, by room and package, in Markdown."""
+    """Return the share of reached branches by subsystem and package, as Markdown."""
     of_package: defaultdict[str, list[int]] = defaultdict(list)
     for (module, _), hit in zip(REACHED.branches, REACHED.hit, strict=True):
         parts = module.split(".")
@@ -114,7 +114,7 @@ def table() -> str:
 
 
 def missed() -> str:
-    """Where the most branches were not reached, with their lines."""
+    """Return the modules with the most unreached branches, with their lines."""
     lines: defaultdict[str, list[int]] = defaultdict(list)
     for (module, line), hit in zip(REACHED.branches, REACHED.hit, strict=True):
         if not hit:
@@ -124,7 +124,7 @@ def missed() -> str:
 
 
 def measure(first: int, last: int) -> tuple[str, str]:
-    """The two tables, of these seeds, made in a process of their own."""
+    """Return both tables for these seeds, measured in a separate process."""
     command = [sys.executable, "-m", "oncelog_simulation.reached", str(first), str(last)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
     reached, _, left = said.partition("\n\n")
@@ -132,7 +132,7 @@ def measure(first: int, last: int) -> tuple[str, str]:
 
 
 def main(first: int, last: int) -> None:
-    """Run the seeds, and print what they have reached."""
+    """Run the seeds, and print the reached branches."""
     sys.meta_path.insert(0, _Finder())
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan

@@ -1,4 +1,4 @@
-"""One run of a plan: start, work under faults, calm, judgement. docs/design/simulation.md has the phases."""
+"""One run of a plan: start, work under faults, calm, judgement. docs/design/simulation.md describes the phases."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from oncelog_simulation.timeline import Timeline
 from oncelog_simulation.world import Violation, World
 
 START_SECONDS: Final = 60.0
-"""Until all brokers serve and all workloads are prepared, without faults."""
+"""Virtual seconds, without faults, in which all brokers must serve and all workloads must be prepared."""
 CALM_SECONDS: Final = 180.0
-"""Seconds after the faults until all brokers must serve, and each workload must have ended."""
+"""Virtual seconds after the faults in which all brokers must serve and each workload must end."""
 CONCLUDE_SECONDS: Final = 120.0
-"""The time limit for the `conclude` of each judge, after all workloads have ended; more counts as a violation."""
+"""Virtual seconds that the `conclude` of each judge may take, after all workloads have ended; more counts as a
+violation.
+"""
 LOOK_SECONDS: Final = 0.25
-"""Between two calls of `look_closely`."""
+"""Virtual seconds between two calls of `look_closely`."""
 
 
 class Workload(Protocol):
@@ -56,22 +58,24 @@ class Judge(Protocol):
         """Every LOOK_SECONDS."""
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """When all workloads have ended. May use clients."""
+        """Yield the violations; called when all workloads have ended. This method may use clients."""
 
 
 @runtime_checkable
 class Onlooker(Protocol):
-    """A judge that also looks at what each single turn of a broker has done."""
+    """A judge that also checks the effects of every single iteration of a broker."""
 
     @property
     def name(self) -> str: ...
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """After each turn of the broker of this machine; must be cheap, above all where nothing has changed."""
+        """Yield the violations; called after each iteration of this machine's broker, so it must be cheap, above all if
+        nothing has changed.
+        """
 
 
 class Scenario(Protocol):
-    """The objects for the names in a plan."""
+    """Creates the workloads and judges that a plan names."""
 
     def workloads(self, world: World) -> Sequence[Workload]: ...
 
@@ -89,13 +93,13 @@ class Outcome:
     """How often each fault has really struck."""
     virtual_seconds: float
     turns: int
-    """How many turns all processes had."""
+    """The number of iterations of all processes."""
     digest: str
-    """The sha256 of the timeline."""
+    """The sha256 of the timeline, in hex."""
 
 
 def run(plan: Plan, scenario: Scenario) -> Outcome:
-    """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
+    """Run the plan; returns the outcome. Raises errors of the simulation itself, such as RealAccess."""
     with complaints_ignored():
         try:
             return _run(plan, scenario)
@@ -107,7 +111,8 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     _freeze()
     world = World(plan)
     try:
-        DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))  # the one thing that brokers of a process share
+        # The only state that the brokers of a process share.
+        DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))
         with guarded(world.loop), log_lines_noted(world):
             world.loop.run_until_complete(_play(world, scenario))
             world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)
@@ -130,7 +135,9 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
 
 @cache
 def _freeze() -> None:
-    """Spare the collections at the end of runs whatever was there before the first one: all that is imported."""
+    """Exclude the objects from before the first run, such as all imported modules, from the garbage collections at the
+    end of runs.
+    """
     gc.collect()
     gc.freeze()
 
@@ -160,7 +167,7 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
-    """Whether everything is ready in time."""
+    """Return whether everything is ready in time."""
     try:
         async with asyncio.timeout(START_SECONDS):
             await _until_serving(world)
@@ -185,7 +192,7 @@ def _states(world: World) -> str:
 
 
 async def _strike_all(world: World) -> None:
-    """Let all strikes strike, until the time of the workloads is over."""
+    """Execute all strikes, until the time of the workloads is over."""
     strikes = [asyncio.create_task(_strike(world, strike)) for strike in world.plan.strikes]
     await asyncio.sleep(world.plan.seconds)
     for each in strikes:
@@ -212,7 +219,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
-            await _until_serving(world)  # the operator may be restarting one
+            await _until_serving(world)  # the operator may be restarting a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():

@@ -1,4 +1,4 @@
-"""The scenario of the cluster as a whole: the workloads that a plan names, and all judges; and plans for it."""
+"""The scenario of the entire cluster: the workloads that a plan names, and all judges; and plans for this scenario."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 FEW_WORKLOADS: Final = 3
-"""Workloads of a short or a light plan, not counting those that they need."""
+"""Number of workloads in a short or light plan, without the workloads that they need."""
 
 
 class WholeCluster:
-    """Implements `run.Scenario`. One object is for one run."""
+    """Implements `run.Scenario`. The scenario object of one run."""
 
     def __init__(self) -> None:
         self.notes = Notes()
 
     def workloads(self, world: World) -> Sequence[ClientWorkload]:
-        """The workloads that the plan names, in the order of the catalogue."""
+        """Return the workloads that the plan names, in the order of the catalogue."""
         self.notes.history.clock = lambda: world.now
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """All judges; the history is judged before the remaining resources of clients."""
+        """Return all judges; the history is judged before the remaining resources of clients."""
         committed = Committed(self.notes)
         return [
             Leaders(),
@@ -58,20 +58,21 @@ class WholeCluster:
 
 
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
-    """The plan of a seed. `workloads`: all workloads of the run, with the ones that they need; None: the seed draws
-    some. `faults`: kinds to draw from; None: all."""
+    """Return the plan of a seed. `workloads`: the workloads of the run; the workloads that they need are added; None
+    means that the seed draws some. `faults`: the kinds of faults to draw from; None means all.
+    """
     drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
     plan = draw_plan(seed, drawn, faults=faults)
     return replace(plan, settings={**SETTINGS, **plan.settings})
 
 
 def draw_short_plan(seed: int) -> Plan:
-    """A plan for tests that run hundreds: `drawing.shortened`, and with fewer workloads."""
+    """Return a plan for tests that run hundreds of plans: `drawing.shortened`, with fewer workloads."""
     return _with_few_workloads(shortened(draw_whole_plan(seed)), "short")
 
 
 def draw_light_plan(seed: int) -> Plan:
-    """A plan of up to an hour with few clients and little load: `drawing.lightened`."""
+    """Return a plan of up to an hour with few clients and little load: `drawing.lightened`."""
     return _with_few_workloads(lightened(draw_whole_plan(seed)), "light")
 
 

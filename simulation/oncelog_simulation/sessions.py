@@ -1,7 +1,7 @@
 """The client's side of a simulated ZooKeeper session: replaces kazoo for the broker's `ZooKeeperStore`.
 
 `EnsembleSession` replaces `zk_client.ZooKeeperSession`: the store above it, with its lease, its heartbeats and its
-watches, is the broker's own. `EnsembleOpening` opens such a store.
+watches, is the broker's real one. `EnsembleOpening` opens such a store.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost
 
 RETRY_SECONDS: Final = 0.05
-"""Between two attempts to connect, at first; kazoo's own."""
+"""Initial seconds between two attempts to connect; kazoo's value."""
 MAX_RETRY_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 2.0
-"""How long a close waits, as the real one."""
+"""Seconds that a close waits, as in the real session."""
 PING_SHARE: Final = 1 / 3
-"""Time between two pings, as a fraction of the session timeout: kazoo's thread sends them, even if the event loop is
-blocked."""
+"""Interval of pings as a fraction of the session timeout: kazoo's thread sends pings even if the event loop is blocked.
+"""
 
 
 class _ClientEnd:
-    """Where a server's packets arrive."""
+    """The client's end of a connection, which receives a server's packets."""
 
     def __init__(self, session: EnsembleSession, host: SimulatedHost) -> None:
         self._session = session
         self.host = host
         self.pipe: Pipe
-        """To the server."""
+        """The pipe to the server."""
         self.is_gone = False
 
     def arrived(self, packet: Any) -> None:
@@ -96,7 +96,7 @@ class EnsembleSession:
         self._numbers = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._next: list[int] = []
-        """The servers to be tried, in order."""
+        """The servers to try, in order."""
         self.last_zxid = 0
         self.trouble = "no server was tried yet"
 
@@ -130,7 +130,7 @@ class EnsembleSession:
             self._lost()
 
     def _lost(self) -> None:
-        """The connection is lost; another one is tried soon."""
+        """Handle the loss of the connection; another one is tried soon."""
         end, self._end = self._end, None
         if end is not None:
             end.drop()
@@ -146,7 +146,7 @@ class EnsembleSession:
     # --- called by the servers
 
     def received(self, end: _ClientEnd, packet: Any) -> None:
-        """Handle a packet from a server; runs in the process of the client."""
+        """Handle a packet from a server; runs in the client's process."""
         if end is not self._end or self._is_over:
             return
         if packet is None:
@@ -182,13 +182,13 @@ class EnsembleSession:
             waiting.set_result(answer.result)
 
     def _ping(self, end: _ClientEnd) -> None:
-        """In the thread of the client that a pause stops, and a busy event loop does not."""
+        """Send a ping, as the client's thread does: a pause stops this thread, and a busy event loop does not."""
         if end is self._end and self.process.is_alive and not self._is_over:
             if not self.process.is_paused:
                 end.send(Ping())
             self.loop.happen(self.loop.now + self._timeout * PING_SHARE, self._ping, end)
 
-    # --- called by the store
+    # --- called by the metadata store
 
     def send(self, request: Any) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self.loop.create_future()
@@ -233,7 +233,7 @@ class EnsembleSession:
 
 
 class EnsembleOpening:
-    """Opens the broker's own ZooKeeper store over simulated sessions: `metadata.opening.StoreOpening`."""
+    """Opens the broker's real ZooKeeper store over simulated sessions: implements `metadata.opening.StoreOpening`."""
 
     kind = StoreKind.ZOOKEEPER
 

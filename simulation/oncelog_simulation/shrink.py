@@ -1,6 +1,7 @@
-"""Makes a failing plan smaller: fewer strikes, fewer workloads, less time, as long as the same judge finds something.
+"""Makes a failing plan smaller: fewer strikes, fewer workloads, less time, as long as the same judge finds a violation.
 
-Each try is a run of its own, from the same seed. A plan that fails otherwise than the first one does not count.
+Each attempt is a separate run with the same seed. A smaller plan that fails in another way than the first plan does not
+count.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from oncelog_simulation.workloads.catalogue import with_needed
 T = TypeVar("T")
 
 Fails = Callable[[Plan], str | None]
-"""Runs a plan; returns the name of the judge that found a violation; None if none did."""
+"""Runs a plan; returns the name of the judge that found a violation; None if no judge did."""
 MOST_RUNS: Final = 100
-"""The most runs of one shrinking."""
+"""Limit on the runs of one shrinking."""
 SHORTER: Final = (0.5, 0.75, 0.9)
-"""Shares of the time of a plan that are tried."""
+"""Fractions of a plan's time that are tried."""
 
 
 def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
-    """The smallest plan that was found to fail as `plan` does; `plan` where nothing smaller does, or it does not."""
+    """Return the smallest plan that was found to fail like `plan`; `plan` itself if no smaller plan fails, or if `plan`
+    does not fail.
+    """
     wanted = fails(plan)
     if wanted is None:
         return plan
@@ -42,7 +45,7 @@ def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
 
 
 def _smaller_plans(plan: Plan) -> Iterator[Plan]:
-    """Smaller plans, much smaller ones first."""
+    """Yield smaller plans, the smallest ones first."""
     for strikes in without_parts(plan.strikes):
         yield replace(plan, strikes=tuple(strikes))
     for names in without_parts(plan.workloads):
@@ -56,7 +59,7 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
 
 
 def without_parts(items: Sequence[T]) -> Iterator[list[T]]:
-    """The items without a half of them, then without a quarter, down to without a single one."""
+    """Yield the items without one half of them, then without a quarter, down to without a single item."""
     size = len(items)
     while size > 1:
         size = (size + 1) // 2

@@ -1,13 +1,13 @@
-"""The file system of a simulated machine: its writes and syncs, and the state that a power cut leaves.
+"""The file system of a simulated machine: its writes and syncs, and the state after a power cut.
 
-After a power cut, unsynced changes are in a state that a journaling file system may leave:
+After a power cut, unsynced changes are in a state in which a journaling file system may leave them:
 
     bytes that were appended      none, some, all, or all of their length with zeros in place of the last ones
     bytes that were cut off       gone or back
     names made, renamed, removed  the first few of the changes, in the order in which they were made
 
-`sync_directory` makes the changes of that directory durable, and those on which they depend. Syncing a file says
-nothing of its name. After a failed fsync the bytes count as clean, as on Linux: later fsyncs do not write them.
+`sync_directory` makes the changes of this directory durable, and the changes on which they depend. Syncing a file does
+not make its name durable. After a failed fsync the bytes count as clean, as on Linux: later fsyncs do not write them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from random import Random
 
 
 class Inode:
-    """The bytes of a file: as written, and as they are durable."""
+    """The bytes of a file, in their written and in their durable state."""
 
     __slots__ = ("_is_rewritten", "_lost", "data", "durable", "modified_ms")
 
@@ -29,9 +29,9 @@ class Inode:
         self.durable = bytearray()
         self.modified_ms = 0
         self._is_rewritten = False
-        """Whether any change other than growth was made since the last sync."""
+        """Whether a change other than appending was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
-        """Ranges that a failed fsync has given up: zeros after a power cut."""
+        """Ranges that a failed fsync has given up; they contain zeros after a power cut."""
 
     def write(self, position: int, data: bytes) -> None:
         if position < len(self.durable):
@@ -57,18 +57,18 @@ class Inode:
             self.durable += memoryview(self.data)[len(self.durable) :]
 
     def fail_sync(self) -> None:
-        """Unsynced data will never be synced, though the process can still read it."""
+        """Mark unsynced data as never to be synced; the process can still read them."""
         if len(self.data) > len(self.durable):
             self._lost.append((len(self.durable), len(self.data)))
 
     def rot(self, position: int, bit: int) -> None:
-        """Change a bit on the disk."""
+        """Flip a bit on the disk."""
         for held in (self.data, self.durable):
             if position < len(held):
                 held[position] ^= 1 << bit
 
     def cut_power(self, random: Random) -> None:
-        """Keep the state that a power cut leaves, drawn at random."""
+        """Change to a state that a power cut may leave, drawn at random."""
         self.data = bytearray(self._after_power_cut(random))
         self.durable = bytearray(self.data)
         self._is_rewritten = False
@@ -78,7 +78,7 @@ class Inode:
         durable = bytes(self.durable)
         if self._is_rewritten or self._lost:
             if random.random() < 0.5:
-                return durable  # neither the change nor later writes have reached the disk
+                return durable  # neither this change nor later writes have reached the disk
             data = bytearray(self.data)
             for begin, end in self._lost:
                 data[begin:end] = bytes(end - begin)
@@ -92,7 +92,7 @@ class Inode:
 
 
 class Directory:
-    """Names of files and directories: as they are, and as they are durable."""
+    """Names of files and directories, in their current and in their durable state."""
 
     __slots__ = ("durable", "entries")
 
@@ -103,25 +103,25 @@ class Directory:
 
 Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
-"""A name of a directory refers to another node, or to None: it is removed."""
+"""A change of a directory: a name refers to another node, or to None if it is removed."""
 Change = tuple[Naming, ...]
-"""Namings that happen together."""
+"""Namings that happen atomically."""
 
 
 class Storage:
-    """All files of one machine. Paths are absolute. `disk` has the operations for processes."""
+    """All files of one machine. All paths are absolute. `disk` has the file operations for processes."""
 
     def __init__(self) -> None:
         self.root = Directory()
         self.boots = 1
         """How often the machine has started."""
         self._journal: list[Change] = []
-        """Changes of names that are not durable, in order."""
+        """Changes of names that are not durable yet, in order."""
 
     # --- finding
 
     def find(self, path: str) -> Node | None:
-        """The node at that path, None if it does not exist."""
+        """Return the node at this path; None if it does not exist."""
         node: Node | None = self.root
         for name in path.split("/"):
             if not name:
@@ -151,7 +151,7 @@ class Storage:
         return node
 
     def files(self, path: str = "/") -> Iterator[tuple[str, Inode]]:
-        """All files in and below a directory, by path in order."""
+        """Yield all files in a directory and below it, sorted by path."""
         node = self.find(path)
         if isinstance(node, Directory):
             for name in sorted(node.entries):
@@ -162,7 +162,7 @@ class Storage:
     # --- names
 
     def change(self, *namings: Naming) -> None:
-        """Change names, all at once."""
+        """Change names atomically."""
         for directory, name, node in namings:
             if node is None:
                 directory.entries.pop(name, None)
@@ -177,7 +177,7 @@ class Storage:
         return made
 
     def make_directories(self, path: str) -> bool:
-        """Make a directory and its parents. Returns False if it existed. Raises OSError."""
+        """Create a directory and its parents. Returns False if the directory existed. Raises OSError."""
         node = self.find(path)
         if node is not None:
             self.directory(path)
@@ -206,7 +206,7 @@ class Storage:
         self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
 
     def sync_directory(self, path: str) -> None:
-        """Make the changes of its names durable. OSError."""
+        """Make the changes of this directory's names durable. OSError."""
         wanted = {id(self.directory(path))}
         durable: list[Change] = []
         left: list[Change] = []
@@ -224,7 +224,7 @@ class Storage:
     # --- faults
 
     def cut_power(self, random: Random) -> None:
-        """Keep the state that a power cut leaves."""
+        """Change to a state that a power cut may leave."""
         self.boots += 1
         journal, self._journal = self._journal, []
         kept = random.choice((0, len(journal), random.randint(0, len(journal))))
@@ -242,7 +242,7 @@ class Storage:
                 node.cut_power(random)
 
     def copied(self) -> Storage:
-        """A copy of the present state."""
+        """Return a copy of the current state."""
         return deepcopy(self)
 
     def restore(self, copy: Storage) -> None:
@@ -253,13 +253,13 @@ class Storage:
         _sync_all(self.root)
 
     def empty(self) -> None:
-        """Lose all files, like a disk that was replaced by a new one."""
+        """Remove all files, like a replacement of the disk."""
         self.root = Directory()
         self._journal = []
 
 
 def _common_size(one: bytes, other: bytes) -> int:
-    """How many first bytes two values have in common."""
+    """Return how many first bytes two values have in common."""
     size = min(len(one), len(other))
     return next((place for place in range(size) if one[place] != other[place]), size)
 

@@ -1,5 +1,6 @@
-"""The story of a failing seed, for a reader who did not write it: the violations, the faults of the cluster, and the
-events by broker and client; and the history of the records that the judges name."""
+"""The story of a failing seed, for a reader who did not write the code: the violations, the faults of the cluster, the
+events by broker and client, and the history of the records that the judges name.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from oncelog_simulation.run import Outcome
 
 VALUE: Final = re.compile(r"b'([^']+)'")
-"""How a violation names a record."""
+"""Matches a record's name in the text of a violation."""
 MOST_RECORDS: Final = 12
-"""The most records whose history is told."""
+"""Limit on the records whose history is printed."""
 WIDTH: Final = 150
-"""Characters of a line."""
+"""Limit on the characters of a line."""
 SAME: Final = 3
-"""A line that repeats more often in a row is printed once, with its count."""
+"""Number of repetitions above which a repeated line is printed once, with its count."""
 
 
 def tell(outcome: Outcome, notes: Notes, again: str = "") -> str:
-    """The whole story, in lines of at most WIDTH characters. `again`: how to see it again, by default a command."""
+    """Return the entire story, in lines of at most WIDTH characters. `again`: how to run the seed again; by default a
+    command.
+    """
     return "\n".join(line[:WIDTH] for part in _parts(outcome, notes, again) for line in part)
 
 
@@ -64,7 +67,7 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _lives(outcome: Outcome, notes: Notes) -> list[str]:
-    """What is known of each record that a violation names."""
+    """Return the known events of each record that a violation names."""
     named = dict.fromkeys(value for each in outcome.violations for value in VALUE.findall(each.what))
     sends = {send.value.decode(errors="replace"): send for send in notes.history.sends}
     lines = []

@@ -1,8 +1,8 @@
-"""TCP streams of the simulated network: transports as asyncio's, and the pipe of packets in each direction.
+"""TCP streams of the simulated network: transports like asyncio's, and a pipe of packets for each direction.
 
-Written bytes are cut into packets anywhere and arrive in order. So many bytes may be in flight or unread at the other
-end (`WINDOW_BYTES`); further ones stay with the writer, whose protocol is told to pause. The end of a stream, or a
-reset, is a packet, too: earlier bytes arrive first.
+Written bytes are cut into packets at any position, and arrive in order. At most `WINDOW_BYTES` bytes may be in flight
+or unread at the other end; further bytes stay with the writer, whose protocol is told to pause. The end of a stream, or
+a reset, is a packet, too: earlier bytes arrive first.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.process import Process
 
 FIRST_EPHEMERAL_PORT: Final = 32768
-"""Ports of connections, and those that a listener asks for with 0, begin here."""
+"""First port for connections, and for listeners that bind port 0."""
 
 WINDOW_BYTES: Final = 256 * 1024
 """Limit on the bytes of one direction that were sent and are not yet read at the other end."""
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""Asyncio's own limit on the bytes in a transport before it calls `pause_writing`."""
+"""Bytes in a transport above which it calls `pause_writing`; asyncio's own limit."""
 CUT_SHARE: Final = 0.08
-"""Share of writes that are cut in two at some byte."""
+"""Fraction of the writes that are cut in two at some byte."""
 READ_BYTES: Final = 256 * 1024
-"""The most bytes of one read, for protocols without a buffer of their own."""
+"""Limit in bytes on one read, for protocols without their own buffer."""
 
 
 class SimulatedHost:
-    """The network's state of a host."""
+    """The network state of one host."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.address = address
         self.is_up = True
-        """False from a power cut to the next start: it answers nothing, and has forgotten all earlier streams."""
+        """False from a power cut to the next start: the host does not respond, and has forgotten all earlier streams.
+        """
         self.transports: dict[StreamTransport, None] = {}
-        """The ends of streams that its processes have."""
+        """The stream ends that belong to processes of this host."""
         self._last_port = FIRST_EPHEMERAL_PORT
 
     def free_port(self) -> int:
-        """A port that was never used on this host."""
+        """Return a port that was never used on this host."""
         self._last_port += 1
         return self._last_port
 
 
 class Sign(Enum):
-    """A packet without bytes."""
+    """A packet that contains no bytes."""
 
     END = "end"
     RESET = "reset"
@@ -62,17 +63,19 @@ Packet = bytes | Sign
 
 
 class End(Protocol):
-    """Where the packets of a pipe arrive."""
+    """The receiver of a pipe's packets."""
 
     @property
     def host(self) -> SimulatedHost: ...
 
     def arrived(self, packet: Any) -> None:
-        """A packet has reached the kernel of the host."""
+        """Receive a packet that has reached the host's kernel."""
 
 
 class Pipe:
-    """One direction of a stream: packets in flight to `target`. Bytes are packets, and any other value is one."""
+    """One direction of a stream: packets in flight to `target`. Bytes travel as packets, and any other value is one
+    packet.
+    """
 
     __slots__ = ("_last_arrival", "_link", "_loop", "_random", "_stuck", "is_dropped", "on_its_way", "target")
 
@@ -82,12 +85,12 @@ class Pipe:
         self._random = random
         self.target = target
         self.on_its_way = 0
-        """Bytes that were sent and have not been read."""
+        """Number of bytes that were sent and are not yet read."""
         self._last_arrival = 0.0
         self._stuck: deque[Any] = deque()
-        """Packets that arrived while the link was cut, or after such packets."""
+        """Packets that arrived while the link was cut, or behind such packets."""
         self.is_dropped = False
-        """No more packets arrive: the stream is broken."""
+        """Whether the stream is broken, so that no more packets arrive."""
 
     def send(self, packet: Any) -> None:
         if self.is_dropped:
@@ -115,7 +118,7 @@ class Pipe:
         self.target.arrived(packet)
 
     def send_again(self, delay: float) -> None:
-        """The link is repaired, or the host is up again: stuck packets arrive after `delay` seconds."""
+        """Deliver the stuck packets after `delay` seconds: the link is repaired, or the host has power again."""
         stuck, self._stuck = self._stuck, deque()
         for packet in stuck:
             self._schedule(packet, delay)
@@ -145,7 +148,7 @@ class _Buffered(Protocol):
 
 
 class _Socket:
-    """Answers questions about a socket that does not exist."""
+    """Returns information about a socket that does not exist."""
 
     def __init__(self, own: tuple[str, int], peer: tuple[str, int]) -> None:
         self._own = own
@@ -201,7 +204,7 @@ class StreamTransport(asyncio.Transport):
     # --- the protocol
 
     def open(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Begin, in the process of this end."""
+        """Connect the protocol, in the process of this end."""
         self._protocol = cast("_Buffered", factory())
         self._protocol.connection_made(self)
         if self._unread:
@@ -216,7 +219,7 @@ class StreamTransport(asyncio.Transport):
     # --- reading
 
     def arrived(self, packet: Packet) -> None:
-        """A packet has reached the kernel of this host."""
+        """Receive a packet that has reached this host's kernel."""
         if self._is_lost or not self.process.is_alive:
             if not isinstance(packet, Sign):
                 self._answer_with_reset()
@@ -227,7 +230,7 @@ class StreamTransport(asyncio.Transport):
             self._loop.post(self.process, self._feed_later)
 
     def _answer_with_reset(self) -> None:
-        """The kernel of this host knows no such stream."""
+        """Send a reset, because this host's kernel does not know the stream."""
         if not self.pipe.is_dropped:
             self.pipe.send(Sign.RESET)
 
@@ -288,7 +291,7 @@ class StreamTransport(asyncio.Transport):
         self._protocol.buffer_updated(taken)
 
     def _has_read(self, size: int) -> None:
-        """Note that so many bytes have left the window; the other end may send more."""
+        """Note that `size` bytes have left the window, so that the other end may send more."""
         other = self.other
         other.pipe.on_its_way -= size
         if other._unsent:
@@ -398,12 +401,12 @@ class StreamTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def break_off(self, error: OSError) -> None:
-        """The stream breaks at this end, whose process is notified. The other end learns nothing."""
+        """Break the stream at this end, whose process is notified. The other end is not notified."""
         self.pipe.drop()
         self._loop.post(self.process, self._lose, error)
 
     def give_up_if(self, is_still: Callable[[], bool]) -> None:
-        """TCP gives the stream up at both ends if the reason for it still exists."""
+        """Break the stream at both ends, as TCP does, if `is_still` is still true."""
         if self._is_lost or not is_still():
             return
         for end in (self, self.other):
@@ -411,13 +414,13 @@ class StreamTransport(asyncio.Transport):
                 end.break_off(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def reset(self) -> None:
-        """A device on the path resets the stream: both ends are notified."""
+        """Break the stream as a device on the path does: both ends are notified."""
         for end in (self, self.other):
             if not end._is_lost:
                 end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def die(self, *, with_reset: bool) -> None:
-        """The process has died: its kernel ends the stream, after the bytes sent before."""
+        """End the stream after the bytes that were sent before, as the kernel does after the death of the process."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -428,7 +431,7 @@ class StreamTransport(asyncio.Transport):
             self.pipe.send(Sign.RESET if with_reset else Sign.END)
 
     def vanish(self) -> None:
-        """The host has lost its power: bytes not sent yet never arrive."""
+        """Drop the bytes that are not sent yet: the host has lost its power."""
         self._is_lost = True
         self.host.transports.pop(self, None)
         self._unread.clear()

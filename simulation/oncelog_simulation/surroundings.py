@@ -13,14 +13,14 @@ from oncelog_simulation.timeline import Timeline
 
 
 class Surroundings:
-    """A world without machines."""
+    """A world without its machines."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._processes = 0
         self.power_cuts = 0
-        """How often a machine has lost its power."""
+        """How often any machine has lost its power."""
         self.loop = SimulatedLoop(self.random("turns"))
         self.timeline = Timeline(lambda: self.loop.now)
         self.network = Fabric(self.loop, self.random("network"))
@@ -34,14 +34,14 @@ class Surroundings:
         return self.loop.now
 
     def random(self, purpose: str) -> Random:
-        """Return the random generator of this purpose: each call with one purpose returns the same generator."""
+        """Return the random generator of this purpose; repeated calls return the same generator."""
         found = self._streams.get(purpose)
         if found is None:
             found = self._streams[purpose] = stream(self._seed, purpose)
         return found
 
     def next_process_number(self) -> int:
-        """A number for a new process."""
+        """Return a number for a new process."""
         self._processes += 1
         return self._processes
 
@@ -50,7 +50,7 @@ class Surroundings:
         self.timeline.note(actor, what, **details)
 
     def end(self) -> None:
-        """Release all objects."""
+        """Release all objects of the world."""
         self.network.forget()
         self.store.forget()
         self.loop.end()

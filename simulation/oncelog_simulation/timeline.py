@@ -1,7 +1,7 @@
 """The event log of a run: which event happened at which time on which machine, in order; and its hash.
 
-Two runs of one plan have the same timeline to the byte. Details are numbers, strings and bytes, never objects whose
-text has an address.
+Two runs of one plan have identical timelines, byte for byte. Details are numbers, strings and bytes, never objects
+whose text contains a memory address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Event(NamedTuple):
     at: float
     """Virtual seconds since the world began."""
     actor: str
-    """The broker, client or part of the world that did or suffered it."""
+    """The broker, client or part of the world to which the event belongs."""
     what: str
     details: tuple[tuple[str, object], ...] = ()
 
@@ -34,15 +34,15 @@ class Timeline:
         self.events: list[Event] = []
 
     def note(self, actor: str, what: str, **details: object) -> None:
-        """Add an event that happens now."""
+        """Add an event at the current time."""
         self.events.append(Event(self._now(), actor, what, tuple(details.items())))
 
     def lines(self) -> Iterator[str]:
-        """The timeline as text, a line for each event."""
+        """Yield the timeline as text, one line for each event."""
         return map(str, self.events)
 
     def digest(self) -> str:
-        """The sha256 of all lines, in hex."""
+        """Return the sha256 of all lines, in hex."""
         sum_of_all = hashlib.sha256()
         for line in self.lines():
             sum_of_all.update(line.encode())

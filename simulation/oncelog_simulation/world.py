@@ -1,4 +1,4 @@
-"""A simulated world: its surroundings, brokers and clients, all made from one plan."""
+"""A simulated world: its surroundings, brokers and clients, all created from one plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Violation(NamedTuple):
-    """A rule that was broken, as text."""
+    """A broken rule, as text."""
 
     at: float
     judge: str
@@ -35,7 +35,7 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """One run of a plan. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
+    """The world of one run of a plan. Create it, run coroutines in its loop (`run.run` does so), and call `end`."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
@@ -51,28 +51,28 @@ class World(Surroundings):
         """Broker machines by name, "broker-1" first."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
-        """Set when no more faults strike, and all brokers are up again."""
+        """Set when no more faults will strike and all brokers run again."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
-        """The strikes whose faults last now."""
+        """The strikes whose faults are in effect now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
         self.rotted: set[str] = set()
-        """Names of the brokers on whose disk a bit has changed, until that disk is exchanged."""
+        """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(machine.bootstrap_server for machine in self.brokers.values())
 
     def client(self, name: str) -> ClientHost:
-        """The host with that name, created at first use."""
+        """Return the host with this name, which is created at first use."""
         found = self.clients.get(name)
         if found is None:
             found = self.clients[name] = ClientHost(self, len(self.clients) + 1, name)
         return found
 
     def violate(self, judge: str, what: str) -> None:
-        """A judge has seen a rule broken."""
+        """Record that a judge has found a broken rule."""
         self.note(judge, f"VIOLATION: {what}")
         self.violations.append(Violation(self.now, judge, what))
 
@@ -83,7 +83,7 @@ class World(Surroundings):
         super().end()
 
     def count(self, fault: str) -> None:
-        """A fault has really struck."""
+        """Count a fault that has really struck."""
         self.struck[fault] = self.struck.get(fault, 0) + 1
 
 

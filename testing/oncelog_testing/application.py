@@ -12,22 +12,24 @@ from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind
 from oncelog_testing.readers import committed_offsets, content
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 WRITER = "the writer of the inputs"
 
 
 class ApplicationHistory(History):
-    """A `History` that reads topics itself. `bootstrap_servers` returns the addresses, when first needed."""
+    """A `History` that reads the topics itself. `bootstrap_servers` returns the brokers' addresses; it is called when
+    they are first needed.
+    """
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Records that were not recorded, found by `read_processed`."""
+        """Sends that the test did not record, found by `read_processed`."""
 
     def read(self, *topics: str) -> None:
-        """Read these topics as the final content. Raises StillOpen, KafkaError."""
+        """Read the final content of these topics. Raises StillOpen or KafkaError."""
         for place, records in content(self._bootstrap_servers(), topics).items():
             self.finally_holds(place, records)
 
@@ -42,9 +44,9 @@ class ApplicationHistory(History):
     ) -> None:
         """Read both topics: each record in `source` must have one in `into`, in the same order.
 
-        `made_of` returns the input value of an output value; None: it has no input. Input values must be unique.
-        `group_id`: only inputs that this group has committed are expected, else all. Raises ValueError, StillOpen,
-        KafkaError.
+        `made_of` returns the input value of an output value; None means that the output has no input. Input values must
+        be unique. `group_id`: expect outputs only for inputs that this group has committed; None expects outputs for
+        all inputs. Raises ValueError, StillOpen or KafkaError.
         """
         self._forget_found(source, into)
         self.read(source, into)
@@ -60,7 +62,7 @@ class ApplicationHistory(History):
                 where, offset = inputs[original]
                 send = Send(f"{application}, of {where}", place, value)
                 sends.append((Input(group_id or application, where, offset), send))
-        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the expected order
+        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the order of their inputs
             send.made_of = made_from
             self._note_found(send)
         committed = committed_offsets(self._bootstrap_servers(), group_id) if group_id is not None else None
@@ -74,7 +76,7 @@ class ApplicationHistory(History):
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:
-        """Raises AssertionError with the verdict unless every record is there exactly once."""
+        """Raises AssertionError with the verdict unless every record exists exactly once."""
         found = self.verdict(apart_from=apart_from)
         if not found:
             raise AssertionError(str(found))
@@ -83,7 +85,9 @@ class ApplicationHistory(History):
         return sorted(place for place in self.final if place.topic == topic)
 
     def _note_inputs(self, source: str) -> dict[bytes, tuple[Place, int]]:
-        """Note the inputs by value. Inputs that were not recorded came from another writer, and are not checked."""
+        """Record the inputs; returns their positions by value. Inputs that the test did not record come from another
+        writer, and are not checked.
+        """
         noted = {send.value for send in self.sends}
         found: dict[bytes, tuple[Place, int]] = {}
         for place in self._places(source):

@@ -1,5 +1,6 @@
-"""One broker in a process of its own, which ends with this process, however this one dies: this process has the other
-end of its input."""
+"""One broker in a separate process, which ends when this process ends, however it ends: the broker reads its standard
+input, whose other end this process has.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from oncelog_testing.first_lines import first_lines
 if TYPE_CHECKING:
     from oncelog_broker.local_cluster.ports import OwnPort
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
@@ -32,32 +33,34 @@ QUICK_SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""Settings for tests: no rebalance delay, and small internal topics, which are created quickly."""
+"""Settings for tests: no rebalance delay, and internal topics with few partitions, which are created quickly."""
 
 
 class BrokerStartError(Exception):
-    """The broker does not start; the message contains its output."""
+    """Raised if the broker does not start; the message contains the broker's output."""
 
 
 class Broker:
-    """`start`, or a `with`, returns when it serves. It keeps its port and its data until the end of the run."""
+    """`start`, or a `with` statement, returns when the broker serves. The broker keeps its port and its data until the
+    end of the run.
+    """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, name: str = "broker") -> None:
-        """`settings` by Kafka's keys go before ours."""
+        """`settings`, by Kafka's keys, override the settings for tests."""
         self.directory = directory
         self.name = name
         self.settings = {**QUICK_SETTINGS, **(settings or {})}
         self.port = 0
         self._own_port: OwnPort | None = None
         self.control_url = ""
-        """The URL of the HTTP control used by `fail`, `pause` and `crash`."""
+        """The URL of the HTTP control that `fail`, `pause` and `crash` use."""
         self.ended_by_test: set[int | None] = set()
-        """Processes that were killed or stopped, and did not crash."""
+        """Ids of processes that the test has killed or stopped, and that therefore did not crash."""
         self._process: subprocess.Popen[str] | None = None
         self._is_touched = False
         self._log_seen = 0
 
-    # --- where it is
+    # --- addresses and state
 
     @property
     def bootstrap_servers(self) -> str:
@@ -69,21 +72,21 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """The log file, warnings by default."""
+        """The log file, which contains warnings and errors by default."""
         return self.directory / f"{self.name}.log"
 
     @property
     def is_running(self) -> bool:
-        """True while it is paused, too."""
+        """Whether the process runs; also True while it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """None while it does not run."""
+        """The process id; None while the broker does not run."""
         return self._process.pid if self._process is not None and self.is_running else None
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        """Create a topic. Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
         from oncelog_testing.topics import create_topic
 
         create_topic(self.bootstrap_servers, name, partitions, configs)
@@ -106,9 +109,10 @@ class Broker:
     ) -> Fault:
         """Set a fault at `point`, for the next `times` hits (None: until it is removed).
 
-        `crash`: kill -9; `drop`: the step, request or answer is lost; `delay`: milliseconds; `refuse`: the name of
-        Kafka's error. `after`: after the step and not before it. The rest limits it to one topic, transaction or group.
-        docs/testing.md lists the points. Raises ValueError for an action that a point does not support, BrokerGone.
+        `crash`: kill -9; `drop`: lose the step, request or response; `delay`: milliseconds; `refuse`: the name of a
+        Kafka error. `after`: strike after the step instead of before it. The other parameters limit the fault to one
+        topic, transaction or group. docs/testing.md lists the points. Raises ValueError for an action that a point does
+        not support, or BrokerGone.
         """
         asked = {
             "crash": crash, "drop": drop, "delay": delay, "refuse": refuse, "after": after,
@@ -119,44 +123,48 @@ class Broker:
         return Fault(self, self.ask("POST", "/faults", {**order, "times": times})["id"], order)
 
     def points(self) -> dict[str, dict[str, Any]]:
-        """Name -> the point at which a fault can strike, and the supported faults."""
+        """Return the points at which a fault can strike, by name, with the supported faults."""
         return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
 
     def clear_faults(self) -> None:
-        """Take all back. Raises BrokerGone."""
+        """Remove all faults. Raises BrokerGone."""
         self.ask("DELETE", "/faults")
 
     def kill(self) -> None:
-        """kill -9; returns when the process has ended. `start` restarts it, with the same port and data."""
+        """Kill the process (kill -9); returns when it has ended. `start` restarts the broker with the same port and
+        data.
+        """
         self._is_touched = True
         self.ended_by_test.add(self.pid)
         self._send(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> None:
-        """Stop it in an orderly way. Raises TimeoutExpired."""
-        with suppress(BrokerGone):  # its control may hang
+        """Stop the broker in an orderly way. Raises TimeoutExpired."""
+        with suppress(BrokerGone):  # the broker's control may hang
             self._see_whether_it_crashes()
         self._is_touched = True
         self.ended_by_test.add(self.pid)
         self._end()
 
     def restart(self) -> None:
-        """Restart it on the same port; in an orderly way if it runs. Faults are removed."""
+        """Restart the broker on the same port; a running broker is stopped in an orderly way. Faults are removed."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Pause the process: its connections stay open, and no request is answered. Raises BrokerGone."""
+        """Pause the process: its connections stay open, and no request gets a response. Raises BrokerGone."""
         self._is_touched = True
         self.ask("POST", "/pause")
 
     def resume(self) -> None:
-        """Does nothing if it is not paused. Raises BrokerGone."""
+        """Continue a paused process; does nothing if it is not paused. Raises BrokerGone."""
         self.ask("POST", "/resume")
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
-        """Wait until the broker's process ends by itself, such as by a fault. Returns False after a timeout."""
+        """Wait until the broker's process ends without a call of this object, for example because of a fault. Returns
+        False after a timeout.
+        """
         if self._process is None:
             return True
         try:
@@ -167,7 +175,7 @@ class Broker:
         return True
 
     def mend(self) -> None:
-        """Restore it: it runs, serves, and has no fault set."""
+        """Repair the broker: afterwards it runs and serves, and no fault is set."""
         self._see_whether_it_crashes("POST /resume", "DELETE /faults")
         if self._process is None or not self.is_running:
             self.start()
@@ -175,8 +183,10 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """If the broker was accessed, check that it runs; if a fault is just crashing it, return when its process has
-        ended: its clients notice before its parent. Raises BrokerGone if it runs and does not answer."""
+        """If the test has used the broker, check that it runs; if a fault is crashing it right now, return when its
+        process has ended, because its clients notice the crash before its parent does. Raises BrokerGone if the broker
+        runs and does not respond.
+        """
         if not self._is_touched or not self.is_running:
             return
         try:
@@ -193,14 +203,14 @@ class Broker:
         return self.is_running and not self._is_touched
 
     def logged(self) -> list[tuple[str, str]]:
-        """Its log lines since `mend`, for the report of a test."""
+        """Return the log lines since `mend`, for the report of a test."""
         with self.log.open("rb") as log:
             log.seek(self._log_seen)
             text = log.read().decode(errors="replace")
         return [(f"log of oncelog's {self.name}", text[-LOG_CHARACTERS:])] if text.strip() else []
 
     def ask(self, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
-        """A question to its control. Raises ValueError, BrokerGone."""
+        """Send a request to the broker's control. Raises ValueError or BrokerGone."""
         if not self.is_running:
             raise BrokerGone(f"{self.name} does not run")
         try:
@@ -210,10 +220,10 @@ class Broker:
                 raise BrokerGone(f"{self.name} does not run") from None
             raise BrokerGone(f"the control of {self.name} at {self.control_url} does not answer: {error!r}") from error
 
-    # --- its process
+    # --- the broker's process
 
     def start(self) -> Self:
-        """Raises BrokerStartError. Harmless when it runs."""
+        """Raises BrokerStartError. Start the broker; does nothing if it runs."""
         self._see_whether_it_crashes()
         if not self.is_running:
             self.launch()
@@ -221,7 +231,7 @@ class Broker:
         return self
 
     def launch(self) -> None:
-        """Start it without waiting, so that others can be started meanwhile; call `wait_ready` next."""
+        """Start the process without waiting, so that others can start meanwhile; call `wait_ready` next."""
         self._reap_if_ended()
         if not self.port:
             self._own_port = _own_port()
@@ -231,7 +241,7 @@ class Broker:
             **self.settings,
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
         }
-        # -P: no file in the project's own directory is imported in place of a module of ours.
+        # -P: files in the test project's directory are not imported in place of oncelog's modules.
         command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -245,8 +255,9 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # no Ctrl-C of ours reaches it
-                env=without_settings(os.environ),  # a test's broker is as its settings say, wherever it runs
+                start_new_session=True,  # so that Ctrl-C in the terminal does not reach the broker
+                # A test's broker uses only its own settings, whatever the environment contains.
+                env=without_settings(os.environ),
             )
 
     def wait_ready(self) -> None:
@@ -260,7 +271,7 @@ class Broker:
             self.kill()
             if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
                 break
-            self.port = 0  # another process took the port before the broker bound it
+            self.port = 0  # another process has taken the port before the broker bound it
             self.launch()
         raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
 

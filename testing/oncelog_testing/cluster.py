@@ -17,27 +17,31 @@ from oncelog_testing.broker import QUICK_SETTINGS, Broker, BrokerStartError
 from oncelog_testing.control import WAIT_SECONDS, BrokerGone, Fault, NotStruck
 from oncelog_testing.topics import create_topic, run
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 120.0
-"""Time until all brokers see each other and all replicas are in sync."""
+"""Seconds until all brokers must see each other and all replicas must be in sync."""
 POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
 SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 SESSION_MS: Final = "6000"
-"""The time until another broker takes over from a killed one: a third of the default, and enough for a busy machine."""
+"""Milliseconds until another broker takes over from a killed one: a third of the default, and enough for a busy
+machine.
+"""
 
 
 class NoZooKeeper(Exception):
-    """No Java, or no jars; the message says what to do."""
+    """Raised if Java or ZooKeeper's jars are missing; the message says what to do."""
 
 
 class Cluster:
-    """Three brokers, numbered from 1. `start`, or a `with`, returns when all see each other."""
+    """A cluster of three brokers, numbered from 1. `start`, or a `with` statement, returns when all brokers see each
+    other.
+    """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
-        """`settings` by Kafka's keys go before ours."""
+        """`settings`, by Kafka's keys, override the settings for tests."""
         self.directory = directory
         self._settings = {**QUICK_SETTINGS, SESSION_TIMEOUT: SESSION_MS, **(settings or {})}
         self._size = brokers
@@ -53,20 +57,20 @@ class Cluster:
         return self.bootstrap_servers
 
     def __getitem__(self, number: int) -> Broker:
-        """Changes made to one broker with its own methods are undone at the end of the test, too."""
+        """Return one broker; changes that a test makes with its methods are also undone at the end of the test."""
         return self.brokers[number]
 
     def __iter__(self) -> Iterator[Broker]:
         return iter(self.brokers.values())
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        """Create a topic. Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
         create_topic(self.bootstrap_servers, name, partitions, configs)
 
     # --- faults
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The number of the broker that leads it; -1: none does now. Raises KafkaError."""
+        """Return the number of the broker that leads the partition; -1 means that none does now. Raises KafkaError."""
 
         async def ask() -> int:
             from oncelog.admin import Admin
@@ -77,15 +81,15 @@ class Cluster:
         return run(ask)
 
     def fail(self, point: str, **what: Any) -> ClusterFault:
-        """`Broker.fail` on every broker, if the test does not know which one is hit.
+        """Like `Broker.fail`, on every broker, for a test that does not know which broker the fault will strike.
 
-        `times` applies to each broker, so that a crash may strike one after another;
-        `cluster[cluster.leader_of(topic)].fail(...)` sets it on one. Raises ValueError, BrokerGone.
+        `times` applies to each broker, so that a crash may strike one broker after another;
+        `cluster[cluster.leader_of(topic)].fail(...)` sets the fault on one broker. Raises ValueError or BrokerGone.
         """
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
 
     def mend(self) -> None:
-        """Restore all: they run without faults; if any was touched, all replicas are in sync again."""
+        """Repair all brokers: they run without faults; if any was used, all replicas are in sync again."""
         were_well = all(broker.is_well for broker in self)
         for broker in self:
             broker.mend()
@@ -93,7 +97,7 @@ class Cluster:
             self.until_whole()
 
     def logged(self) -> list[tuple[str, str]]:
-        """The log sections of all brokers, for the report of a test."""
+        """Return the log lines of all brokers, for the report of a test."""
         return [section for broker in self for section in broker.logged()]
 
     def until_whole(self) -> None:
@@ -112,10 +116,10 @@ class Cluster:
     def _is_in_sync(self, member: Member) -> bool:
         return run(lambda: out_of_sync_for(member)) == []
 
-    # --- its processes
+    # --- the cluster's processes
 
     def start(self) -> Self:
-        """Raises NoZooKeeper, BrokerStartError, TimeoutError."""
+        """Raises NoZooKeeper, BrokerStartError or TimeoutError."""
         with ExitStack() as undo:
             undo.callback(self.stop)
             connect_string = self._start_zookeeper()
@@ -131,15 +135,15 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """Stop all brokers at once: no other broker could take over."""
+        """Stop all brokers simultaneously, because no other broker could take over."""
         for broker in self:
             broker.kill()
         zookeeper, self._zookeeper = self._zookeeper, None
         if zookeeper is not None:
-            zookeeper.communicate()  # its input ends, and the process with it
+            zookeeper.communicate()  # ends ZooKeeper's input, and thereby its process
 
     def _start_zookeeper(self) -> str:
-        """The connect string. Raises NoZooKeeper, BrokerStartError."""
+        """Start ZooKeeper; returns its connect string. Raises NoZooKeeper or BrokerStartError."""
         log = self.directory / "zookeeper.log"
         command = [sys.executable, "-P", "-m", "oncelog_testing.zookeeper_keeper", str(self.directory)]
         with opened_privately(log, "ab") as output:
@@ -167,14 +171,14 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker. As a context manager it is removed at the end of the block."""
+    """One fault in each broker of a cluster. As a context manager, it removes the fault at the end of the block."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults
 
     @property
     def struck(self) -> int:
-        """The strikes so far, in all brokers that have not ended for another reason."""
+        """The number of strikes so far, in all brokers that have not ended for another reason."""
         found = 0
         for fault in self.faults:
             with suppress(BrokerGone):

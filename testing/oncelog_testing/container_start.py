@@ -1,9 +1,9 @@
 """Starts a broker in a container as the Kafka modules of testcontainers start Kafka: `python -m
 oncelog_testing.container_start DIRECTORY`.
 
-These modules set Kafka's settings as variables (KAFKA_LISTENERS), which a broker of ours reads as well, and wait for a
-line that Kafka writes when it is ready. This program takes away the settings of a KRaft controller and of a ZooKeeper,
-which our broker does not have, and writes these lines.
+These modules set Kafka's settings as environment variables (KAFKA_LISTENERS), which an oncelog broker reads as well,
+and wait for a line that Kafka writes when it is ready. This program removes the settings of a KRaft controller and of a
+ZooKeeper, which this broker does not have, and writes these lines.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ WITHOUT_MEANING: Final = (
     "KAFKA_CONFLUENT_SUPPORT_METRICS_ENABLE",
 )
 LISTENERS: Final = ("KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP")
-"""Lists, each element of which begins with the name of a listener."""
+"""Settings that are lists whose elements begin with the name of a listener."""
 READY: Final = " ready on "
-"""In the line that `oncelog serve` writes when it serves."""
+"""Part of the line that `oncelog serve` writes when it serves."""
 READY_LINES: Final = (
     "[KafkaServer id={id}] started",
     "Kafka Server started (oncelog)",
     "Transitioning from RECOVERY to RUNNING (oncelog)",
 )
-"""What the modules wait for: Python with ZooKeeper, Python with KRaft, Java and Go."""
+"""The lines for which the modules wait: Python with ZooKeeper, Python with KRaft, Java and Go."""
 
 
 def broker_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the broker: without a controller, its listener and a ZooKeeper."""
+    """Return the variables of the broker, without a controller, the controller's listener and a ZooKeeper."""
     controllers = set(environment.get("KAFKA_CONTROLLER_LISTENER_NAMES", "").split(",")) - {""}
     kept = {name: value for name, value in environment.items() if name not in WITHOUT_MEANING}
     for name in LISTENERS:

@@ -1,4 +1,4 @@
-"""Client of a broker's fail control: sets faults and counts strikes."""
+"""Client of a broker's fail control: sets faults and counts their strikes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 ANSWER_SECONDS: Final = 60.0
-"""Timeout for an answer of the control; a busy machine may take some seconds."""
+"""Timeout in seconds for a response of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
-"""Default time for a fault to strike."""
+"""Seconds that a test waits by default until a fault strikes."""
 CRASH_SECONDS: Final = 5.0
-"""From a kill -9 of the broker by itself, or a broken response, to the end of its process."""
+"""Seconds from a broker's own kill -9, or from a broken response, to the end of its process."""
 LONGEST_QUESTION_SECONDS: Final = 20.0
-"""A longer wait is split into several requests."""
+"""Seconds above which a wait is split into several requests."""
 
 
 class BrokerGone(Exception):
-    """The broker does not run: a fault has crashed it, or it was killed."""
+    """Raised if the broker does not run: a fault has crashed it, or it was killed."""
 
 
 class NotStruck(AssertionError):
-    """The test's fault did not strike: the test has shown nothing."""
+    """Raised if the test's fault did not strike, so that the test has shown nothing."""
 
 
 def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
-    """The response of the control. Raises ValueError for an invalid request, OSError."""
+    """Send a request to the control; returns its response. Raises ValueError for an invalid request, or OSError."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_SECONDS + more_seconds)
     try:
         headers = {"Content-Type": "application/json"}
@@ -45,7 +45,7 @@ def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float 
 
 
 class ControlledBroker(Protocol):
-    """The broker in which a fault is set (`broker.Broker`)."""
+    """The interface of the broker in which a fault is set (`broker.Broker`)."""
 
     name: str
     ended_by_test: set[int | None]
@@ -59,7 +59,7 @@ class ControlledBroker(Protocol):
 
 
 class Fault:
-    """A fault in a broker. As a context manager it is removed at the end of the block."""
+    """A fault in a broker. As a context manager, it removes the fault at the end of the block."""
 
     def __init__(self, broker: ControlledBroker, number: int, order: dict[str, Any]) -> None:
         self._broker = broker
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """The strikes so far. Raises BrokerGone if the broker has ended for another reason."""
+        """The number of strikes so far. Raises BrokerGone if the broker has ended for another reason."""
         if self._has_crashed_it:
             return 1
         try:
@@ -80,8 +80,9 @@ class Fault:
             return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
-        """Wait until it has struck that many times. Raises NotStruck. In a coroutine: `await
-        asyncio.to_thread(fault.wait)`."""
+        """Wait until the fault has struck `times` times. Raises NotStruck. Usage in a coroutine: `await
+        asyncio.to_thread(fault.wait)`.
+        """
         deadline = time.monotonic() + seconds
         while True:
             left = max(0.0, deadline - time.monotonic())
@@ -96,27 +97,29 @@ class Fault:
                 raise NotStruck(f"{self} has struck {struck} times within {seconds:g} s, not {times}")
 
     def remove(self) -> None:
-        """Remove it; does nothing if the broker has ended, and the fault with it."""
+        """Remove the fault; does nothing if the broker has ended, because then the fault is gone, too."""
         try:
             self._ask("DELETE")
         except (BrokerGone, ValueError):
             pass
 
     def _ask(self, method: str, question: str = "", more_seconds: float = 0.0) -> Any:
-        """Raises BrokerGone for another process, where the number may belong to another fault."""
+        """Raises BrokerGone if the broker runs in another process now, where the number may belong to another fault."""
         if self._broker.pid != self._process:
             raise BrokerGone(f"{self._broker.name} has ended since {self} was ordered")
         return self._broker.ask(method, f"/faults/{self._number}{question}", more_seconds=more_seconds)
 
     @property
     def _has_crashed_it(self) -> bool:
-        """Whether the process with the fault has ended because of it."""
+        """Return whether the process with the fault has ended because of the fault."""
         is_gone = self._broker.pid != self._process
         return "crash" in self._order and is_gone and self._process not in self._broker.ended_by_test
 
     @property
     def _is_crashing_it(self) -> bool:
-        """If the broker does not answer: whether it is just being crashed, which its clients notice before we do."""
+        """Return, for a broker that does not respond, whether the fault is crashing it right now, which its clients
+        notice before this process does.
+        """
         if "crash" in self._order and self._broker.pid == self._process:
             self._broker.wait_ended(CRASH_SECONDS)
         return self._has_crashed_it

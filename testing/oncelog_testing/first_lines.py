@@ -1,4 +1,4 @@
-"""The first lines that a process prints: it tells by them where it serves."""
+"""Reads the first lines that a process prints, which contain its addresses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import selectors
 import subprocess
 import time
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def first_lines(process: subprocess.Popen[str] | subprocess.Popen[bytes], count: int, seconds: float) -> list[str]:
-    """Return the first lines of its standard output, at least `count`; none if it ends before, or takes longer than
-    `seconds`."""
+    """Return the first lines of the process's standard output, at least `count`; no lines if the process ends before,
+    or takes longer than `seconds`.
+    """
     assert process.stdout is not None
     output, text = process.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

@@ -1,8 +1,8 @@
-"""Several brokers in this process, with metadata in memory: a cluster within a moment, without ZooKeeper and Java.
+"""Several brokers in this process, with metadata in memory: the cluster starts in a moment, without ZooKeeper and Java.
 
 `MemoryCluster` runs in the event loop of its caller; `InProcessCluster` runs one in its own thread, so that any client
-may use it. Nothing is synced to the disk (`unsynced_disk`). A part of a process cannot be killed, and the points of
-`fail` belong to a whole process: both need `cluster.Cluster`.
+may use it. Files are not synced to the disk (`unsynced_disk`). A part of a process cannot be killed, and the points of
+`fail` belong to an entire process: tests that need either use `cluster.Cluster`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from oncelog_testing.broker import LOOPBACK, QUICK_SETTINGS
 from oncelog_testing.topics import create_topic
 from oncelog_testing.unsynced_disk import UnsyncedDisk
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 T = TypeVar("T")
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
-"""Time until all brokers see each other and all replicas are in sync."""
+"""Seconds until all brokers must see each other and all replicas must be in sync."""
 CALL_SECONDS: Final = 120.0
-"""How long a call waits for the brokers' thread to finish a start, a stop or a fault, in seconds. TimeoutError then."""
+"""Seconds that a call waits until the brokers' thread has finished a start, a stop or a fault. TimeoutError then."""
 MAX_CONNECTIONS: Final = "200"
-"""For each broker: file descriptors are shared with the test."""
+"""Connections of each broker: the brokers share file descriptors with the test."""
 
 
 class MemoryBroker:
-    """One broker of a `MemoryCluster`. It keeps its port and its data over stop and start."""
+    """One broker of a `MemoryCluster`. The broker keeps its port and its data over stop and start."""
 
     def __init__(self, tree: MemoryTree, number: int, settings: Mapping[str, str]) -> None:
         self._tree = tree
@@ -42,7 +42,7 @@ class MemoryBroker:
         self._broker: Broker | None = None
         self.number = number
         self.port = 0
-        """0 before the first start."""
+        """The port, which is 0 before the first start."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -60,7 +60,7 @@ class MemoryBroker:
         return self._broker is not None
 
     async def start(self) -> None:
-        """Return when it serves. Raises the errors of `Broker.start`."""
+        """Start the broker; returns when it serves. Raises the errors of `Broker.start`."""
         settings = {**self._settings, "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}"}
         config = load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()])
         broker = Broker(config, disk=UnsyncedDisk(), store=self._tree)
@@ -68,7 +68,7 @@ class MemoryBroker:
         self._broker, self.port = broker, broker.advertised[0].port
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Stop it after a controlled shutdown. `leaves` False: at once."""
+        """Stop the broker after a controlled shutdown. With `leaves` False, stop it immediately."""
         broker, self._broker = self._broker, None
         if broker is not None:
             if leaves:
@@ -76,18 +76,19 @@ class MemoryBroker:
             await broker.stop()
 
     def end_session(self) -> None:
-        """End its session, as ZooKeeper does with a broker that was silent for too long: others lead, and it registers
-        again."""
+        """End the broker's session, as ZooKeeper does with a broker that was silent for too long: other brokers take
+        over its leadership, and it registers again.
+        """
         self._tree.end(self.broker.parts.storage.store.session_id)
 
 
 class MemoryCluster:
-    """Brokers numbered from 1, with three replicas of each partition. `start` and `stop` it, or use `async with`."""
+    """Brokers numbered from 1, with three replicas of each partition. Call `start` and `stop`, or use `async with`."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
-        """`directory` gets the data; `settings` by Kafka's keys go before ours."""
+        """`directory` gets the data; `settings`, by Kafka's keys, override the settings for tests."""
         self.tree = MemoryTree()
-        """The metadata, and the sessions of the brokers."""
+        """The metadata tree, with the sessions of the brokers."""
         ours = {**QUICK_SETTINGS, "max.connections": MAX_CONNECTIONS, **_replicated(brokers), **(settings or {})}
         self.brokers = {
             number: MemoryBroker(
@@ -98,16 +99,18 @@ class MemoryCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, `host:port` with commas between, for any client."""
+        """The addresses of all brokers as comma-separated `host:port`, for any client."""
         return ",".join(each.bootstrap_servers for each in self.brokers.values())
 
     @property
     def running(self) -> list[Broker]:
-        """The brokers that run, by number."""
+        """The running brokers, by number."""
         return [each.broker for each in self.brokers.values() if each.is_running]
 
     async def start(self) -> None:
-        """Start all brokers that do not run. If one fails to start, those just started are stopped."""
+        """Start all brokers that do not run. If a broker fails to start, the brokers that this call has started are
+        stopped.
+        """
         begun: list[MemoryBroker] = []
         try:
             for each in self.brokers.values():
@@ -120,11 +123,11 @@ class MemoryCluster:
             raise
 
     async def stop(self) -> None:
-        """Stop all at once: no other broker could take over."""
+        """Stop all brokers simultaneously, because no other broker could take over."""
         await asyncio.gather(*(each.stop(leaves=False) for each in self.brokers.values()))
 
     async def until_whole(self) -> None:
-        """Return when all brokers that run see each other, and all their replicas are in sync. TimeoutError."""
+        """Return when all running brokers see each other, and all their replicas are in sync. TimeoutError."""
         names = {each.node_id for each in self.running}
         async with asyncio.timeout(WHOLE_SECONDS):
             for each in self.running:
@@ -140,7 +143,7 @@ class MemoryCluster:
                 )
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The broker number of its leader; -1: none, or not known yet."""
+        """Return the number of the broker that leads the partition; -1 means none, or not known yet."""
         for broker in self.running:
             state = broker.parts.membership.metadata.image.partition(topic, partition)
             if state is not None and broker.parts.replication.replicas.led_partition(topic, partition) is not None:
@@ -167,7 +170,7 @@ def _replicated(brokers: int) -> dict[str, str]:
 
 
 class InProcessBroker:
-    """One broker of an `InProcessCluster`. Changes made to it are undone at the end of the test."""
+    """One broker of an `InProcessCluster`. A test's changes to it are undone at the end of the test."""
 
     def __init__(self, cluster: InProcessCluster, broker: MemoryBroker) -> None:
         self._cluster = cluster
@@ -186,16 +189,17 @@ class InProcessBroker:
         return self._broker.is_running
 
     def stop(self) -> None:
-        """Stop it after a controlled shutdown."""
+        """Stop the broker after a controlled shutdown."""
         self._cluster.call(self._broker.stop())
 
     def start(self) -> None:
-        """Start it again, with its data and on its port."""
+        """Start the broker again, with its data and port."""
         self._cluster.call(self._broker.start())
 
     def end_session(self) -> None:
-        """End its session, as ZooKeeper does with a silent broker: others take over its leadership, and it registers
-        again."""
+        """End the broker's session, as ZooKeeper does with a silent broker: other brokers take over its leadership, and
+        it registers again.
+        """
 
         async def end() -> None:
             self._broker.end_session()
@@ -204,10 +208,10 @@ class InProcessBroker:
 
 
 class InProcessCluster:
-    """Three brokers in a thread of this process. `start` and `stop`, or `with`; the fixture does that."""
+    """Three brokers in a thread of this process. Call `start` and `stop`, or use `with`; the fixture does so."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`directory` gets the data; `settings` by Kafka's keys go before ours."""
+        """`directory` gets the data; `settings`, by Kafka's keys, override the settings for tests."""
         self._cluster = MemoryCluster(directory, settings)
         self._brokers = {number: InProcessBroker(self, each) for number, each in self._cluster.brokers.items()}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -215,25 +219,25 @@ class InProcessCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, `host:port` with commas between, for any client."""
+        """The addresses of all brokers as comma-separated `host:port`, for any client."""
         return self._cluster.bootstrap_servers
 
     def __str__(self) -> str:
         return self.bootstrap_servers
 
     def __getitem__(self, number: int) -> InProcessBroker:
-        """The broker with that number, from 1 on."""
+        """Return the broker with this number, counted from 1."""
         return self._brokers[number]
 
     def __iter__(self) -> Iterator[InProcessBroker]:
         return iter(self._brokers.values())
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        """Create a topic. Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
         create_topic(self.bootstrap_servers, name, partitions, configs)
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The number of the broker that leads it; -1: none does now."""
+        """Return the number of the broker that leads the partition; -1 means that none does now."""
 
         async def ask() -> int:
             return self._cluster.leader_of(topic, partition)
@@ -241,20 +245,20 @@ class InProcessCluster:
         return self.call(ask())
 
     def mend(self) -> None:
-        """Start all stopped brokers; return when all replicas are in sync. TimeoutError."""
+        """Start all stopped brokers; returns when all replicas are in sync. TimeoutError."""
         self.call(self._cluster.start())
 
     def logged(self) -> list[tuple[str, str]]:
-        """Empty: pytest shows the log lines of brokers in this process."""
+        """Return no lines, because pytest itself shows the log lines of brokers in this process."""
         return []
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine in the loop of the brokers. Returns its result."""
+        """Run a coroutine in the brokers' event loop. Returns the coroutine's result."""
         assert self._loop is not None, "the cluster does not run"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     def start(self) -> Self:
-        """Return when all brokers serve. Raises the errors of `Broker.start`."""
+        """Start all brokers; returns when they serve. Raises the errors of `Broker.start`."""
         import uvloop
 
         self._loop = loop = uvloop.new_event_loop()
@@ -268,7 +272,7 @@ class InProcessCluster:
         return self
 
     def stop(self) -> None:
-        """Stop all brokers, and the thread."""
+        """Stop all brokers and their thread."""
         try:
             self.call(self._cluster.stop())
         finally:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     Server = Broker | Cluster | InProcessCluster
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 CLUSTER_REQUIRED = "oncelog_cluster_required"
 MARK = "oncelog_topic"
 
 _servers: list[Server] = []
-"""The running servers of this session."""
+"""The running servers of this test session."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,8 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, None, None]:
-    """Undo a test's changes to a broker, even if a fixture fails to end: the next test finds it running without
-    faults."""
+    """Undo a test's changes to a broker, even if a fixture fails to end, so that the next test finds the broker running
+    without faults.
+    """
     try:
         yield
     finally:
@@ -56,7 +57,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The report of a failed test shows the log lines of its brokers."""
+    """Add the log lines of its brokers to the report of a failed test."""
     report = yield
     if report.failed:
         for server in _servers:
@@ -66,13 +67,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 def oncelog_settings() -> dict[str, str]:
-    """Settings of the brokers, by Kafka's keys: for a project to override in its conftest.py."""
+    """Settings of the brokers, by Kafka's keys; a project overrides this fixture in its conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def oncelog_broker(tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]) -> Iterator[Broker]:
-    """A broker of this session, in a process of its own on a free port."""
+    """The broker of this test session, in a separate process on a free port."""
     from oncelog_testing.broker import Broker
 
     with Broker(tmp_path_factory.mktemp("oncelog"), oncelog_settings) as broker:
@@ -91,7 +92,9 @@ def oncelog_bootstrap_servers(oncelog_broker: Broker) -> str:
 def oncelog_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
 ) -> Iterator[Cluster]:
-    """Three brokers of this session with three replicas of everything; skipped without a ZooKeeper."""
+    """Three brokers of this test session, with three replicas of every partition; tests are skipped without a
+    ZooKeeper.
+    """
     from oncelog_testing.cluster import Cluster, NoZooKeeper
 
     try:
@@ -110,8 +113,9 @@ def oncelog_cluster(
 def oncelog_in_process_cluster(
     tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
 ) -> Iterator[InProcessCluster]:
-    """Three brokers of this session with three replicas of everything, in a thread of this process: without ZooKeeper
-    and Java."""
+    """Three brokers of this test session, with three replicas of every partition, in a thread of this process: without
+    ZooKeeper and Java.
+    """
     from oncelog_testing.in_process import InProcessCluster
 
     with InProcessCluster(tmp_path_factory.mktemp("oncelog-in-process"), oncelog_settings) as cluster:
@@ -122,8 +126,9 @@ def oncelog_in_process_cluster(
 
 @pytest.fixture(scope="session")
 def oncelog_registry(oncelog_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """A schema registry of this session on `oncelog_broker`: `oncelog_registry.url` is for clients of the Confluent
-    registry."""
+    """A schema registry of this test session, on `oncelog_broker`; `oncelog_registry.url` is for clients of the
+    Confluent registry.
+    """
     from oncelog_testing.registry import Registry
 
     log = tmp_path_factory.mktemp("oncelog-registry") / "registry.log"
@@ -133,7 +138,7 @@ def oncelog_registry(oncelog_broker: Broker, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic of this test's own, on its broker, or else on its cluster."""
+    """The name of this test's own topic, on its broker or, without one, on its cluster."""
     from oncelog_testing.topics import topic_name, wanted_topic
 
     marker = request.node.get_closest_marker(MARK)

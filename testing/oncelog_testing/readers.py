@@ -10,24 +10,26 @@ from typing import Final
 from oncelog_testing.history.events import Place
 from oncelog_testing.topics import run
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 STABLE_SECONDS: Final = 60.0
-"""For transactions to end, by default: markers may be on their way, and a coordinator may be starting."""
+"""Default seconds until all transactions must have ended: markers may be in flight, and a coordinator may be starting.
+"""
 POLL_SECONDS: Final = 0.05
 POLL_MS: Final = 500
 
 Content = dict[Place, list[tuple[int, bytes]]]
-"""Offset and value of each record; of a null value b""."""
+"""Offset and value of each record by partition; a null value becomes b""."""
 
 
 class StillOpen(AssertionError):
-    """A transaction is still open, so the final content is unknown."""
+    """Raised if a transaction is still open, so that the final content is unknown."""
 
 
 def content(bootstrap_servers: str, topics: Iterable[str], seconds: float = STABLE_SECONDS) -> Content:
-    """The content of all partitions of these topics, once no transaction is open in them. Raises StillOpen,
-    KafkaError."""
+    """Return the content of all partitions of these topics, when no transaction is open in them. Raises StillOpen or
+    KafkaError.
+    """
     return run(lambda: _content(bootstrap_servers, list(topics), seconds))
 
 
@@ -75,7 +77,7 @@ async def _stable_ends(bootstrap_servers: str, topics: list[str], seconds: float
 
 
 def committed_offsets(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
-    """The committed offsets of a group. Raises KafkaError."""
+    """Return the committed offsets of a group. Raises KafkaError."""
 
     async def ask() -> dict[tuple[str, int], int]:
         from oncelog import Admin

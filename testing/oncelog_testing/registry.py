@@ -1,4 +1,4 @@
-"""A schema registry in a process of its own, on a broker of the test. It ends with this process."""
+"""A schema registry in a separate process, which uses a broker of the test. The registry ends with this process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final, Self
 
 from oncelog_testing.first_lines import first_lines
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 
 
 class RegistryStartError(Exception):
-    """The registry does not start; the message has its output."""
+    """Raised if the registry does not start; the message contains its output."""
 
 
 class Registry:
-    """A schema registry process. `start`, or a `with`, returns when it serves."""
+    """A schema registry process. `start`, or a `with` statement, returns when the registry serves."""
 
     def __init__(self, bootstrap_servers: str, log: Path, *arguments: str) -> None:
         """`log` gets its standard error; `arguments` are further arguments of `oncelog registry`."""
@@ -51,11 +51,11 @@ class Registry:
         return self
 
     def kill(self) -> None:
-        """kill -9; returns when the process has ended."""
+        """Kill the process (kill -9); returns when it has ended."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop it in an orderly way."""
+        """Stop the registry in an orderly way."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Topics for tests: each test has its own, so that none must clean up and all may run in parallel."""
+"""Topics for tests: each test has its own topic, so that no test must clean up, and all tests may run in parallel."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Callable, Coroutine, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 T = TypeVar("T")
 
 NAME_CHARACTERS: Final = 100
-"""Characters of the test's name in a topic name; Kafka allows 249 in total."""
+"""Limit on the characters of the test's name in a topic name; Kafka allows 249 in total."""
 
 
 def topic_name(test: str) -> str:
-    """An unused topic name that contains the test's name."""
+    """Return an unused topic name that contains the test's name."""
     readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", test).strip("-")[:NAME_CHARACTERS]
     return f"{readable or 'test'}-{uuid.uuid4().hex[:8]}"
 
 
 def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str] | None]:
-    """The partitions and configs of a topic mark. Raises TypeError for invalid arguments."""
+    """Return the partitions and configs of a topic mark. Raises TypeError for invalid arguments."""
     taken = ("partitions", "configs")
     if len(positional) > len(taken):
         raise TypeError(f"takes {' and '.join(taken)}, not {len(positional)} values")
@@ -47,7 +47,7 @@ def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str]
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine in a new thread, since the test's thread may run a loop. Returns its result."""
+    """Run a coroutine in a new thread, because the test's thread may run an event loop. Returns its result."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -68,7 +68,7 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def create_topic(
     bootstrap_servers: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> None:
-    """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+    """Create a topic. Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
 
     async def create() -> None:
         from oncelog.admin import Admin, NewTopic

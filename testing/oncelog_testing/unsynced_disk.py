@@ -1,7 +1,7 @@
 """A disk that is never synced, for brokers that need not survive a power failure.
 
-Files are visible to every process of the machine, so a broker that is restarted finds all its data. Syncing is most of
-the time of a start.
+Files are visible to every process of the machine, so a broker that is restarted finds all its data. Syncing takes most
+of the time of a broker's start.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from oncelog_broker.runtime.disk import FileClosed, RealDisk, RealFile
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 class UnsyncedFile(RealFile):

@@ -1,6 +1,8 @@
-"""A ZooKeeper server that ends with us: this module, run as a program, holds it until its standard input ends.
+"""A ZooKeeper server that ends with the test's process: this module, run as a program, runs the server until its
+standard input ends.
 
-`python -m oncelog_testing.zookeeper_keeper DIRECTORY` says `ready HOST:PORT`, or `missing` and why it cannot be had.
+`python -m oncelog_testing.zookeeper_keeper DIRECTORY` prints `ready HOST:PORT`, or `missing` and why ZooKeeper cannot
+be started.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ SALT_BYTES: Final = 24
 
 
 def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
-    """Parse `name=password,...`; a password must not contain a comma. Raises InvalidConfig, without any of the text."""
+    """Parse `name=password,...`; a password must not contain a comma. Raises InvalidConfig, whose message contains none
+    of the text.
+    """
     users = {}
     for number, part in enumerate(filter(None, (secret.reveal() if secret else "").split(",")), 1):
         name, equals, password = part.strip().partition("=")
@@ -33,8 +35,9 @@ def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
 
 
 async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
-    """Create the users that have no settings yet. A node may exist without settings, as the parent of quotas of the
-    user with a client id. Raises MetadataError."""
+    """Create the users that have no settings yet. A user's node may exist without settings, as the parent of the node
+    for the quotas of the user with a client id. Raises MetadataError.
+    """
     names = list(users)
     found = await store.get_many([paths.user_config(name) for name in names])
     for name, node in zip(names, found, strict=True):
@@ -45,7 +48,7 @@ async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) ->
         try:
             await store.multi([Create(path, credentials) if node is None else Set(path, credentials, node[1].version)])
         except (NodeExists, BadVersion):
-            continue  # another broker was faster
+            continue  # another broker has created the user first
         logger.warning("first user created", extra={"user": name})
 
 

@@ -61,7 +61,7 @@ class ListenerSecurity:
         *,
         is_inter_broker: bool,
     ) -> None:
-        """`login_key` returns a secret of the cluster; called once the listener serves."""
+        """`login_key` returns a secret of the cluster; it is called after the listener starts to serve."""
         protocol = listener.security_protocol
         self.name = listener.name
         self._config = ListenerConfig(config, listener.name)
@@ -70,9 +70,9 @@ class ListenerSecurity:
         self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
         self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
         self.jwks: list[Jwks] = []
-        """The key sets to be refreshed by a background task."""
+        """The key sets that a background task must refresh."""
         self._unreadable: set[tuple[str, str]] = set()
-        """Users with unreadable credentials, as already logged."""
+        """Users whose unreadable credentials were already logged."""
         self._mechanisms: dict[str, Callable[[], Mechanism]] = {}
         self._max_reauth_ms: dict[str, int] = {}
         self.login: Login | None = None
@@ -86,9 +86,11 @@ class ListenerSecurity:
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
-        """The TLS context and login for connections to other brokers, made for each connection, since certificates
-        change."""
-        from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
+        """Return the TLS context and login for connections to other brokers; both are created for each connection,
+        because certificates change.
+        """
+        # A broker without a cluster starts without this import.
+        from oncelog.connection.security import SaslLogin, Security
 
         login = None
         if self.login is not None:
@@ -97,7 +99,7 @@ class ListenerSecurity:
         return Security(None if self.tls is None else self.tls.client, login)
 
     def principal_of(self, shaken: ssl.SSLObject) -> Principal:
-        """The principal of a TLS connection, before any SASL. Raises NoPrincipal."""
+        """Return the principal of a TLS connection, before any SASL login. Raises NoPrincipal."""
         certificate = shaken.getpeercert()
         if not certificate:
             return ANONYMOUS
@@ -135,9 +137,10 @@ class ListenerSecurity:
         return lambda: OAuthExchange(rules)
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
-        """The credential of `user` and True, or a decoy and False. Both cases take the same steps, so that timing does
-        not reveal whether the user exists: for existing users a decoy is made and formatted, too, and for others the
-        decoy is parsed."""
+        """Return the credential of `user` and True, or a decoy and False. Both cases take the same steps, so that the
+        timing does not reveal whether the user exists: for existing users a decoy is also created and formatted, and
+        for others the decoy is parsed.
+        """
         users = self._users()
         decoy = decoys.credential(user, users)
         written = decoy.format()

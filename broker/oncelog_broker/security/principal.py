@@ -1,4 +1,4 @@
-"""A principal: the identity that TLS or SASL authenticated, named in ACLs and quotas."""
+"""A principal: the identity that TLS or SASL has authenticated, and that ACLs and quotas name."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class _Users(NamedTuple):
 
 
 class Securities:
-    """Listener name -> its security."""
+    """The security of each listener, by listener name."""
 
     def __init__(self, config: BrokerConfig, *, is_clustered: bool) -> None:
         """Raises InvalidConfig."""
@@ -43,8 +43,10 @@ class Securities:
         }
 
     def begin(self, metadata: ImageView, login_key: bytes) -> None:
-        """Set the source of users and the secret of the cluster. A listener may serve only after that: it is bound and
-        its certificates are read before the broker registers with its port, and the users are known after that."""
+        """Set the source of users and the secret of the cluster. A listener may serve only after this call: a listener
+        is bound, and its certificates are read, before the broker registers with its port, and the users are known only
+        after the registration.
+        """
         self._users = _Users(metadata, login_key)
 
     def _known_users(self) -> _Users:
@@ -65,7 +67,9 @@ class Securities:
                 tasks.every(f"TLS files, listener {security.name}", FILES_CHECK_SECONDS, check)
 
     def key_ages(self) -> Iterator[tuple[str, float]]:
-        """Each listener with OAUTHBEARER keys, and the seconds since they were read. Call it in the event loop."""
+        """Yield each listener with OAUTHBEARER keys, and the seconds since its keys were read. Must be called in the
+        event loop.
+        """
         now = asyncio.get_running_loop().time()
         for security in self._by_name.values():
             for jwks in security.jwks:

@@ -1,7 +1,7 @@
 """Warnings at startup about settings that protect less than they seem to (E56).
 
-Each such setting has a legitimate use, so none prevents the start. Settings without any are rejected when read: http://
-for token keys (`sasl.jwks`), client certificates without a trust store (`tls.contexts`).
+Each such setting has a legitimate use, so no setting prevents the start. Settings without a legitimate use are rejected
+when they are read: http:// for token keys (`sasl.jwks`), client certificates without a trust store (`tls.contexts`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READABLE: Final = {keys.PLAIN: "passwords", keys.OAUTHBEARER: "tokens"}
-"""Mechanism -> the secret that clients send in clear text. SCRAM sends none."""
+"""Maps a mechanism to the secret that its clients send in clear text. Clients of SCRAM send no secret in clear text."""
 SCRAM: Final = frozenset({keys.SCRAM_SHA_256, keys.SCRAM_SHA_512})
 
 
@@ -34,7 +34,7 @@ class Weakness(NamedTuple):
 
 
 class StoreFile(NamedTuple):
-    """The embedded metadata store."""
+    """The file of the embedded metadata store."""
 
     path: str
     is_readable_by_others: bool
@@ -42,7 +42,7 @@ class StoreFile(NamedTuple):
 
 
 def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Iterator[Weakness]:
-    """The weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
+    """Yield the weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
     mechanisms: set[str] = set()
     for listener in listeners(config):
         settings = ListenerConfig(config, listener.name)

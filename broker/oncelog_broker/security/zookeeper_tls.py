@@ -1,4 +1,6 @@
-"""TLS to ZooKeeper: maps its keys to those of a listener, so that the same code reads key stores and trust stores."""
+"""TLS to ZooKeeper: maps the settings for ZooKeeper to those of a listener, so that the same code reads key stores and
+trust stores.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ _SAME: Final[dict[ConfigKey[Any], ConfigKey[Any]]] = {
     security_keys.SSL_TRUSTSTORE_PASSWORD: zookeeper_keys.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD,
     security_keys.SSL_CIPHER_SUITES: zookeeper_keys.ZOOKEEPER_SSL_CIPHER_SUITES,
 }
-"""Listener key -> the ZooKeeper key with the same meaning."""
+"""Maps a listener's key to the ZooKeeper key with the same meaning."""
 
 
 def tls_to_zookeeper(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | None:
-    """Returns a function that makes the context of the next connection, callable in any thread; None without TLS.
-    Raises InvalidConfig."""
+    """Return a function that creates the context of the next connection and may be called in any thread; None if TLS is
+    off. Raises InvalidConfig."""
     if not config[zookeeper_keys.ZOOKEEPER_SSL_CLIENT_ENABLE]:
         return None
     return ClientContext(_Settings(config)).current

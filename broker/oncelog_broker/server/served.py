@@ -1,7 +1,7 @@
-"""The APIs that this broker serves, and in which versions: the one list, from which ApiVersions is answered.
+"""The APIs and versions that this broker serves: the only list, from which ApiVersions is built.
 
-The ranges are those of a Kafka 4.3 broker: a version that is not served is not advertised (T3). Handlers are imported
-when the first request for them arrives (`routes`), so that starting stays quick.
+The version ranges are those of a Kafka 4.3 broker: a version that is not served is not advertised (T3). A handler is
+imported when its first request arrives (`routes`), so that the broker starts quickly.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from oncelog_protocol.versions import VersionRange
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One API: `module` with its `handle`, as subpackage and file (`records.produce`), the decoded versions, and the
-    lowest advertised version."""
+    """One API: `module` is the handler's subpackage and file (`records.produce`), which has `handle`; the other fields
+    are the decoded versions, and the lowest advertised version.
+    """
 
     key: ApiKey
     module: str
     versions: VersionRange
     advertised_low: int
     is_for_brokers: bool = False
-    """Advertised to the brokers of a cluster alone: a client has no use for it."""
+    """Whether the API is advertised only to the brokers of the cluster, because a client has no use for it."""
     first_level: int = 1
-    """Advertised where this level of `oncelog.version` is in force."""
+    """The API is advertised from this finalized level of `oncelog.version` on."""
     has_lane: bool = False
-    """Whether `lanes/` has a file of the same name, with the fast lane of this API."""
+    """Whether `lanes/` has a file of the same name with this API's fast lane."""
 
     def load(self) -> Callable[..., Any]:
-        """Import the handler: `handle(request, context)`."""
+        """Import the handler, `handle(request, context)`."""
         handler: Callable[..., Any] = importlib.import_module(f"{__package__}.{self.module}").handle
         return handler
 
     def load_lane(self) -> Callable[..., Any] | None:
-        """The constructor of this API's fast lane for a connection; None if it has none."""
+        """Import the constructor of this API's fast lane for a connection; None if the API has no lane."""
         if not self.has_lane:
             return None
         make: Callable[..., Any] = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
@@ -64,17 +65,17 @@ def _served(
 SERVED: Final[dict[int, Served]] = {
     int(served.key): served
     for served in (
-        # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
+        # Produce 0-2 are advertised and refused: without them librdkafka before 2.11 turns compression off (T4).
         _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
         _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),
-        # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
+        # Kafka's brokers with ZooKeeper serve it; before version 2 the request does not contain the broker epoch.
         _served("replicas", ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
         _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
         _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
         _served("groups", ApiKey.FIND_COORDINATOR, 0, 6),
-        # JoinGroup 0 tells old librdkafka that the broker has groups (T5).
+        # JoinGroup 0 tells old versions of librdkafka that the broker supports groups (T5).
         _served("groups", ApiKey.JOIN_GROUP, 0, 9),
         _served("groups", ApiKey.HEARTBEAT, 0, 4),
         _served("groups", ApiKey.LEAVE_GROUP, 0, 5),
@@ -107,7 +108,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("replicas", ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
         _served("replicas", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
         _served("groups", ApiKey.OFFSET_DELETE, 0, 0),
-        # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.
+        # Kafka's brokers with ZooKeeper advertise it; versions 0 and 1 name topics without their ids.
         _served("replicas", ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
         _served("access", ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
         _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
@@ -123,7 +124,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
-        # Version 0 of the share APIs was an early access of Kafka 4.0.
+        # Version 0 of the share APIs was an early-access version of Kafka 4.0.
         _served("groups", ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, first_level=feature_levels.SHARE_GROUPS),
         _served("groups", ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, first_level=feature_levels.SHARE_GROUPS),
         _served("shares", ApiKey.SHARE_FETCH, 1, 2, first_level=feature_levels.SHARE_GROUPS),
@@ -138,14 +139,15 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, first_level=feature_levels.SHARE_GROUPS),
     )
 }
-"""API key -> its entry."""
+"""The entry of each API by its API key."""
 
 LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
 
 
 def highest_version(served: Served, *, two_phase_commit: bool) -> int:
-    """The highest version of an API that this broker serves: InitProducerId v6 only with `two_phase_commit`, the
-    setting transaction.two.phase.commit.enable (S120)."""
+    """Return the highest version of an API that this broker serves: InitProducerId v6 only with `two_phase_commit`, the
+    setting transaction.two.phase.commit.enable (S120).
+    """
     if served.key is ApiKey.INIT_PRODUCER_ID and not two_phase_commit:
         return LAST_INIT_BEFORE_TWO_PHASE_COMMIT
     return served.versions.high

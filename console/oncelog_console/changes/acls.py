@@ -42,7 +42,7 @@ PERMISSIONS: Final[Mapping[str, AclPermission]] = {
 
 
 def fields_of(acl: AclBinding) -> dict[str, str]:
-    """The fields of a form that names this ACL."""
+    """Return the fields of a form that describes this ACL."""
     pattern, entry = acl
     return {
         "resource": pattern.type.shown,

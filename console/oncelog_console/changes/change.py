@@ -1,4 +1,4 @@
-"""What all changes have in common: made of the fields of a form, shown before it is done, then done."""
+"""The common parts of all changes: a change is built from the fields of a form, previewed, and then applied."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ MAX_NUMBER: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What is known before a change is done. `facts`: label and text. `warning`: what is lost by it."""
+    """The facts that are known before a change is applied. `facts`: pairs of a label and a text. `warning`: the data
+    that the change destroys, as text.
+    """
 
     facts: tuple[tuple[str, str], ...] = ()
     warning: str | None = None
 
 
 class Change(ABC):
-    """One change. `name_in_url` is also the name of the template of its form, if it `has_form`; `section`: the page
-    that the navigation marks; `heading`: above the empty form; `verb`: the button's text."""
+    """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if it
+    `has_form`; `section`: the page that the navigation highlights; `heading`: the heading of the empty form; `verb`: the
+    button's text.
+    """
 
     name_in_url: ClassVar[str]
     section: ClassVar[str]
     verb: ClassVar[str]
     heading: ClassVar[str] = "A change"
     has_form: ClassVar[bool] = False
-    """Otherwise the address says all, and the change needs only to be confirmed."""
+    """Whether the change has a form; otherwise its URL describes it, and the user only confirms it."""
     is_dangerous: ClassVar[bool] = False
     is_secret: ClassVar[bool] = False
-    """Whether a field must not be sent back to the browser: then it is done without being shown before."""
+    """Whether a field must not be sent back to the browser; if so, the change is applied without a preview."""
 
     @classmethod
     @abstractmethod
@@ -42,57 +46,59 @@ class Change(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """The question: "Delete orders?"."""
+        """The question to the user: "Delete orders?"."""
 
     @abstractmethod
     def command(self, bootstrap: str) -> str:
-        """The command that does the same."""
+        """Return the `oncelog` command that makes the same change."""
 
     async def preview(self, link: Link) -> Preview:
-        """Look, and change nothing. Raises KafkaError if the cluster would refuse the change, BadField."""
+        """Return the facts about the change, without changing anything. Raises BadField, and KafkaError if the cluster
+        would refuse the change.
+        """
         return Preview()
 
     @abstractmethod
     async def apply(self, link: Link) -> str:
-        """Do it. Returns what was done, a sentence. Raises KafkaError, BadField."""
+        """Do it. Apply the change; returns a sentence that says what was done. Raises KafkaError or BadField."""
 
     @property
     @abstractmethod
     def back(self) -> tuple[str, dict[str, str]]:
-        """The path and the parameters of the page to show afterwards."""
+        """Return the path and the parameters of the page to show afterwards."""
 
 
 class BadField(ValueError):
-    """A field of a form is missing or wrong. The message says which, and what it should be."""
+    """Raised if a field of a form is missing or wrong. The message names the field and the expected value."""
 
 
 class Fields:
-    """The fields of a form, as text."""
+    """The fields of a form, as strings."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
     def text(self, name: str, what: str) -> str:
-        """A field that must be filled in; `what`: its name for the user. Raises BadField."""
+        """Return the text of a required field; `what`: the field's name for the user. Raises BadField."""
         value = self._given.get(name, "")
         if not value:
             raise BadField(f"{what} is missing")
         return value
 
     def optional(self, name: str) -> str | None:
-        """None if the field is empty."""
+        """Return the text of a field; None if the field is empty."""
         return self._given.get(name) or None
 
     def raw(self, name: str) -> str:
-        """The text of a field, which may be empty. Line ends are newlines, whatever the browser has made of them."""
+        """Return the text of a field, which may be empty. Line ends become newlines, whatever the browser has sent."""
         return self._given.get(name, "").replace("\r\n", "\n").replace("\r", "\n")
 
     def is_set(self, name: str) -> bool:
-        """Whether a box is ticked."""
+        """Return whether a check box is ticked."""
         return bool(self._given.get(name))
 
     def number(self, name: str, what: str, low: int = 0, high: int = MAX_NUMBER) -> int | None:
-        """None if the field is empty. Raises BadField."""
+        """Return the number in a field; None if the field is empty. Raises BadField."""
         text = self._given.get(name, "").strip()
         if not text:
             return None
@@ -108,11 +114,11 @@ class Fields:
         return number
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a field that are not blank."""
+        """Return the lines of a field, without blank lines."""
         return [line.strip() for line in self.raw(name).split("\n") if line.strip()]
 
     def choice(self, name: str, what: str, choices: Mapping[str, Any]) -> Any:
-        """One of `choices`, by its name. Raises BadField."""
+        """Return the value in `choices` that the field names. Raises BadField."""
         text = self._given.get(name, "")
         if text not in choices:
             raise BadField(f"{what} is one of {', '.join(choices)}, not {text[:40]!r}")

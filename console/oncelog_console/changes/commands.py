@@ -6,8 +6,9 @@ from oncelog.escaping import shell_quoted
 
 
 def oncelog(bootstrap: str, command: str, *names: str, **options: object) -> str:
-    """`oncelog COMMAND --option value NAME...`, quoted for a shell. An option is left out if it is None or False, has
-    no value if it is True, and is repeated for a list."""
+    """Return `oncelog COMMAND --option value NAME...`, quoted for a shell. An option is omitted if its value is None or
+    False, has no value if it is True, and is repeated for each item of a list.
+    """
     told = ["oncelog", *command.split(), *_option("--bootstrap-server", bootstrap)]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
@@ -23,7 +24,7 @@ def oncelog(bootstrap: str, command: str, *names: str, **options: object) -> str
 
 
 def piped(line: str, command: str) -> str:
-    """The command with a line on its standard input."""
+    """Return the command with a line on its standard input."""
     return f"printf '%s\\n' {shell_quoted(line)} | {command}"
 
 

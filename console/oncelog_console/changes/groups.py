@@ -1,4 +1,4 @@
-"""Groups deleted, and offsets that they have committed."""
+"""Changes of groups: delete a group, or offsets that it has committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_console.visible_text import plural
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup(Change):
-    """A group without members, with its offsets."""
+    """Deletes a group without members, and its offsets."""
 
     section: ClassVar[str] = "groups"
     name_in_url: ClassVar[str] = "group-delete"
@@ -55,7 +55,7 @@ class DeleteGroup(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets(Change):
-    """The offsets that a group has committed in a topic."""
+    """Deletes the offsets that a group has committed in a topic."""
 
     section: ClassVar[str] = "groups"
     name_in_url: ClassVar[str] = "offsets-delete"
@@ -91,7 +91,7 @@ class DeleteOffsets(Change):
         return "/group", {"id": self.group_id}
 
     async def _partitions(self, admin: Admin) -> list[TopicPartition]:
-        """Raises BadField if the group has committed nothing there."""
+        """Raises BadField if the group has committed no offset in the topic."""
         committed = [where for where in await admin.groups.offsets(self.group_id) if where.topic == self.topic]
         if not committed:
             raise BadField(f"the group has committed nothing in {self.topic}")

@@ -1,4 +1,4 @@
-"""All kinds of changes, by the name in their address: /change/topic-create."""
+"""All kinds of changes, by their names in URLs such as /change/topic-create."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses, set and removed."""
+"""Changes of the quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from oncelog_protocol.quotas import QuotaKey, keys_of
 PARTS: Final = ("user", "client_id", "ip")
 KEYS: Final = {key.value: key for key in QuotaKey}
 DEFAULT_FIELD: Final = "_default"
-"""Behind the name of a part: the default for entities without a quota of their own."""
+"""Suffix of a field name; the field means the default for entities without their own quota."""
 
 
 def fields_of(entity: QuotaEntity) -> dict[str, str]:
-    """The fields of a form that names this entity."""
+    """Return the fields of a form that describes this entity."""
     fields = {}
     for part, name in zip(PARTS, entity, strict=True):
         if name is DEFAULT:
@@ -31,7 +31,7 @@ def fields_of(entity: QuotaEntity) -> dict[str, str]:
 
 
 def shown(entity: QuotaEntity) -> str:
-    """The entity in words."""
+    """Return the entity in words."""
     told = []
     for part, name in zip(("user", "client id", "address"), entity, strict=True):
         if name is DEFAULT:
@@ -84,7 +84,7 @@ async def _current(link: Link, entity: QuotaEntity) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Change):
-    """The quotas that are not named stay as they are."""
+    """Sets quotas of an entity; quotas that the form does not name stay unchanged."""
 
     section: ClassVar[str] = "access"
     name_in_url: ClassVar[str] = "quota-set"
@@ -137,7 +137,7 @@ class SetQuota(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemoveQuota(Change):
-    """All quotas of an entity."""
+    """Removes all quotas of an entity."""
 
     section: ClassVar[str] = "access"
     name_in_url: ClassVar[str] = "quota-remove"

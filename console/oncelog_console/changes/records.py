@@ -1,4 +1,4 @@
-"""Records produced and deleted."""
+"""Changes that produce a record, or delete records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PARTITION: Final = 2**31 - 1
 TEXT, BASE64, NULL = "text", "base64", "null"
 KINDS: Final = {each: each for each in (TEXT, BASE64, NULL)}
 END: Final = -1
-"""In DeleteRecords: the high watermark."""
+"""In DeleteRecords, this offset means the high watermark."""
 
 
 def _bytes(fields: Fields, name: str, what: str, kind: str) -> bytes | None:
@@ -40,7 +40,7 @@ def _bytes(fields: Fields, name: str, what: str, kind: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRecord(Change):
-    """One record. `partition` None: by its key."""
+    """Produces a record; `partition` None means that the record's key decides."""
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "record-produce"
@@ -105,7 +105,7 @@ class ProduceRecord(Change):
 
 
 class _AsOutput:
-    """The record as `format_json` takes it."""
+    """The record in the form that `format_json` accepts."""
 
     partition, offset, timestamp_ms = 0, 0, 0
 
@@ -118,7 +118,9 @@ class _AsOutput:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords(Change):
-    """The oldest records of a partition. `before`: those below this offset; None: all."""
+    """Deletes the oldest records of a partition. `before`: delete the records below this offset; None deletes all
+    records.
+    """
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "records-delete"

@@ -1,4 +1,4 @@
-"""Topics created, changed and deleted."""
+"""Changes that create, change and delete topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_REPLICAS = 1_000
 
 
 def _settings(fields: Fields) -> dict[str, str]:
-    """Lines of `key=value`. Raises BadField."""
+    """Parse lines of `key=value`. Raises BadField."""
     try:
         return dict(key_value(line) for line in fields.lines("settings"))
     except ValueError as error:
@@ -30,7 +30,7 @@ def _told(settings: dict[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Change):
-    """None leaves a number to the broker."""
+    """Creates a topic; a number of None means the broker's default."""
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "topic-create"
@@ -85,7 +85,9 @@ class CreateTopic(Change):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic(Change):
-    """`reset`: the keys that get their defaults back. `partitions`: the new number; None: as it is."""
+    """`reset`: the keys that get their default values again. `partitions`: the new number of partitions; None leaves it
+    unchanged.
+    """
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "topic-alter"
@@ -157,7 +159,7 @@ class AlterTopic(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Change):
-    """A topic with all its records."""
+    """Deletes a topic with all its records."""
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "topic-delete"

@@ -1,4 +1,6 @@
-"""SCRAM users set and removed. A password is salted by the console and sent nowhere; no page has it."""
+"""Changes that set and remove SCRAM users. The console itself salts a password, and never sends it; no page contains
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ MAX_ITERATIONS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class SetUser(Change):
-    """A user that is added, or gets another password."""
+    """Adds a user, or changes a user's password."""
 
     section: ClassVar[str] = "access"
     name_in_url: ClassVar[str] = "user-set"
@@ -64,7 +66,7 @@ class SetUser(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemoveUser(Change):
-    """A user with all its mechanisms."""
+    """Removes a user with all its mechanisms."""
 
     section: ClassVar[str] = "access"
     name_in_url: ClassVar[str] = "user-remove"

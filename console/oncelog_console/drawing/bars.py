@@ -1,4 +1,4 @@
-"""Open transactions as bars: from when each began to now, and on to when its coordinator will abort it."""
+"""Open transactions as bars, from their start until now, and on until their coordinator will abort them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Final
 from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 
 LEAST_MS: Final = 10_000
-"""The axis is at least so long."""
+"""Minimum length of the time axis, in ms."""
 MOST_MS: Final = 3600 * 1000
-"""The longest time shown: older bars are cut at the left, so that they do not squeeze the others."""
+"""Maximum length of the time axis before now, in ms: older bars are cut at the left, so that they do not shrink the
+others.
+"""
 NOW_AT: Final = 0.8
-"""Fraction of the width: the future is to its right."""
+"""The position of now as a fraction of the width; the future is to its right."""
 TICKS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bar of a transaction: times in ms, None if unknown."""
+    """A transaction: its start and the latest time of its abort, in ms; None if unknown."""
 
     since_ms: int | None
     ends_by_ms: int | None
@@ -28,7 +30,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """In percent. `rest` is how far it may go on; `is_older`: it began before the picture does."""
+    """A bar, with all positions in percent. `rest` is the width until the latest time of its abort;
+    `is_older`: the transaction began before the left end of the axis.
+    """
 
     x: float
     width: float
@@ -45,7 +49,7 @@ class Timeline:
 
 
 def timeline(spans: Sequence[Span], now_ms: int) -> Timeline:
-    """One bar for each span, in their order."""
+    """Return one bar for each span, in the same order."""
     ages_ms = [now_ms - span.since_ms for span in spans if span.since_ms is not None]
     past = max([LEAST_MS, *(age * 21 // 20 for age in ages_ms if age <= MOST_MS)])
     scale = Scale(now_ms - past, now_ms - past + past / NOW_AT)

@@ -1,4 +1,4 @@
-"""The lag of a group over time, as points of a line in a box of 1000 by 100."""
+"""The lag of a group over time, as points of a line in a box of 1000 by 100 units."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ HEIGHT: Final = 100
 TICKS: Final = 6
 LEAST_MS: Final = 60_000
 SPARK_POINTS: Final = 60
-"""Points of a sparkline: a table has hundreds of them, each with an hour of samples."""
+"""Maximum points of a sparkline: a table has hundreds of sparklines, each with an hour of samples."""
 HEADROOM: Final = 1.3
-"""Above the highest point there is room for a label."""
+"""Height of the box as a multiple of the highest point, which leaves room for a label."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagChart:
-    """`lines`: the points of each stretch that was known throughout; `areas` are closed at the bottom."""
+    """`lines`: the points of each period in which the lag was known throughout; `areas`: the same lines, closed at the
+    bottom.
+    """
 
     lines: tuple[str, ...]
     areas: tuple[str, ...]
@@ -29,8 +31,9 @@ class LagChart:
 
 
 def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """The sparkline of a table row. The older points are divided into fewer than SPARK_POINTS runs: the line shows the
-    maximum of each run, and the newest point."""
+    """Return the sparkline of a table row. The older points are divided into fewer than SPARK_POINTS runs: the line has
+    the maximum of each run, and the newest point.
+    """
     *older, newest = known = [*points] or [(now_ms, None)]
     many = -(-len(known) // SPARK_POINTS)
     runs = (older[start : start + many] for start in range(0, len(older), many))
@@ -42,7 +45,7 @@ def _height(point: tuple[int, int | None]) -> int:
 
 
 def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """`points`: (ms, lag), the oldest first; None is a gap."""
+    """`points`: pairs of time in ms and lag in records, the oldest first; a lag of None makes a gap."""
     most = max((lag for _, lag in points if lag is not None), default=0)
     span = max(LEAST_MS, now_ms - points[0][0] if points else 0)
     across, up = Scale(now_ms - span, now_ms), Scale(0, max(1, most) * HEADROOM)

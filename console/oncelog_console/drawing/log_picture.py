@@ -1,4 +1,4 @@
-"""The picture of a log: offsets to the right, a lane for each producer, a box for each of its batches."""
+"""The picture of a log: offsets run to the right, and each producer has a lane with a box for each of its batches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ BOTTOM: Final = 26
 TICKS: Final = 8
 LEAST_WIDTH: Final = 0.35
 GAP: Final = 0.12
-"""Percent between boxes, if there is room."""
+"""Percent of the width between two boxes, if there is room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A batch: its offsets, both included; -1: no producer. `kind` is "data", "commit", "abort" or "control"."""
+    """A batch: its first and last offset, and its producer id, -1 without a producer. `kind` is "data", "commit",
+    "abort" or "control".
+    """
 
     first: int
     last: int
@@ -35,7 +37,9 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`x` and `width` in percent, `y` in pixels. `colour` is from 0 on; `fate` is a word for the style."""
+    """`x` and `width` are in percent, `y` is in pixels. `colour` is an index from 0 on; `fate` is the word for the
+    style sheet.
+    """
 
     x: float
     width: float
@@ -49,7 +53,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane. None: records without a producer; `others`: how many further producers share it."""
+    """A lane of the picture; a `producer_id` of None means records without a producer; `others`: the number of further
+    producers that share the lane.
+    """
 
     producer_id: int | None
     y: int
@@ -59,7 +65,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line. `anchor` is the alignment of its label at `x`: "start", "middle" or "end"."""
+    """A vertical line in the picture. `anchor` is the alignment of its label at `x`: "start", "middle" or "end"."""
 
     x: float
     label: str
@@ -74,7 +80,7 @@ class LogPicture:
     last_stable: Mark | None
     high_watermark: Mark | None
     held_back_x: float | None
-    """From this position on readers of committed records see nothing."""
+    """Position from which on read_committed consumers see no records, in percent; None if there is none."""
     height: int
     base: int
 
@@ -103,8 +109,9 @@ def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int
 
 
 def _lanes(batches: Sequence[Drawn]) -> tuple[tuple[Lane, ...], dict[int, Lane]]:
-    """The producers with the most records have their own lanes, in order of appearance; the last lane is for all
-    others."""
+    """Return the lanes: producers with the most records have their own lanes, in order of appearance; the last lane is
+    for all others.
+    """
     counts = Counter(batch.producer_id for batch in batches)
     own = {producer for producer, _ in counts.most_common(LANES if len(counts) <= LANES else LANES - 1)}
     lanes: list[Lane] = []

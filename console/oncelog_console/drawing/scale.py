@@ -1,4 +1,4 @@
-"""An axis: positions of values in percent, and round values for grid lines."""
+"""An axis: computes positions of values in percent, and round values for grid lines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """`low` is at 0 %, `high` at 100 %."""
+    """`low` is at 0 %, and `high` is at 100 %."""
 
     low: float
     high: float
 
     def at(self, value: float) -> float:
-        """In percent, kept within 0 and 100."""
+        """Return the position of a value in percent, limited to 0 and 100."""
         if self.high <= self.low:
             return 0.0
         return round(min(100.0, max(0.0, (value - self.low) * 100 / (self.high - self.low))), 3)
 
 
 def round_ticks(low: int, high: int, most: int) -> list[int]:
-    """At most `most` round numbers from `low` to `high`, both included."""
+    """Return at most `most` round numbers from `low` to `high`, both included."""
     step, power = 1, 0
     while (high - low) / step + 1 > most:
         power += 1
@@ -42,7 +42,7 @@ def round_ticks(low: int, high: int, most: int) -> list[int]:
 
 
 def ages(span_ms: int, most: int) -> list[int]:
-    """Round ages, 0 first, up to `span_ms`."""
+    """Return round ages in ms, starting with 0, up to `span_ms`."""
     step = next((each for each in TIME_STEPS if span_ms / each < most), None)
     if step is None:
         step = -(-span_ms // (most * DAY_MS)) * DAY_MS
@@ -50,12 +50,12 @@ def ages(span_ms: int, most: int) -> list[int]:
 
 
 def age_ticks(scale: Scale, now_ms: int, span_ms: int, most: int) -> tuple[Tick, ...]:
-    """The positions of round ages on an axis of times (ms) that spans `span_ms` before now."""
+    """Return the positions of round ages on an axis of times (ms) that spans `span_ms` before now."""
     return tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(span_ms, most))
 
 
 def age_label(age_ms: int) -> str:
-    """`3 min`, `1 h 30 min`."""
+    """Return an age as text: `3 min`, `1 h 30 min`."""
     seconds = age_ms // 1000
     if seconds == 0:
         return "now"

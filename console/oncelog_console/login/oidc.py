@@ -1,10 +1,10 @@
 """The login at an identity provider (OpenID Connect, authorization code with PKCE), by Authlib.
 
-Authlib checks the state, the nonce, and signature, issuer, audience and times of the id token. The access token, or the
-id token, is what the cluster is shown (OAUTHBEARER), so the cluster decides what the user may do.
+Authlib checks the state, the nonce, and signature, issuer, audience and times of the id token. The cluster receives the
+access token, or the id token (OAUTHBEARER), so the cluster decides what the user may do.
 
-Invariants: whatever a provider answers becomes LoginFailed; a login lasts as long as the token that is shown; a token
-that replaces another one is of the same user.
+Invariants: any response of a provider that does not log the user in becomes LoginFailed; a login lasts as long as the
+token that the cluster receives; a token that replaces another one belongs to the same user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from oncelog_console.limits import MAX_PROVIDER_BYTES, PROVIDER_SECONDS
 
-try:  # Authlib asks with httpx2, and with httpx only where that is not installed
+try:  # Authlib sends requests with httpx2, or with httpx if httpx2 is not installed
     import httpx2 as httpx
 except ModuleNotFoundError:  # pragma: no cover - each environment of the tests has it
     import httpx  # type: ignore[no-redef]
@@ -31,20 +31,21 @@ SCOPE: Final = "openid profile"
 IDENTITY: Final = "id_token"
 TOKENS: Final = ("access_token", IDENTITY)
 SPARE_SECONDS: Final = 60.0
-"""How long before its end a token is replaced."""
+"""Seconds before its expiry at which a token is replaced."""
 DISCOVERY: Final = "/.well-known/openid-configuration"
 CALLBACK: Final = "/oidc/callback"
 USER_CLAIMS: Final = ("preferred_username", "email", "sub")
 
 
 class LoginFailed(Exception):
-    """The provider did not log the user in. The message says why."""
+    """Raised if the provider did not log the user in. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`issuer`: the provider's URL. `public_url`: where browsers reach the console. `shown_token`: which token the
-    cluster is shown, one of TOKENS."""
+    """`issuer`: the provider's URL. `public_url`: the console's URL for browsers. `shown_token`: the token that the
+    cluster receives, one of TOKENS.
+    """
 
     issuer: str
     client_id: str
@@ -91,13 +92,13 @@ class Provider:
         )
 
     async def redirect(self, request: Request) -> Response:
-        """Lead the browser to the provider. Raises LoginFailed."""
+        """Redirect the browser to the provider. Raises LoginFailed."""
         back = self.settings.public_url.rstrip("/") + CALLBACK
         response: Response = await _within_time(self._client.authorize_redirect(request, back))
         return response
 
     async def login(self, request: Request) -> OidcLogin:
-        """The login of a browser that the provider has led back. Raises LoginFailed."""
+        """Return the login of a browser that the provider has redirected back. Raises LoginFailed."""
         token = await _within_time(self._client.authorize_access_token(request))
         claims = token.get("userinfo")
         if not isinstance(claims, Mapping) or claims.get("iss") != await self._issuer():
@@ -108,7 +109,7 @@ class Provider:
         return OidcLogin(self, user, self._checked(token, claims))
 
     async def refreshed(self, token: Mapping[str, Any]) -> dict[str, Any]:
-        """A token in the place of one that ends soon. Raises LoginFailed."""
+        """Return a token that replaces one that expires soon. Raises LoginFailed."""
         refresh = token.get("refresh_token")
         if not refresh:
             raise LoginFailed("the token has expired")
@@ -123,7 +124,9 @@ class Provider:
         return self._checked({**token, **fresh}, claims)
 
     async def _replaced(self, refresh: str) -> dict[str, Any]:
-        """Ask for new tokens. `userinfo` has the claims of the new id token, if there is one."""
+        """Request new tokens from the provider. `userinfo` in the result has the claims of the new id token, if the
+        provider has sent one.
+        """
         metadata = await self._client.load_server_metadata()
         async with self._client._get_oauth_client(**metadata) as client:
             fresh = dict(await client.refresh_token(metadata["token_endpoint"], refresh_token=refresh))
@@ -132,7 +135,7 @@ class Provider:
         return fresh if claims is None else {**fresh, "userinfo": claims}
 
     def is_fresh(self, token: Mapping[str, Any]) -> bool:
-        """Whether the token lasts for some time yet."""
+        """Return whether the token does not expire soon."""
         expires = token["expires_at"]
         return expires is None or expires - SPARE_SECONDS > self._clock()
 
@@ -144,8 +147,9 @@ class Provider:
         return issuer
 
     def _checked(self, token: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
-        """The tokens, with the claims of the id token as `userinfo`, and the time at which the shown one ends as
-        `expires_at` (seconds; None: not known). Raises LoginFailed."""
+        """Return the tokens, with the claims of the id token as `userinfo`, and the expiry of the token for the cluster
+        as `expires_at` (seconds; None if unknown). Raises LoginFailed.
+        """
         shown = self.settings.shown_token
         if not isinstance(token.get(shown), str):
             raise LoginFailed(f"the provider has sent no {shown}")
@@ -160,7 +164,7 @@ class Provider:
 
 
 class OidcLogin:
-    """A user whom the provider has named, with tokens that are replaced while the session lasts."""
+    """A user whom the provider has authenticated, with tokens that are replaced while the session lasts."""
 
     def __init__(self, provider: Provider, user: str, token: dict[str, Any]) -> None:
         self.user = user
@@ -169,12 +173,12 @@ class OidcLogin:
         self._refreshing = asyncio.Lock()
 
     def token(self) -> str:
-        """What the cluster is shown now."""
+        """Return the token for the cluster."""
         shown: str = self._token[self._provider.settings.shown_token]
         return shown
 
     async def is_valid(self) -> bool:
-        """Whether the token lasts; it is replaced if it ends soon and the provider agrees."""
+        """Return whether the token is valid; a token that expires soon is replaced if the provider agrees."""
         async with self._refreshing:
             if self._provider.is_fresh(self._token):
                 return True
@@ -185,12 +189,12 @@ class OidcLogin:
             return True
 
     async def close(self) -> None:
-        """Forget the tokens."""
+        """Delete the tokens."""
         self._token = {self._provider.settings.shown_token: ""}
 
 
 async def _bound(response: httpx.Response) -> None:
-    """Let reading a provider's answer fail beyond MAX_PROVIDER_BYTES, and at once if it is compressed."""
+    """Make reading a provider's response fail beyond MAX_PROVIDER_BYTES, and immediately if it is compressed."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise httpx.DecodingError("the answer is compressed, which was not asked for")
     assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -198,7 +202,7 @@ async def _bound(response: httpx.Response) -> None:
 
 
 class _BoundedStream(httpx.AsyncByteStream):
-    """The body of an answer; more than MAX_PROVIDER_BYTES raise httpx.DecodingError."""
+    """The body of a response; raises httpx.DecodingError beyond MAX_PROVIDER_BYTES."""
 
     def __init__(self, body: httpx.AsyncByteStream) -> None:
         self._body = body
@@ -216,7 +220,7 @@ class _BoundedStream(httpx.AsyncByteStream):
 
 
 async def _within_time(asked: Any) -> Any:
-    """Raises LoginFailed, whatever a provider answers."""
+    """Await a request with a time limit; raises LoginFailed for every failure."""
     try:
         async with asyncio.timeout(PROVIDER_SECONDS):
             return await asked
@@ -226,5 +230,5 @@ async def _within_time(asked: Any) -> Any:
         raise LoginFailed(f"the identity provider refuses: {error.error}: {error.description or ''}") from error
     except httpx.HTTPError as error:
         raise LoginFailed(f"the identity provider cannot be reached: {type(error).__name__}") from error
-    except Exception as error:  # a provider's answer may lead the library to raise anything
+    except Exception as error:  # a provider's response may make the library raise any exception
         raise LoginFailed(f"the answer of the identity provider cannot be used: {type(error).__name__}") from error

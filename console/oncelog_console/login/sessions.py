@@ -1,8 +1,9 @@
-"""Sessions of users who have logged in: by an unguessable token in a cookie, few, and for a limited time.
+"""Sessions of users who have logged in: each has an unguessable token in a cookie, and their number and duration are
+limited.
 
-Invariants: a session begins with a login and has a new token after each further login. It ends after
-MAX_SESSION_SECONDS, IDLE_SECONDS after its last request, or when more than MAX_SESSIONS are open and it was not used
-for longest.
+Invariants: a session begins with a login and has a new token after each further login. A session ends after
+MAX_SESSION_SECONDS, or IDLE_SECONDS after its last request, or if more than MAX_SESSIONS are open and it has been idle
+longest.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """`consoles`: by the name of the cluster. `begun` and `used`: seconds of the clock."""
+    """`consoles`: the consoles by cluster name. `begun` and `used`: times of the clock, in seconds."""
 
     begun: float
     used: float
@@ -32,7 +33,7 @@ class Session:
     oidc: OidcLogin | None = None
 
     async def close(self) -> None:
-        """Close the consoles."""
+        """Close the consoles of this session."""
         consoles, self.consoles = list(self.consoles.values()), {}
         for console in consoles:
             await console.close()
@@ -42,7 +43,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions, the one that was not used for longest first."""
+    """All sessions; the session that has been idle longest comes first."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -52,7 +53,7 @@ class Sessions:
         return len(self._open)
 
     def get(self, token: str | None) -> Session | None:
-        """The session of a token, which is used now; None if there is none, or it is over."""
+        """Return the session of a token, which counts as used now; None if no such session exists or it has ended."""
         session = None if token is None else self._open.get(token)
         if session is None or token is None or self._is_over(session):
             return None
@@ -61,8 +62,9 @@ class Sessions:
         return session
 
     async def begin(self, user: str, before: str | None = None) -> tuple[str, Session]:
-        """A session for a user who has just logged in, and its token. `before`: the token of the session so far, which
-        goes on if it is the same user's, under the new token."""
+        """Start a session for a user who has just logged in; returns its token and the session. `before`: the token of
+        the present session, which continues under the new token if it belongs to the same user.
+        """
         now = self._clock()
         session = None if before is None else self._open.pop(before, None)
         if session is not None and (session.user != user or self._is_over(session)):
@@ -77,13 +79,13 @@ class Sessions:
         return token, session
 
     async def end(self, token: str | None) -> None:
-        """End a session, if there is one."""
+        """End the session of a token, if it exists."""
         session = None if token is None else self._open.pop(token, None)
         if session is not None:
             await session.close()
 
     async def sweep(self) -> None:
-        """End the sessions that are over."""
+        """End the sessions whose time is over."""
         for token in [token for token, session in self._open.items() if self._is_over(session)]:
             await self.end(token)
 
@@ -97,7 +99,7 @@ class Sessions:
         return now - session.begun > MAX_SESSION_SECONDS or now - session.used > IDLE_SECONDS
 
     async def _make_room(self, user: str) -> None:
-        """End sessions until one more of this user is within the limits."""
+        """End sessions until another session of this user is within the limits."""
         mine = [token for token, session in self._open.items() if session.user == user]
         for token in mine[: max(0, len(mine) + 1 - MAX_SESSIONS_OF_USER)]:
             await self.end(token)

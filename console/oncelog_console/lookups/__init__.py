@@ -1,4 +1,4 @@
-"""State of a cluster, read with the admin client. No HTML.
+"""Reads the state of a cluster with the admin client. No HTML.
 
 missing.py       unavailable values, and why
 brokers.py       brokers, their led and hosted partitions, their data directories

@@ -1,7 +1,7 @@
-"""The outcome of batches. Pure.
+"""Determines the outcome of batches. Pure.
 
-Below the last stable offset every transaction is decided: the leader lists the aborted ones. Above it, a batch belongs
-to an open transaction, or lies after the start of one.
+Below the last stable offset every transaction has ended: the leader lists the aborted ones. Above the last stable
+offset, a batch belongs to an open transaction, or lies behind the start of an open transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_protocol.records.control import read_marker
 
 
 class Outcome(Enum):
-    """The value is the text shown."""
+    """The outcome of a batch; the value is the text shown."""
 
     PLAIN = "no transaction"
     COMMITTED = "committed"
@@ -25,7 +25,7 @@ class Outcome(Enum):
     OPEN = "open"
     HELD_BACK = "held back"
     TRANSACTIONAL = "in a transaction"
-    """A new batch, whose outcome is unknown."""
+    """A new transactional batch, whose outcome is unknown."""
     COMMIT = "commit marker"
     ABORT = "abort marker"
     CONTROL = "control record"
@@ -36,7 +36,7 @@ class Outcome(Enum):
 
     @property
     def is_readable(self) -> bool:
-        """Whether readers of committed records see it."""
+        """Whether read_committed consumers see the batch."""
         return self in (Outcome.PLAIN, Outcome.COMMITTED)
 
 
@@ -49,7 +49,7 @@ class JudgedBatch:
 
 
 def judged_stable(part: LogPart) -> list[JudgedBatch]:
-    """The outcomes of batches below the last stable offset."""
+    """Return the batches below the last stable offset with their outcomes."""
     aborted = AbortedTransactions(part.aborted)
     return [JudgedBatch(batch, _stable_fate(batch, aborted)) for batch in part.batches]
 
@@ -67,8 +67,9 @@ def _stable_fate(batch: RecordBatch, aborted: AbortedTransactions) -> Outcome:
 
 
 def judged_unstable(batches: Iterable[RecordBatch], open_from: Mapping[int, int]) -> list[JudgedBatch]:
-    """The outcomes of batches above it. `open_from`: producer id -> first offset of its open transaction in this
-    partition."""
+    """Return the batches above the last stable offset with their outcomes. `open_from`: the first offset of each
+    producer's open transaction in this partition, by producer id.
+    """
     return [JudgedBatch(batch, _unstable_fate(batch, open_from)) for batch in batches]
 
 
@@ -82,7 +83,7 @@ def _unstable_fate(batch: RecordBatch, open_from: Mapping[int, int]) -> Outcome:
 
 
 def judged_fresh(batches: Iterable[RecordBatch]) -> list[JudgedBatch]:
-    """The outcomes of newly arrived batches."""
+    """Return newly arrived batches with their outcomes."""
     return [JudgedBatch(batch, _fresh_fate(batch)) for batch in batches]
 
 

@@ -1,4 +1,4 @@
-"""Brokers: their led and hosted partitions, the lag of their replicas, the free space of their directories."""
+"""Brokers: the partitions that they lead and host, the lag of their replicas, the free space of their directories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BrokersView:
 
 
 async def look(admin: Admin) -> BrokersView:
-    """Raises KafkaError if the cluster cannot be reached."""
+    """Return the state of the brokers; raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
     cluster = await admin.describe_cluster()
     topics = await all_topics(admin)
@@ -60,8 +60,8 @@ async def look(admin: Admin) -> BrokersView:
 
 
 async def all_topics(admin: Admin) -> dict[str, Topic]:
-    """All visible topics, internal ones included. Raises KafkaError, so that a failure is not shown as an empty
-    list."""
+    """Return all visible topics, including internal topics. Raises KafkaError, so that a failure is not shown as an
+    empty list."""
     names = await admin.list_topics(include_internal=True)
     if not names:
         return {}
@@ -69,12 +69,12 @@ async def all_topics(admin: Admin) -> dict[str, Topic]:
         return await admin.describe_topics(names)
     except PartialFailure as failure:  # some topics are being deleted
         return dict(failure.results)
-    except StaleMetadata:  # the only one is
+    except StaleMetadata:  # the only topic is being deleted
         return {}
 
 
 async def log_dirs(admin: Admin, missing: Missing) -> Directories:
-    """Broker id and path -> directory, for brokers that answer."""
+    """Return the directories by broker id and path, of the brokers that respond."""
     try:
         return await admin.describe_log_dirs()
     except PartialFailure as failure:
@@ -95,7 +95,9 @@ def _out_of_sync(topics: dict[str, Topic]) -> list[PartitionRow]:
 
 
 def _lagging(topics: dict[str, Topic], directories: Directories) -> list[LaggingReplica]:
-    """The most behind first. A leader is never behind, whatever it reports about itself."""
+    """Return the lagging replicas, the largest lag first. A leader never counts as lagging, whatever it reports about
+    itself.
+    """
     found = [
         LaggingReplica(where.topic, where.partition, broker, replica.offset_lag)
         for broker, paths in directories.items()

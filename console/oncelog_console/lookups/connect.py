@@ -1,7 +1,7 @@
-"""Kafka Connect, by its REST interface: connectors, their tasks and configurations, restarts.
+"""Reads and restarts connectors of Kafka Connect, by its REST interface.
 
-Only the addresses in the console's configuration are asked; redirects are not followed, and no proxy is used. An answer
-is bounded in size and time.
+Requests go only to the addresses in the console's configuration; redirects are not followed, and no proxy is used. The
+size and the duration of a response are limited.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from oncelog.cli.redaction import is_secret_name, redacted
 from oncelog_console.limits import CONNECT_SECONDS, MAX_CONNECT_BYTES, MAX_CONNECTORS, MAX_SHOWN_CHARACTERS
 
 ALSO_SECRET: Final = re.compile(r"passw|headers?$|encryption[._-]?key|ssl\..*key$", re.IGNORECASE)
-"""Keys of a configuration whose values are not shown, beside those of the cluster's own settings."""
+"""Configuration keys whose values are not shown, in addition to the secret keys of the cluster's own settings."""
 HIDDEN: Final = "not told"
 FIRST_ERROR: Final = 400
 MESSAGE_CHARACTERS: Final = 300
 
 
 class ConnectFailed(Exception):
-    """A Kafka Connect that did not answer, or refused. The message says why, without the address's password."""
+    """Raised if a Kafka Connect did not respond, or refused a request. The message gives the reason, without the
+    password in the address.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`trace`: the beginning of the stack trace of a failed task."""
+    """A task of a connector; `trace`: the beginning of the stack trace, if the task has failed."""
 
     number: int
     state: str
@@ -42,7 +44,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """`kind`: source or sink. `config` and `trace`: without secrets, of one connector only."""
+    """A connector; `kind` is source or sink. `config` and `trace` are without secrets, and are set only if a single
+    connector was read.
+    """
 
     name: str
     kind: str
@@ -54,12 +58,12 @@ class Connector:
 
     @property
     def failed(self) -> int:
-        """How many tasks have failed."""
+        """The number of failed tasks."""
         return sum(task.state == "FAILED" for task in self.tasks)
 
 
 class Connect:
-    """One Kafka Connect. `shown`: its address without user and password."""
+    """Client of one Kafka Connect. `shown`: the address without user and password."""
 
     def __init__(self, address: str) -> None:
         url = httpx.URL(address.rstrip("/"))
@@ -79,7 +83,7 @@ class Connect:
         await self._client.aclose()
 
     async def connectors(self) -> list[Connector]:
-        """All connectors, by name, without configurations; at most MAX_CONNECTORS. Raises ConnectFailed."""
+        """Return at most MAX_CONNECTORS connectors, sorted by name, without configurations. Raises ConnectFailed."""
         answer = await self._ask("GET", "/connectors?expand=info&expand=status")
         found = _mapping(answer)
         return [
@@ -88,7 +92,7 @@ class Connect:
         ]
 
     async def connector(self, name: str) -> Connector:
-        """One connector with its configuration. Raises ConnectFailed."""
+        """Return one connector with its configuration. Raises ConnectFailed."""
         path = f"/connectors/{_part(name)}"
         info, status = await asyncio.gather(self._ask("GET", path), self._ask("GET", f"{path}/status"))
         return await asyncio.to_thread(_connector, name, info, status, is_whole=True)
@@ -114,14 +118,16 @@ class Connect:
 
 
 def restart_path(name: str, *, task: int | None, only_failed: bool) -> str:
-    """The path that restarts a task, or a connector with its tasks. Raises ConnectFailed for a name that is none."""
+    """Return the path that restarts a task, or a connector with its tasks. Raises ConnectFailed for a name that no
+    connector can have.
+    """
     if task is not None:
         return f"/connectors/{_part(name)}/tasks/{task}/restart"
     return f"/connectors/{_part(name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}"
 
 
 def _part(name: str) -> str:
-    """A name as part of a path, which leads nowhere else."""
+    """Return a name as part of a path; the name cannot lead to another path."""
     if name in ("", ".", ".."):
         raise ConnectFailed("this is not a valid connector name")
     return quote(name, safe="")
@@ -142,8 +148,9 @@ def _document(status: int, received: bytes) -> Any:
 
 
 def _connector(name: str, info: Any, status: Any, *, is_whole: bool = False) -> Connector:
-    """What is not as Connect tells it is left out. `is_whole`: with its configuration and traces, where looking for
-    secrets takes time."""
+    """Return the connector from Connect's response, without fields of unexpected types. `is_whole`: include the
+    configuration and the traces, whose search for secrets takes time.
+    """
     info, status = _mapping(info), _mapping(status)
     own = _mapping(status.get("connector"))
     tasks = status.get("tasks")
@@ -174,7 +181,7 @@ def _task(told: Mapping[str, Any], *, is_whole: bool) -> Task:
 
 
 def _shown(key: str, value: Any) -> str:
-    """The value of a setting: addresses, such as those of databases, may have a password in them."""
+    """Return the value of a setting to show; passwords in addresses, such as those of databases, are removed."""
     return HIDDEN if is_secret_name(key) or ALSO_SECRET.search(key) else redacted(_text(value))
 
 

@@ -1,4 +1,4 @@
-"""Reads the keys and values of records that are more than text, and searches values by an expression."""
+"""Decodes keys and values of records that are more than text, and searches values by an expression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from oncelog_console.values.reader import ValueReader
 
 
 class Found(NamedTuple):
-    """`records` of some that match the expression, with what they say. `unread`: how many values could not be read."""
+    """The `records` that match the expression, with their decoded texts. `unread`: the number of values that could not
+    be decoded.
+    """
 
     records: list[RecordView]
     unread: int
@@ -20,7 +22,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the records of a topic are read. `key_characters`, `value_characters`: how much is told of each."""
+    """How the keys and values of a topic's records are decoded. `key_characters`, `value_characters`: the number of
+    characters to return of each decoded key and value.
+    """
 
     values: ValueReader
     topic: str
@@ -31,11 +35,11 @@ class Decoding:
 
     @property
     def is_needed(self) -> bool:
-        """Whether whole values are needed: to be read, or to be searched."""
+        """Whether entire values are needed, in order to decode or search them."""
         return self.wanted.expression is not None or self.values.reads(self.topic, self.wanted.read_as)
 
     async def read(self, records: Sequence[RecordView]) -> Found:
-        """The records that match the expression, in their order. Raises TaskFailed."""
+        """Return the records that match the expression, in their order. Raises TaskFailed."""
         if not self.is_needed:
             return Found(list(records), 0)
         wanted = self.wanted

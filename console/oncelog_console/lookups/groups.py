@@ -1,4 +1,4 @@
-"""One group: its members, its position in each partition, and the plan of a reset."""
+"""One group: its members, its position in each partition, and the plan of an offset reset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """The group's position in a partition. `waits`: only unstable records follow."""
+    """The position of a group in one partition. `waits`: only unstable records follow the position."""
 
     partition: TopicPartition
     committed: int | None
@@ -44,7 +44,7 @@ class GroupView:
 
 
 async def look(admin: Admin, group_id: str) -> GroupView:
-    """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
+    """Return the state of the group; raises KafkaError, with GROUP_ID_NOT_FOUND for a group that does not exist."""
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await offsets_of(admin, group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}
@@ -64,7 +64,7 @@ async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
 
 
 async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int | None, int | None]]:
-    """Last stable offset and high watermark of the partitions that still exist."""
+    """Return the last stable offset and the high watermark of each partition that still exists."""
     topics = set(await admin.list_topics(include_internal=True))
     wanted = {where: LATEST_TIMESTAMP for where in partitions if where.topic in topics}
     found: list[dict[TopicPartition, int]] = []
@@ -80,8 +80,9 @@ async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPar
 async def plan(
     admin: Admin, group_id: str, topic: str | None, position: Position | None, shift_by: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The committed offsets of the group, and their new values by `position`, or by a shift: for one topic or all
-    topics with committed offsets. Raises KafkaError."""
+    """Return the group's committed offsets, and their new values by `position` or by a shift: for one topic, or for all
+    topics with committed offsets. Raises KafkaError.
+    """
     committed = await offsets_of(admin, group_id)
     if topic is None:
         wanted = sorted(committed)
@@ -92,7 +93,7 @@ async def plan(
 
 
 async def within_bounds(admin: Admin, targets: dict[TopicPartition, int]) -> bool:
-    """Whether each partition still has its target offset. Raises KafkaError."""
+    """Return whether each partition still has its target offset. Raises KafkaError."""
     bounds = await bounds_of(admin, targets)
     return all(
         where in bounds and bounds[where].beginning <= offset <= bounds[where].end for where, offset in targets.items()

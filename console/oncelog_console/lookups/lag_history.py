@@ -1,4 +1,6 @@
-"""Samples the positions and the lag of groups every few seconds. In memory, bounded."""
+"""Samples the positions and the lag of groups every few seconds. The samples are kept in memory, and their number is
+limited.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class LagPoint(NamedTuple):
-    """A sample: its time (ms since the epoch), and the lag in records; None if unknown."""
+    """A sample: its time in ms since the epoch, and the lag in records; a lag of None means unknown."""
 
     at_ms: int
     lag: int | None
@@ -30,7 +32,7 @@ class LagPoint(NamedTuple):
 
 @dataclass(slots=True)
 class GroupHistory:
-    """`committed`: at the last sample."""
+    """`committed`: the committed offsets at the last sample."""
 
     group_id: str
     state: str
@@ -44,7 +46,9 @@ class GroupHistory:
 
 
 class LagHistory:
-    """`groups` by id. `problem`: why the last sample failed. `left_out`: the number of groups that are not sampled."""
+    """`groups`: the histories by group id. `problem`: why the last sample failed. `left_out`: the number of groups that
+    are not sampled.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -66,7 +70,7 @@ class LagHistory:
             except KafkaError as error:
                 self.problem = describe(error, self._link.bootstrap)
             except Exception:
-                # A bug of ours: it is logged, and sampling continues.
+                # Such an error is a bug in the console: it is logged, and sampling continues.
                 logger.exception("the groups could not be read")
                 self.problem = "the groups could not be read: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)
@@ -98,7 +102,7 @@ class LagHistory:
         self.samples += 1
 
     def at(self, partition: TopicPartition) -> dict[str, int]:
-        """The positions of groups in a partition, from the last sample: group id -> offset."""
+        """Return the positions of groups in a partition at the last sample, as offsets by group id."""
         return {
             group_id: history.committed[partition]
             for group_id, history in self.groups.items()
@@ -107,7 +111,7 @@ class LagHistory:
 
 
 async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int] | None:
-    """None if they are unavailable. Raises ConnectionFailed."""
+    """Return the committed offsets of a group; None if they are unavailable. Raises ConnectionFailed."""
     try:
         return {where: known.offset for where, known in (await admin.groups.offsets(group_id)).items()}
     except ConnectionFailed:
@@ -117,7 +121,7 @@ async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int
 
 
 async def _ends(admin: Admin, partitions: set[TopicPartition]) -> dict[tuple[str, int], int]:
-    """The ends of existing partitions with leaders. Raises KafkaError."""
+    """Return the end offsets of those partitions that exist and have leaders. Raises KafkaError."""
     if not partitions:
         return {}
     topics = set(await admin.list_topics(include_internal=True))

@@ -1,4 +1,4 @@
-"""A stretch of a partition, with the fate of each of its batches."""
+"""Reads a range of a partition, with the outcome of each batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a log, from the requested offset up to `next_offset`. `is_end`: nothing more was readable."""
+    """A range of a log, from the requested offset up to `next_offset`. `is_end`: no further records were readable."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -27,7 +27,9 @@ class Stretch:
 
 
 async def read_stretch(admin: Admin, partition: TopicPartition, offset: int, max_bytes: int) -> Stretch:
-    """Either below the last stable offset or above it. Raises OffsetOutOfRange and other KafkaErrors."""
+    """Read a range that lies entirely below or entirely above the last stable offset. Raises OffsetOutOfRange and other
+    KafkaErrors.
+    """
     asked = {partition: offset}
     stable = await admin.read_log(asked, max_bytes=max_bytes, isolation_level=IsolationLevel.READ_COMMITTED)
     part = stable[partition]
@@ -43,7 +45,9 @@ async def read_stretch(admin: Admin, partition: TopicPartition, offset: int, max
 
 
 async def open_transactions(admin: Admin, partition: TopicPartition) -> dict[int, int]:
-    """Producer id -> first offset of its open transaction. Empty if the broker does not report them, or not to us."""
+    """Return the first offset of each producer's open transaction, by producer id. The result is empty if the broker
+    does not report them, or not to this user.
+    """
     try:
         states = (await admin.transactions.producers([partition]))[partition]
     except KafkaError:

@@ -1,4 +1,4 @@
-"""Collects unavailable values, which the page lists; the rest is shown."""
+"""Collects the values that are unavailable; the page lists them, and shows the others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from oncelog.errors import ConnectionFailed, KafkaError
 T = TypeVar("T")
 
 Missing = dict[str, str]
-"""Description -> reason."""
+"""Maps a description of an unavailable value to the reason."""
 
 
 async def had(missing: Missing, what: str, asked: Awaitable[T], otherwise: T) -> T:
-    """Raises ConnectionFailed: without a cluster nothing can be shown."""
+    """Return the awaited value, or `otherwise` if it is unavailable. Raises ConnectionFailed, because without a cluster
+    no page can be shown.
+    """
     try:
         return await asked
     except ConnectionFailed:

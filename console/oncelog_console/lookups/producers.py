@@ -21,7 +21,7 @@ STRETCH_BYTES: Final = 512 * 1024
 
 @dataclass(slots=True)
 class PartitionPage:
-    """`batches` from `start` on, up to `shown_to`."""
+    """`batches`: the batches from offset `start` on, up to `shown_to`."""
 
     partition: TopicPartition
     known: Partition
@@ -37,7 +37,7 @@ class PartitionPage:
 
 
 async def look(admin: Admin, partition: TopicPartition, known: Partition, at: int | None) -> PartitionPage:
-    """Read the producers' batches from offset `at` on; by default the newest. Raises KafkaError."""
+    """Read the batches from offset `at` on; by default the newest batches. Raises KafkaError."""
     missing: Missing = {}
     asked = admin.transactions.explain([partition])
     explained = (await had(missing, "explanation", asked, {})).get(partition)
@@ -69,7 +69,7 @@ async def read_ends(admin: Admin, partition: TopicPartition) -> Ends:
 
 
 async def _read(admin: Admin, page: PartitionPage) -> None:
-    """Batches from `start` on, as many as a picture holds."""
+    """Read the batches from `start` on, as many as a picture has room for."""
     left = PICTURE_BYTES
     position = page.start
     until = min(page.high_watermark, page.start + PICTURE_OFFSETS)

@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 
 
 class QueryPoint(NamedTuple):
-    """One sample; None for a metric that the query does not have. `at_ms`: ms since the epoch. `batch_ms`: the duration
-    of the last batch."""
+    """One sample of a query; a metric of None means that the query does not have it. `at_ms`: ms since the epoch.
+    `batch_ms`: the duration of the last batch in ms.
+    """
 
     at_ms: int
     lag: int | None
@@ -43,7 +44,9 @@ class QueryPoint(NamedTuple):
 
 @dataclass(slots=True)
 class QueryHistory:
-    """The history of one query. `values`: its single-valued metrics in the last sample, by name without the prefix."""
+    """The history of one query. `values`: the query's single-valued metrics in the last sample, by name without the
+    prefix.
+    """
 
     query_id: str
     name: str
@@ -57,18 +60,20 @@ class QueryHistory:
         return "failed" if self.values.get("failed") else "ended"
 
     def number(self, name: str) -> int | None:
-        """Return a metric as a whole number; None if the query does not have it."""
+        """Return a metric as an integer; None if the query does not have it."""
         value = self.values.get(name)
         return None if value is None else round(value)
 
 
 class BadMetrics(Exception):
-    """The answer of an address cannot be read as metrics. The message says why."""
+    """Raised if the response of an address cannot be parsed as metrics. The message gives the reason."""
 
 
 class QueryHistories:
-    """The histories of all queries. `queries`: by id. `problems`: address -> why its last sample failed. `left_out`:
-    how many queries are not sampled, as there are more than MAX_SAMPLED_QUERIES."""
+    """The histories of all queries. `queries`: the histories by query id. `problems`: for each address, why its last
+    sample failed. `left_out`: the number of queries that are not sampled, because there are more than
+    MAX_SAMPLED_QUERIES.
+    """
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(addresses)
@@ -84,7 +89,9 @@ class QueryHistories:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """Query every address once. The queries of an address without an answer keep their last values."""
+        """Read the metrics of every address once. The queries of an address that does not respond keep their last
+        values.
+        """
         answers = await asyncio.gather(*(asyncio.to_thread(_ask, each) for each in self.addresses))
         at_ms = now_ms()
         found: dict[tuple[str, str], dict[str, float]] = {}
@@ -106,13 +113,16 @@ class QueryHistories:
         batch_ms = None if seconds is None else round(seconds * 1000)
         point = QueryPoint(at_ms, history.number("lag_offsets"), history.number("rows_per_second"), batch_ms)
         history.points.append(point)
-        self.queries[query_id] = history  # moves to the end: the query that was sampled longest ago is dropped first
+        # Moves to the end, so that the query that was sampled longest ago is dropped first.
+        self.queries[query_id] = history
         while len(self.queries) > MAX_SAMPLED_QUERIES:
             del self.queries[next(iter(self.queries))]
 
 
 def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
-    """Return (query id, name) -> the values of its metrics. It waits for the network, so call it in a thread."""
+    """Return the metrics of each query, by (query id, name). The call blocks on the network, so it must run in a
+    thread.
+    """
     try:
         with urllib.request.urlopen(address, timeout=METRICS_SECONDS) as answer:  # noqa: S310 - http only, see the command
             text = answer.read(MAX_METRICS_BYTES + 1)
@@ -127,8 +137,8 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
 
 
 def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """(query id, name) -> its single-valued metrics, without their prefix; NaN is skipped. Raises ValueError for text
-    that is not metrics."""
+    """Return the single-valued metrics by (query id, name), without their prefix; NaN is skipped. Raises ValueError for
+    text that is not metrics."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for sample in _samples(text):
         if sample.labels.keys() == {"query", "query_id"} and math.isfinite(sample.value):

@@ -1,4 +1,4 @@
-"""One record, as pages, tails and downloads hold it."""
+"""One record, in the form that pages, tails and downloads use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from oncelog_protocol.records.columns import Headers
 @dataclass(frozen=True, slots=True)
 class RecordView:
     """One record; a control record has no key and value. `error`: why its batch is unreadable. `key_size` and
-    `value_size`: the full sizes, if only the beginnings are kept. `key_reading`, `value_reading`: what they say if they
-    are not plain text or bytes."""
+    `value_size`: the full sizes, if only the beginnings are kept. `key_reading`, `value_reading`: the decoded key and
+    value, if they are not plain text or bytes.
+    """
 
     partition: int
     offset: int
@@ -33,13 +34,14 @@ class RecordView:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers, and characters of what they say."""
+        """Bytes of key, value and headers, plus characters of the decoded texts."""
         of_headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         readings = [each.text for each in (self.key_reading, self.value_reading) if each is not None]
         return self.key_size + self.value_size + of_headers + sum(len(text or "") for text in readings)
 
     def for_a_table(self) -> RecordView:
-        """The row of a table, with the beginning of the value: a few kilobytes of a batch may contain megabytes of a
-        value."""
+        """Return the record for a row of a table, with only the beginning of the value: a few kilobytes of a compressed
+        batch may contain megabytes of a value.
+        """
         key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
         return replace(self, key=key, value=value, headers=())

@@ -1,6 +1,7 @@
-"""A page of a topic's records: from a position on, in timestamp order as far as the order within partitions allows.
+"""A page of a topic's records: the records from a position on, in timestamp order as far as the order within partitions
+allows.
 
-Batches are decoded in a thread; an expression looks at values in worker processes.
+Batches are decoded in a thread; worker processes apply an expression to values.
 """
 
 from __future__ import annotations
@@ -47,22 +48,24 @@ T = TypeVar("T")
 
 MIN_FETCH_BYTES: Final = 64 * 1024
 WHOLE_CHARACTERS: Final = 2**31
-"""How much of a value is told where all of it is wanted: a task has a limit of its own."""
+"""Number of characters that means the entire value; each task has its own limit."""
 
 
 _DECODER: Final = ThreadPoolExecutor(1, "console-decoder")
-"""One batch at a time: a few kilobytes may become MAX_BATCH_BYTES."""
+"""Decodes one batch at a time: a few kilobytes may become MAX_BATCH_BYTES."""
 
 
 async def decoded(work: Callable[[], T]) -> T:
-    """Run `work`, which decodes records, in a thread, one at a time. Returns its result."""
+    """Run `work`, which decodes records, in a thread, one call at a time. Returns the result of `work`."""
     return await asyncio.get_running_loop().run_in_executor(_DECODER, work)
 
 
 @dataclass(slots=True)
 class RecordPage:
-    """`cursor`: partition -> start of the next page. `looked_at`: records read to find these. `unread`: how many of
-    their values an expression could not read. `has_more`: there may be more, at the cursor."""
+    """`cursor`: the start of the next page, by partition. `looked_at`: the number of records that were read to find
+    these records. `unread`: the number of values that the expression could not be applied to. `has_more`: further
+    records may exist at the cursor.
+    """
 
     records: list[RecordView] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class RecordPage:
 
 
 async def starts(admin: Admin, partitions: list[TopicPartition], position: Position) -> dict[int, int]:
-    """The offset of `position` in each partition. Raises KafkaError."""
+    """Return the offset of `position` in each partition. Raises KafkaError."""
     bounds = await _known_bounds(admin, partitions)
     found: dict[TopicPartition, int | None] = {}
     if isinstance(position, AtTime):
@@ -86,7 +89,9 @@ async def starts(admin: Admin, partitions: list[TopicPartition], position: Posit
 
 
 async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """The bounds of each partition. Raises KafkaError, also for a topic deleted just now."""
+    """Return the first and last offsets of each partition. Raises KafkaError, also for a topic that has just been
+    deleted.
+    """
     bounds = await bounds_of(admin, partitions)
     for where in partitions:
         if where not in bounds:
@@ -97,8 +102,9 @@ async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[
 async def page(
     admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted, values: ValueReader, *, is_whole: bool = False
 ) -> RecordPage:
-    """The records from the cursor on; with `is_whole` their whole values, else what a table shows of them. Raises
-    KafkaError, TaskFailed."""
+    """Return the records from the cursor on; with `is_whole` including their entire values, otherwise the parts that a
+    table shows. Raises KafkaError or TaskFailed.
+    """
     made = RecordPage(cursor=dict(cursor))
     bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
     made.bounds = {key.partition: held for key, held in bounds.items()}
@@ -125,13 +131,13 @@ async def page(
 
 
 def _merged(pages: list[_PartitionPage], limit: int) -> list[RecordView]:
-    """The first records by timestamp; records of one partition stay in order."""
+    """Return the first records by timestamp; records of one partition stay in order."""
     merged = heapq.merge(*(_stamped(each.found, number) for number, each in enumerate(pages)))
     return [record for _, _, _, record in (entry for _, entry in zip(range(limit), merged, strict=False))]
 
 
 def _stamped(records: list[RecordView], number: int) -> Iterator[tuple[int, int, int, RecordView]]:
-    """Timestamps that never go back, so that a merge keeps the order of the log."""
+    """Yield the records with timestamps that never decrease, so that a merge keeps the order of the log."""
     newest = 0
     for record in records:
         newest = max(newest, record.timestamp_ms)
@@ -160,12 +166,14 @@ class _Budget:
 
 
 class TooLarge(Exception):
-    """The records of a page are too large to be kept whole. The message says so to the user."""
+    """Raised if the records of a page are too large to keep their entire values. The message is for the user."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What the partitions of a page have in common. `is_whole`: records are kept whole, of `room` bytes together."""
+    """The state that the partitions of a page share. `is_whole`: records keep their entire values, of `room` bytes
+    together.
+    """
 
     admin: Admin
     wanted: Wanted
@@ -174,7 +182,7 @@ class _Reading:
     room: int = DOWNLOAD_BYTES
 
     def kept(self, record: RecordView) -> RecordView:
-        """What is kept of a record. Raises TooLarge."""
+        """Return the record with the part of its value that is kept. Raises TooLarge."""
         if not self.is_whole:
             return record.for_a_table()
         self.room -= record.size
@@ -183,12 +191,12 @@ class _Reading:
         return record
 
     def turn(self) -> AbstractAsyncContextManager[object]:
-        """Few partitions at a time hold whole values that are read or searched."""
+        """Limit how many partitions keep entire values, to decode or search them, concurrently."""
         return self.decoding.values.workers.turns if self.decoding.is_needed else nullcontext()
 
 
 class _PartitionPage:
-    """Reads one partition on."""
+    """Reads the records of one partition for a page."""
 
     def __init__(self, reading: _Reading, partition: TopicPartition, start: int) -> None:
         self._reading = reading
@@ -203,13 +211,13 @@ class _PartitionPage:
         self._stable_end: int | None = None
 
     async def read_on(self, max_bytes: int, budget: _Budget) -> None:
-        """Raises KafkaError, TaskFailed."""
+        """Read further records. Raises KafkaError or TaskFailed."""
         try:
             stretch = await read_stretch(self._reading.admin, self.partition, self.position, max_bytes)
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            # Deleted by retention or DeleteRecords meanwhile: continue at the new start.
+            # The records were deleted meanwhile, by retention or DeleteRecords: continue at the new start.
             first = (await starts(self._reading.admin, [self.partition], Earliest()))[self.partition.partition]
             self.is_done = first <= self.position
             self.start = self.position = max(first, self.position)
@@ -222,7 +230,7 @@ class _PartitionPage:
         await self._take(stretch, budget)
 
     async def _take(self, stretch: Stretch, budget: _Budget) -> None:
-        """Take the records of at least one batch, and of more while there is time."""
+        """Add the records of at least one batch, and of further batches while there is time."""
         batches = deque(stretch.batches)
         while batches and not self.is_done:
             async with self._reading.turn():
@@ -238,8 +246,9 @@ class _PartitionPage:
                 return
 
     def _part(self, batches: deque[JudgedBatch], budget: _Budget) -> list[RecordView]:
-        """The next records that match but for an expression: of whole batches, with TASK_BYTES or little more, while
-        there is time. Without an expression no more than are wanted."""
+        """Return the next records that match everything but the expression: of complete batches, with TASK_BYTES or
+        little more, while there is time. Without an expression, return no more records than are wanted.
+        """
         taken: list[RecordView] = []
         size = 0
         is_final = self._wanted.expression is None
@@ -261,12 +270,12 @@ class _PartitionPage:
         return taken
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
-        """Whether no more records are readable, although the log continues."""
+        """Return whether no further records are readable, although the log continues."""
         return self._wanted.committed_only and self._stable_end is not None and offset >= self._stable_end
 
 
 def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterator[RecordView]:
-    """One view for each record of a batch, one for a control batch, and one for an unreadable batch."""
+    """Yield one view for each record of a batch, one for a control batch, and one for an unreadable batch."""
     batch, fate = judged.batch, judged.fate
     producer = batch.producer_id, batch.producer_epoch
     if fate.is_control:
@@ -294,8 +303,9 @@ def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterato
 async def record_at(
     admin: Admin, partition: TopicPartition, offset: int, values: ValueReader, read_as: ReadAs
 ) -> RecordView | None:
-    """The first record at `offset` or after it; None at the end. Raises OffsetOutOfRange and other KafkaErrors,
-    TaskFailed."""
+    """Return the first record at `offset` or behind it; None at the end of the log. Raises OffsetOutOfRange and other
+    KafkaErrors, or TaskFailed.
+    """
     stretch = await read_stretch(admin, partition, offset, MIN_FETCH_BYTES)
 
     def first() -> RecordView | None:

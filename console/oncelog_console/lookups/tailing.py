@@ -1,4 +1,4 @@
-"""New records as they arrive, from the ends of partitions on."""
+"""New records as they arrive, from the ends of the partitions on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The newest records since the last part, and how many before them were skipped."""
+    """The newest records since the last part, and the number of skipped records before them."""
 
     records: list[RecordView]
     left_out: int
@@ -35,7 +35,7 @@ class TailPart:
 async def tail(
     admin: Admin, topic: str, partitions: list[int], wanted: Wanted, values: ValueReader
 ) -> AsyncGenerator[TailPart]:
-    """Yields a part for each query, also an empty one, for ever. Raises KafkaError, TaskFailed."""
+    """Yield a part, which may be empty, after each fetch, without end. Raises KafkaError or TaskFailed."""
     committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     decoding = Decoding(values, topic, wanted, KEY_BYTES, VALUE_BYTES)
@@ -68,8 +68,9 @@ async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLeve
 async def _moved_on(
     admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
 ) -> dict[TopicPartition, int]:
-    """The ends of partitions, to continue there after logs were truncated, or compacted faster than we read. Raises
-    other errors."""
+    """Return the end offsets of partitions, at which to continue after logs were truncated, or compacted faster than
+    this tail reads. Raises any other error.
+    """
     errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
     others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]
     if others:
@@ -81,8 +82,9 @@ async def _moved_on(
 async def _newest_of(
     where: TopicPartition, judged: list[JudgedBatch], from_offset: int, decoding: Decoding
 ) -> tuple[deque[RecordView], int]:
-    """As `_newest`, with the expression as well, and with what values say: batch after batch, so that few whole values
-    are held at a time."""
+    """Like `_newest`, but also apply the expression and decode the values: batch after batch, so that few entire values
+    are in memory.
+    """
     wanted = decoding.wanted
     if not decoding.is_needed:
         return await decoded(partial(_newest, where.partition, judged, from_offset, wanted))
@@ -107,7 +109,7 @@ def _matching(partition: int, judged: JudgedBatch, from_offset: int, wanted: Wan
 def _newest(
     partition: int, judged: list[JudgedBatch], from_offset: int, wanted: Wanted
 ) -> tuple[deque[RecordView], int]:
-    """The last TAIL_RECORDS matching records, and the number of all matching ones."""
+    """Return the last TAIL_RECORDS matching records, and the number of all matching records."""
     kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
     count = 0
     for each in judged:

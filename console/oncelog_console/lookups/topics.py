@@ -14,7 +14,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """`size`: bytes of all replicas, None if no broker reports it."""
+    """One topic in the list; `size`: bytes of all replicas, None if no broker reports them."""
 
     name: str
     is_internal: bool
@@ -26,7 +26,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """`lags`: by broker, of replicas that are behind. Offsets are None while the partition has no leader."""
+    """`lags`: the lag of each replica that is behind, by broker id. Offsets are None if there is no leader."""
 
     known: Partition
     beginning: int | None
@@ -49,7 +49,7 @@ class TopicView:
 
 
 async def rows(admin: Admin) -> tuple[list[TopicRow], Missing]:
-    """Sorted by name. Raises KafkaError if the cluster cannot be reached."""
+    """Return the topics sorted by name. Raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
     topics = await all_topics(admin)
     sizes = _sizes(await log_dirs(admin, missing))
@@ -67,7 +67,7 @@ async def rows(admin: Admin) -> tuple[list[TopicRow], Missing]:
 
 
 async def look(admin: Admin, name: str) -> TopicView:
-    """Raises StaleMetadata for a topic that does not exist, other KafkaErrors."""
+    """Return the state of a topic. Raises StaleMetadata for a topic that does not exist, and other KafkaErrors."""
     missing: Missing = {}
     topic = (await admin.describe_topics([name]))[name]
     directories = await log_dirs(admin, missing)
@@ -95,7 +95,7 @@ Offsets = dict[int, int]
 
 
 async def _ends(admin: Admin, led: list[TopicPartition], missing: Missing) -> tuple[Offsets, Offsets, Offsets]:
-    """First offsets, last stable offsets, high watermarks."""
+    """Return the first offsets, the last stable offsets and the high watermarks."""
     found: list[Offsets] = []
     committed, uncommitted = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
     for timestamp, level in (
@@ -110,7 +110,7 @@ async def _ends(admin: Admin, led: list[TopicPartition], missing: Missing) -> tu
 
 
 def _sizes(directories: Directories) -> dict[tuple[str, int], dict[int, int]]:
-    """Bytes of each replica, by broker."""
+    """Return the size of each replica in bytes, by broker id."""
     sizes: dict[tuple[str, int], dict[int, int]] = {}
     for broker, paths in directories.items():
         for directory in paths.values():

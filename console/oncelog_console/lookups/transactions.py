@@ -1,5 +1,6 @@
-"""Open transactions: those known to coordinators, and hanging ones; the partitions that each holds back, and the
-affected groups."""
+"""Open transactions: those that coordinators know, and hanging ones; the partitions that each transaction holds back,
+and the affected groups.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from oncelog_console.lookups.brokers import all_topics
 from oncelog_console.lookups.missing import Missing, had
 
 Positions = Callable[[TopicPartition], Mapping[str, int]]
-"""Returns the positions of groups in a partition: group id -> committed offset."""
+"""Returns the committed offsets of groups in a partition, by group id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A partition with an open transaction. `open_here` is None if the transaction has no record there yet, or its
-    marker is written; `explained` is None if unknown. `waiting`: groups at the last stable offset, whose read_committed
-    members get nothing."""
+    """A partition that an open transaction holds back. `open_here` is None if the transaction has no record in the
+    partition yet, or its marker is already written; `explained` is None if unknown. `waiting`: the groups at the last
+    stable offset, whose read_committed members get no records.
+    """
 
     partition: TopicPartition
     open_here: OpenTransaction | None
@@ -34,7 +36,7 @@ class Hold:
 
     @property
     def pins(self) -> bool:
-        """Whether it is the transaction that readers wait for."""
+        """Whether readers wait for this transaction."""
         explained, mine = self.explained, self.open_here
         if explained is None or explained.pinned_by is None or mine is None:
             return False
@@ -47,9 +49,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactionView:
-    """One open transaction over all partitions. `held` is its coordinator's state, None if no coordinator knows it.
-    `since_ms`: from its coordinator, else from its first record; None if unknown. `lacks_markers`: the partitions whose
-    marker its coordinator has not written yet."""
+    """One open transaction with all its partitions. `held`: the coordinator's description of the transaction; None if
+    no coordinator knows it. `since_ms`: the start in ms since the epoch, as its coordinator reports it or else from its
+    first record; None if unknown. `lacks_markers`: the partitions in which its marker is not written yet.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -63,7 +66,7 @@ class OpenTransactionView:
 
     @property
     def state(self) -> str:
-        """The coordinator's state; for a hanging transaction, the reason."""
+        """The coordinator's state of the transaction; for a hanging transaction, the reason."""
         hangs = self.hangs
         if hangs is not None:
             return f"hangs: {hangs.value}"
@@ -87,7 +90,9 @@ class OpenTransactionView:
 
     @property
     def ends_by_ms(self) -> int | None:
-        """When its coordinator aborts it at the latest; None where that is not known, or it has no timeout."""
+        """The latest time in ms at which its coordinator aborts it; None if unknown, or if the transaction has no
+        timeout.
+        """
         known = [h.explained.ends_by_ms for h in self.holds if h.explained and h.pins and h.explained.ends_by_ms]
         if known:
             return min(known)
@@ -109,7 +114,7 @@ class TransactionsView:
 
 
 async def look(admin: Admin, positions: Positions) -> TransactionsView:
-    """Raises KafkaError if the cluster cannot be reached."""
+    """Return the open transactions; raises KafkaError if the cluster cannot be reached."""
     found = TransactionsView(now_ms())
     topics = await all_topics(admin)
     held = await _held(admin, found.missing)
@@ -131,7 +136,7 @@ async def _held(admin: Admin, missing: Missing) -> list[DescribedTransaction]:
         return []
     try:
         described = await admin.transactions.describe(ids)
-    except PartialFailure as failure:  # some have ended and expired since
+    except PartialFailure as failure:  # some transactions have ended since, and have expired
         described = dict(failure.results)
     except KafkaError as error:
         if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -153,7 +158,9 @@ async def _hanging(admin: Admin, topics: Mapping[str, Topic], missing: Missing) 
 async def explanations(
     admin: Admin, partitions: list[TopicPartition], missing: Missing
 ) -> dict[TopicPartition, Explanation]:
-    """The explanations of the first MAX_EXPLAINED partitions, as far as available. Raises ConnectionFailed."""
+    """Return the explanations of the first MAX_EXPLAINED partitions, as far as they are available. Raises
+    ConnectionFailed.
+    """
     if len(partitions) > MAX_EXPLAINED:
         missing["explanations"] = f"{len(partitions) - MAX_EXPLAINED} more partitions are not explained"
     asked = partitions[:MAX_EXPLAINED]
@@ -161,7 +168,7 @@ async def explanations(
         return {}
     try:
         return await admin.transactions.explain(asked)
-    except PartialFailure as failure:  # some, perhaps without a leader, are unavailable
+    except PartialFailure as failure:  # some partitions, perhaps without a leader, are unavailable
         told = [where for where in asked if where not in failure.errors]
         missing["explanations"] = failure.message
         return await had(missing, "explanations", admin.transactions.explain(told), {}) if told != asked else {}
@@ -178,7 +185,7 @@ def combined(
     explained: Mapping[TopicPartition, Explanation],
     positions: Positions,
 ) -> list[OpenTransactionView]:
-    """Combines coordinators, logs and groups, by transaction. Pure apart from `positions`."""
+    """Combine the data of coordinators, logs and groups by transaction. Does no I/O except through `positions`."""
     open_here: dict[tuple[int, int], dict[TopicPartition, tuple[OpenTransaction, Hang | None]]] = {}
     described: dict[tuple[int, int], DescribedTransaction | None] = {}
     for each in held:
@@ -186,7 +193,7 @@ def combined(
     for where, explanation in explained.items():
         pinned = () if explanation.pinned_by is None else (explanation.pinned_by,)
         for opened in (*pinned, *explanation.later):
-            # one query is not enough to call it hanging
+            # a transaction counts as hanging only after two queries
             open_here.setdefault(_producer(opened), {})[where] = (opened, None)
     for found in hanging:
         opened = found.transaction

@@ -1,4 +1,4 @@
-"""Which records a page, a tail or a download shows."""
+"""The condition that records must meet to be shown by a page, a tail or a download."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_console.values.reader import ReadAs
 
 
 class WantedHeader(NamedTuple):
-    """A header that a record must have. `value` None: with any value."""
+    """A header that a record must have. `value` None means any value."""
 
     name: str
     value: bytes | None
@@ -20,11 +20,12 @@ class WantedHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The search. None, and an empty `value`: any.
+    """The condition on records. For each field, None or an empty `value` means any.
 
-    `until_ms`: only records that are not newer (ms since the epoch). `value`: an expression of JSONPath if it begins as
-    one, else text that the value must contain. `read_as`: how values were written. `limit`: how many records are
-    wanted."""
+    `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
+    begins like one, otherwise a text that the value must contain. `read_as`: how values are decoded. `limit`: the
+    number of wanted records.
+    """
 
     committed_only: bool = False
     key: bytes | None = None
@@ -36,16 +37,16 @@ class Wanted:
 
     @property
     def is_search(self) -> bool:
-        """Whether many records may have to be read to find one."""
+        """Whether many records may have to be read to find one that matches."""
         return bool(self.value) or any(each is not None for each in (self.key, self.header, self.until_ms))
 
     @property
     def expression(self) -> str | None:
-        """The expression that values are searched by; None without one."""
+        """The expression that values must match; None without an expression."""
         return self.value if self.value.startswith(BEGINNINGS) else None
 
     def takes(self, record: RecordView) -> bool:
-        """Whether the record matches in everything but the expression."""
+        """Return whether the record matches in everything but the expression."""
         if self.committed_only and not record.fate.is_readable:
             return False
         if self.until_ms is not None and record.timestamp_ms > self.until_ms:

@@ -1,4 +1,4 @@
-"""Requests to pages.
+"""The handlers of page requests.
 
 page_request.py  common to all pages: concurrency, timeouts, parameters, forms
 login.py         /login, /logout, /oidc/start, /oidc/callback

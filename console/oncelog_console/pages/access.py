@@ -1,4 +1,4 @@
-"""/acls, /users and /quotas: who may do what, who may log in, and how much each may do."""
+"""/acls, /users and /quotas: the rights, the SCRAM users, and the limits of users and clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/: brokers, out-of-sync partitions, free space of directories."""
+"""/: brokers, out-of-sync partitions, free space of data directories."""
 
 from __future__ import annotations
 

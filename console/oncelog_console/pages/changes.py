@@ -1,6 +1,6 @@
-"""/change/KIND: the form of a change, what the change would do with the command that does the same, and the change.
+"""/change/KIND: the form of a change, its preview with the equivalent command, and its execution.
 
-The form of a change that is shown before it is done is sent back hidden, so that what was shown is what is done.
+The preview contains the form's fields as hidden fields, so that exactly the previewed change is executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWN_FIELDS = frozenset({"token", STEP})
 
 @page
 async def ask(request: Request) -> Response:
-    """The form; for a change that its address describes, what it would do."""
+    """Show the form, or, for a change that its URL describes, the preview."""
     kind = _kind(request)
     given = dict(request.query_params)
     if kind.has_form:
@@ -34,7 +34,7 @@ async def ask(request: Request) -> Response:
 
 @change
 async def submit(request: Request, form: Form) -> Response:
-    """What the change would do, or, confirmed, the change."""
+    """Show the preview, or, if it is confirmed, apply the change."""
     kind = _kind(request)
     typed = {name: value for name, value in form.items() if name not in OWN_FIELDS}
     given = dict(request.query_params) | typed
@@ -74,7 +74,7 @@ async def _previewed(
 def _shown(
     request: Request, kind: type[Change], given: Mapping[str, str], *, status: int = 200, **values: object
 ) -> Response:
-    """`given`: the fields of the form, which a secret form does not get back."""
+    """`given`: the fields of the form; a secret form is shown without them."""
     shown: dict[str, object] = {"wanted": None, "preview": None, "command": None, "typed": {}, "problem": None}
     fields = {} if kind.is_secret else given
     action = url(f"/change/{kind.name_in_url}", **dict(request.query_params))

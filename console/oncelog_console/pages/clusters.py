@@ -1,4 +1,4 @@
-"""/: the clusters, where there are several."""
+"""/: the list of clusters, if there are several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_console.site import Site
 
 
 async def clusters(request: Request) -> Response:
-    """Names and addresses; no cluster is asked."""
+    """Show names and addresses, without requests to the clusters."""
     site: Site = request.app.state.site
     session = site.sessions.get(request.cookies.get(COOKIE))
     logged_in = {} if session is None else {name: console.user for name, console in session.consoles.items()}

@@ -1,4 +1,4 @@
-"""/connect and /connector: connectors of Kafka Connect; /connector/restart: confirmation, and restart by a form."""
+"""/connect and /connector: connectors of Kafka Connect; /connector/restart: confirmation, and a restart by a form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_console.pages.page_request import Form, admin_of, change, console_o
 from oncelog_console.rendering import Refused, render
 
 HARMLESS_KEY = "log.cleaner.threads"
-"""A key of brokers, of which it is only asked whether the user may change it."""
+"""A broker setting that is not changed: the console only checks whether the user may change it."""
 MAX_TASK = 100_000
 
 
@@ -76,14 +76,16 @@ async def restart(request: Request, _: Form) -> Response:
 
 
 async def _check_rights(admin: Admin) -> None:
-    """Kafka Connect does not know who has logged in here. Who may change the settings of brokers may restart
-    connectors. Raises AuthorizationFailed."""
+    """Raise an error unless the user may change the settings of brokers, because Kafka Connect does not know who has
+    logged in to the console. Users who may change the settings of brokers may restart connectors. Raises
+    AuthorizationFailed.
+    """
     change = AlterConfig(HARMLESS_KEY, None, AlterOperation.DELETE)
     await admin.incremental_alter_configs({ConfigResource.broker(): [change]}, validate_only=True)
 
 
 def _connect_of(request: Request) -> tuple[Connect, str]:
-    """The Kafka Connect that a request names: one that is configured. Raises Refused."""
+    """Return the Kafka Connect that a request names; it must be a configured one. Raises Refused."""
     where = text_of(request.query_params.get("at"), "at")
     at: Connect | None = request.scope["place"].connect.get(where)
     if at is None:
@@ -92,7 +94,7 @@ def _connect_of(request: Request) -> tuple[Connect, str]:
 
 
 def _wanted(request: Request) -> tuple[str, int | None, bool]:
-    """The name, the task, and whether only what has failed is restarted. Raises Refused."""
+    """Return the connector's name, the task, and whether only failed tasks are restarted. Raises Refused."""
     given = request.query_params
     task = None if given.get("task") is None else number_of(given["task"], "task", MAX_TASK)
     return text_of(given.get("name"), "name"), task, given.get("failed") == "1"

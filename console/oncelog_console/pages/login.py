@@ -1,4 +1,4 @@
-"""/login and /logout of a cluster, /oidc/start and /oidc/callback of the identity provider."""
+"""/login and /logout of a cluster, /oidc/start and /oidc/callback for the identity provider."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from oncelog_console.site import Place, Site
 from oncelog_console.urls import is_ours, url
 
 MAX_NEXT_CHARACTERS = 1000
-"""It travels in a cookie, which browsers drop beyond 4 KB."""
+"""Limit on the path in a cookie, which browsers drop beyond 4 KB."""
 
 
 async def ask_login(request: Request) -> Response:
-    """The form for name and password."""
+    """Show the form for name and password."""
     place = _place_of(request)
     if place.cluster.login is not Login.SASL:
         return error_page(request, Refused("nobody logs in with a password here", 404))
@@ -32,7 +32,7 @@ async def ask_login(request: Request) -> Response:
 
 
 async def login(request: Request) -> Response:
-    """Log in to the cluster as the user who is named. The guard has checked where the form comes from."""
+    """Log in to the cluster as the named user. The guard has already checked the origin of the form."""
     place = _place_of(request)
     if place.cluster.login is not Login.SASL:
         return error_page(request, Refused("nobody logs in with a password here", 404))
@@ -57,7 +57,8 @@ async def login(request: Request) -> Response:
             return _form(request, place, describe(error, place.cluster.bootstrap), name, 503)
     token, session = await site.sessions.begin(f"sasl:{name}", request.cookies.get(COOKIE))
     before = session.consoles.get(place.cluster.name)
-    # Without an await since the session began: one that ends closes all the consoles that it has by then.
+    # There is no await since the session began, because a session that ends closes all the consoles that it has by
+    # then.
     session.consoles[place.cluster.name] = site.open_console(place, link, name)
     if before is not None:
         await before.close()
@@ -67,7 +68,7 @@ async def login(request: Request) -> Response:
 
 
 async def logout(request: Request) -> Response:
-    """End the session, in all clusters."""
+    """End the session in all clusters."""
     console = console_of(request)
     try:
         form = await form_of(request)
@@ -83,7 +84,7 @@ async def logout(request: Request) -> Response:
 
 
 async def start_oidc(request: Request) -> Response:
-    """Lead to the identity provider."""
+    """Redirect to the identity provider."""
     site = _site_of(request)
     if site.oidc is None:
         return error_page(request, Refused("no identity provider is configured", 404))
@@ -96,7 +97,7 @@ async def start_oidc(request: Request) -> Response:
 
 
 async def end_oidc(request: Request) -> Response:
-    """The provider has led the browser back."""
+    """Handle the redirect back from the identity provider."""
     site = _site_of(request)
     if site.oidc is None:
         return error_page(request, Refused("no identity provider is configured", 404))
@@ -111,7 +112,7 @@ async def end_oidc(request: Request) -> Response:
     if session.oidc is not None:
         await session.close()
     session.oidc = login_there
-    # Not a redirect: the browser would call it one of the provider's site, and leave the cookie out.
+    # Not a redirect, because the browser would treat it as one from the provider's site, and not send the cookie.
     response = render(request, "logged-in.html", console=None, after=after if is_ours(after) else "/")
     set_cookie(response, token, is_secure=site.is_secure)
     return response
@@ -125,12 +126,12 @@ def _form(request: Request, place: Place, problem: str | None = None, name: str 
 
 
 def _wanted(given: str | None) -> str:
-    """Where to go in this cluster after a login: never to another site."""
+    """Return the path in this cluster to show after a login; never a path of another site."""
     return url(given) if given is not None and is_ours(given) else url("/")
 
 
 def _after(site: Site, request: Request) -> str:
-    """Where to go after the provider has led back: to a page of one of our clusters."""
+    """Return the path to show after the login at the identity provider: a page of one of the console's clusters."""
     name, given = request.query_params.get("cluster"), request.query_params.get("next", "/")
     prefix = next((place.prefix for place in site.places if place.cluster.name == name), "")
     return prefix + given if is_ours(given) and len(given) <= MAX_NEXT_CHARACTERS else f"{prefix}/"

@@ -1,6 +1,6 @@
-"""Common to all pages: limits concurrency and time, reads parameters, and reports errors.
+"""Code that all pages share: limits on concurrency and time, parameters, and error pages.
 
-A change is a form with our token and few fields, read within a short time, and a handler.
+A change is a form with the console's token and few fields, which must arrive within a short time, and a handler.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_OFFSET: Final = 2**63 - 1
 
 
 def page(handler: Handler) -> Handler:
-    """Limits concurrency and time, and turns errors into pages."""
+    """Wrap a handler: limit concurrency and time, and turn errors into pages."""
 
     @wraps(handler)
     async def answered(request: Request) -> Response:
@@ -47,7 +47,7 @@ def page(handler: Handler) -> Handler:
 
 
 def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
-    """`page` for a form that changes something. The guard has checked its origin."""
+    """Like `page`, for a form that makes a change. The guard has already checked the origin of the form."""
 
     @page
     @wraps(handler)
@@ -67,7 +67,7 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
 
 
 async def form_of(request: Request) -> Form:
-    """The fields of a form. Raises Refused."""
+    """Return the fields of a form. Raises Refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise Refused("a form is needed", 415)
     body = b""
@@ -94,7 +94,7 @@ def console_of(request: Request) -> Console:
 
 
 async def admin_of(request: Request) -> Admin:
-    """Raises KafkaError if no broker can be reached."""
+    """Return the shared admin client; raises KafkaError if no broker can be reached."""
     return await console_of(request).link.admin()
 
 
@@ -107,14 +107,14 @@ def done(request: Request, text: str, path: str, **query: object) -> Response:
 
 
 def text_of(given: str | None, name: str) -> str:
-    """Raises Refused if the parameter is missing."""
+    """Return the parameter's text; raises Refused if the parameter is missing."""
     if given is None:
         raise Refused(f"the address does not contain {name}")
     return given
 
 
 def number_of(given: str | None, name: str, most: int = MAX_OFFSET) -> int:
-    """Raises Refused for anything but a number from 0 to `most`."""
+    """Return the parameter's number; raises Refused for anything but a number from 0 to `most`."""
     text = text_of(given, name)
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
         raise Refused(f"{name} is a number from 0 to {most}, not {text[:40]!r}")
@@ -128,17 +128,17 @@ def partition_of(given: Mapping[str, str]) -> TopicPartition:
 
 
 def place_of(given: Mapping[str, str]) -> tuple[TopicPartition, int]:
-    """A partition, and an offset in it. Raises Refused."""
+    """Return a partition, and an offset in it. Raises Refused."""
     return partition_of(given), number_of(given.get("offset"), "offset")
 
 
 async def known_partition(admin: Admin, where: TopicPartition) -> Partition:
-    """Raises Refused for a partition that the topic has not, KafkaError."""
+    """Return the partition; raises Refused for a partition that the topic does not have, or KafkaError."""
     return partition_in((await admin.describe_topics([where.topic]))[where.topic], where.partition)
 
 
 def partition_in(topic: Topic, index: int) -> Partition:
-    """Raises Refused for a partition that the topic does not have."""
+    """Return the partition of a topic; raises Refused for a partition that the topic does not have."""
     if index not in topic.partitions:
         raise Refused(f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {index}", 404)
     return topic.partitions[index]

@@ -1,4 +1,4 @@
-"""/partition: the picture of a log, the transaction that blocks it, its producers."""
+"""/partition: the picture of a log, the transaction that blocks the partition, and the producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form above the records, as pages, tails and downloads are asked with it."""
+"""The form above the records, whose fields also select the records of tails and downloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SOUGHT_CHARACTERS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The values of the form, as they were typed. `partition` is None for all."""
+    """The values of the form, as the user has typed them. `partition` is None for all partitions."""
 
     topic: str
     partition: int | None
@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def wanted(self) -> Wanted:
-        """Raises Refused for an end that is not a time."""
+        """Return the condition on records; raises Refused for an end that is not a time."""
         return Wanted(
             self.committed_only,
             _bytes(self.key) if self.key else None,
@@ -54,18 +54,18 @@ class Asked:
 
     @property
     def sought_by(self) -> str | None:
-        """The one field that is searched by; None if there is none, or several."""
+        """The only field that is used for the search; None if the search uses no field or several."""
         given = [name for name in ("key", "header", "value", "until") if getattr(self, name)]
         return given[0] if len(given) == 1 else None
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the form shows what is sought but rarely filled in."""
+        """Whether a rarely used field is filled in, so that the form shows these fields."""
         return bool(self.header or self.until or self.read_as is not ReadAs.AUTOMATIC)
 
     @property
     def query(self) -> dict[str, object]:
-        """The parameters of a link to this view, without the position."""
+        """Return the parameters of a link to this view, without the position."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -118,7 +118,7 @@ def asked_by(request: Request) -> Asked:
 
 
 def read_as_of(request: Request) -> ReadAs:
-    """How values are to be read. Raises Refused."""
+    """Return how values are decoded. Raises Refused."""
     given = request.query_params.get("read") or ReadAs.AUTOMATIC
     try:
         return ReadAs(given)
@@ -127,7 +127,7 @@ def read_as_of(request: Request) -> ReadAs:
 
 
 def partitions_read(asked: Asked, topic: Topic) -> list[int]:
-    """One, or the first ones of all that have leaders. Raises Refused."""
+    """Return the selected partition, or the first partitions that have leaders. Raises Refused."""
     if asked.partition is None:
         led = [index for index, known in sorted(topic.partitions.items()) if known.leader != NO_NODE]
         return led[:MAX_PAGE_PARTITIONS]
@@ -135,7 +135,7 @@ def partitions_read(asked: Asked, topic: Topic) -> list[int]:
 
 
 def parse_cursor(text: str | None, indexes: list[int]) -> dict[int, int] | None:
-    """Parse `0:17,1:4` for the partitions being read. Raises Refused."""
+    """Parse `0:17,1:4` (partition:offset) for the partitions that the page reads. Raises Refused."""
     if text is None:
         return None
     cursor: dict[int, int] = {}
@@ -148,7 +148,7 @@ def parse_cursor(text: str | None, indexes: list[int]) -> dict[int, int] | None:
 
 
 def cursor_text(cursor: dict[int, int]) -> str:
-    """The text that `parse_cursor` reads."""
+    """Return the text that `parse_cursor` reads."""
     return ",".join(f"{index}:{offset}" for index, offset in sorted(cursor.items()))
 
 

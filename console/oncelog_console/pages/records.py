@@ -1,4 +1,4 @@
-"""/records, /record, /download: a page of records from a position on, those that match a search, and one of them."""
+"""/records, /record, /download: a page of records from a position on, records that match a search, or one record."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class Start(NamedTuple):
-    """`cursor`: the offset in each partition. `problem`: why the position in the form could not be used."""
+    """`cursor`: the start offset by partition. `problem`: why the position in the form could not be used."""
 
     cursor: dict[int, int]
     problem: str | None
@@ -76,7 +76,7 @@ async def records(request: Request) -> Response:
 
 @page
 async def download(request: Request) -> Response:
-    """The records of a page with their whole values, as a file."""
+    """Return the records of a page with their entire values, as a file."""
     asked = asked_by(request)
     kind = downloads.KINDS.get(request.query_params.get("as", ""))
     if kind is None:
@@ -125,8 +125,9 @@ async def record(request: Request) -> Response:
 
 
 async def _start(admin: Admin, asked: Asked, indexes: list[int]) -> Start:
-    """Where a page begins: at its cursor, at the position in the form, else at the newest records. Raises Refused,
-    KafkaError."""
+    """Return where a page begins: at its cursor, at the position in the form, or at the newest records. Raises Refused
+    or KafkaError.
+    """
     cursor = parse_cursor(asked.cursor, indexes)
     if cursor is not None:
         return Start(cursor, None)

@@ -1,7 +1,7 @@
-"""/group/reset: the plan of a reset and, by a form, its execution.
+"""/group/reset: the plan of an offset reset and, by a form, its execution.
 
-The plan shown is the plan executed: the form contains it, with the group's positions at that time. The group id is in
-the URL, since form fields do not preserve line ends.
+The executed plan is the one that was shown: the form contains the plan, with the group's positions at that time. The
+group id is in the URL, because form fields do not preserve line ends.
 """
 
 from __future__ import annotations

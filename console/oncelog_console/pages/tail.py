@@ -46,8 +46,9 @@ async def tail_events(request: Request) -> Response:
 
 
 class EventStream(Response):
-    """Sends the `events` until the browser leaves, the time is over, or the session of the user ends. Counted as a tail
-    from here to its end."""
+    """Sends the `events` until the browser disconnects, the time is over, or the user's session ends. The response
+    counts as a live tail until it ends.
+    """
 
     def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
         super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
@@ -71,8 +72,8 @@ class EventStream(Response):
             sent, *_ = await asyncio.gather(*tasks, return_exceptions=True)
             self._console.capacity.tails -= 1
         if isinstance(sent, Exception):
-            raise sent  # the server reports it, and the browser reconnects
-        if is_over and self._has_begun:  # the browser connects again
+            raise sent  # the server reports the error, and the browser reconnects
+        if is_over and self._has_begun:  # the browser reconnects
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:
@@ -105,7 +106,7 @@ async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGe
 
 
 def _event(kind: str, data: dict[str, Any]) -> bytes:
-    """JSON has no line ends, so nothing in it can begin another event."""
+    """Return an event with JSON data, which contains no line ends, so that no data can start another event."""
     return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 

@@ -1,4 +1,4 @@
-"""/transactions: open transactions as bars over time; the groups that each holds back, and how to end it."""
+"""/transactions: open transactions as bars over time; the groups that each one holds back, and how to end it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from oncelog_console.rendering import render
 from oncelog_console.urls import url
 
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
-"""Facts that are equal for all partitions of a transaction."""
+"""Labels of facts that are equal for all partitions of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldView:
-    """A partition of a transaction, with the text of `oncelog explain`. `abort`: the URL to abort it in this
-    partition."""
+    """A partition that a transaction holds back, with the text of `oncelog explain`. `abort`: the URL that aborts the
+    transaction in this partition.
+    """
 
     hold: Hold
     headline: str | None
@@ -34,8 +35,9 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """A transaction on the page: its first partitions, hanging and blocking ones first. `fence`: the URL to fence its
-    producer, which ends it."""
+    """A transaction on the page, with its first partitions: hanging and blocking ones come first. `fence`: the URL that
+    fences its producer, which ends the transaction.
+    """
 
     look: OpenTransactionView
     bar: Bar

@@ -1,5 +1,5 @@
-"""Values of records, read and searched in processes of their own: what a record or an expression does there holds up
-neither the event loop nor the console.
+"""Values of records, decoded and searched in separate processes, so that no record and no expression can block the
+event loop or the console.
 
 expression.py    (pure) a search by JSONPath
 tasks.py         (pure) what a worker is asked, and what it answers

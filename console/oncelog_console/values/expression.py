@@ -1,6 +1,6 @@
 """A search in values by an expression of JSONPath (RFC 9535): `$.amount > 10 && $.item == "tea"`.
 
-The expression is what may stand in a filter of JSONPath. `$` and `@` are the value of the record.
+The expression has the syntax of a filter in JSONPath. `$` and `@` both mean the value of the record.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError
 from jsonpath.selectors import Filter, FilterContext
 
 BEGINNINGS: Final = ("$", "@", "!", "(")
-"""An expression begins with one of these."""
+"""The first characters of an expression."""
 MAX_EXPRESSION_CHARACTERS: Final = 500
 
 _ENVIRONMENT: Final = JSONPathEnvironment(strict=True)
 
 
 class Expression:
-    """A parsed expression. Use it in a worker process only: how long it takes depends on the text and on the value."""
+    """A parsed expression. Use it only in a worker process, because its run time depends on text and value."""
 
     def __init__(self, text: str) -> None:
         """Raises ValueError with the reason why the text is not an expression."""
@@ -36,8 +36,9 @@ class Expression:
         self._filter = selector.expression
 
     def matches(self, value: Any) -> bool:
-        """Whether the expression is true of a value as `json.loads` returns it. A value of another shape does not
-        match."""
+        """Return whether the expression is true for a value as `json.loads` returns it. A value of another structure
+        does not match.
+        """
         try:
             return bool(self._filter.evaluate(FilterContext(env=_ENVIRONMENT, current=value, root=value)))
         except (JSONPathError, RecursionError):
@@ -45,7 +46,7 @@ class Expression:
 
 
 def _only_selector(query: Any) -> Filter | None:
-    """The filter of a query that consists of nothing else."""
+    """Return the filter of a query that consists of one filter; None for other queries."""
     if not isinstance(query, JSONPath) or len(query.segments) != 1:
         return None
     selectors = query.segments[0].selectors

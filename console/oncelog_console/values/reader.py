@@ -1,4 +1,4 @@
-"""Finds out how values were written, gets their schemas, and has them read in worker processes."""
+"""Determines how values were encoded, gets their schemas, and decodes the values in worker processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ NAMES: Final = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
 
 
 class ReadAs(StrEnum):
-    """How values are to be read. AUTOMATIC: by the file of the topic, by the registry where a schema id stands before
-    the value, else as text or bytes."""
+    """How values are decoded. AUTOMATIC: with the schema file of the topic; with the registry's schema if a schema id
+    precedes the value; otherwise as text or bytes.
+    """
 
     AUTOMATIC = "automatic"
     MESSAGE_PACK = "msgpack"
@@ -32,7 +33,7 @@ class ReadAs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """The schema of a topic's values. `message`: that of a Protobuf file."""
+    """The schema of a topic's values. `message`: the name of the message in a Protobuf file."""
 
     path: Path
     message: str | None = None
@@ -40,8 +41,9 @@ class SchemaFile:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a value that is not plain text says. `kind`: "Avro, schema 12". `text`: the value as JSON, None with a
-    `problem`."""
+    """The decoded text of a value that is not plain text. `kind`: for example "Avro, schema 12". `text`: the value as
+    JSON, None if there is a `problem`.
+    """
 
     kind: str
     text: str | None
@@ -51,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadValue:
-    """`matches`: whether the expression is true of it; `is_unread`: whether it could not be read at all."""
+    """`matches`: whether the expression is true for the value; `is_unread`: whether the value could not be decoded."""
 
     matches: bool
     reading: Reading | None = None
@@ -59,7 +61,7 @@ class ReadValue:
 
 
 class _Source(NamedTuple):
-    """How one value was written: `kind` in words, and the schema, or why there is none."""
+    """How one value was encoded: `kind` in words, and the schema, or why there is none."""
 
     kind: str
     schema: WrittenWith | None
@@ -68,14 +70,14 @@ class _Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ValueReader:
-    """`files`: topic -> schema of its values."""
+    """`files`: the schema of a topic's values, by topic."""
 
     workers: Workers
     registry: SchemaRegistry | None = None
     files: Mapping[str, SchemaFile] = field(default_factory=dict)
 
     def reads(self, topic: str, read_as: ReadAs) -> bool:
-        """Whether values of the topic may be more than text and bytes."""
+        """Return whether values of the topic may be more than text and bytes."""
         if read_as is ReadAs.AUTOMATIC:
             return self.registry is not None or topic in self.files
         return read_as is not ReadAs.BYTES
@@ -91,8 +93,8 @@ class ValueReader:
         characters: int = 0,
         indents: bool = False,
     ) -> list[ReadValue]:
-        """An item for each value: what it says, in up to `characters`, and whether the expression is true of it. Raises
-        TaskFailed."""
+        """Return an item for each value: its decoded text, in up to `characters` characters, and whether the expression
+        is true for it. Raises TaskFailed."""
         sources = await self._sources(topic, values, read_as, is_key=is_key)
         asked = [
             index
@@ -161,7 +163,7 @@ class ValueReader:
 
 
 class _Hashed:
-    """A schema by its identity: values with the same id have the same one."""
+    """A schema that is compared by identity: values with the same schema id share one object."""
 
     __slots__ = ("schema",)
 
@@ -176,14 +178,14 @@ class _Hashed:
 
 
 def schema_id_of(value: bytes | None) -> int | None:
-    """The schema id that seems to stand before a value; None if none does."""
+    """Return the schema id that seems to precede a value; None if none does."""
     if value is None or len(value) < HEADER.size or value[0] != MAGIC:
         return None
     return int(HEADER.unpack_from(value)[1])
 
 
 def parts(asked: Sequence[int], values: Sequence[bytes | None]) -> Iterator[list[int]]:
-    """The places of values in parts, each with TASK_BYTES of values or one larger value."""
+    """Yield the indexes of values in parts, each with TASK_BYTES of values or one larger value."""
     part: list[int] = []
     size = 0
     for index in asked:

@@ -1,4 +1,4 @@
-"""Reads one value after another in a worker process: by its schema, as MessagePack, or as JSON."""
+"""Decodes one value after another in a worker process: by its schema, as MessagePack, or as JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MAX_CODECS: Final = 50
 PROBLEM_CHARACTERS: Final = 400
 UTC_DATETIME: Final = 3
-"""For msgpack: times become datetimes in UTC."""
+"""Option of msgpack: times become datetimes in UTC."""
 
 
 class Read(NamedTuple):
-    """A value that was read. `text` is None for a value without a schema."""
+    """A value that was decoded. `text` is None for a value without a schema."""
 
     matches: bool
     text: str | None
@@ -35,13 +35,13 @@ class Read(NamedTuple):
 
 
 class Reader:
-    """Does tasks, and keeps the codecs of their schemas."""
+    """Executes tasks, and keeps the codecs of their schemas."""
 
     def __init__(self) -> None:
         self._codecs: OrderedDict[str, Codec | SerializationError] = OrderedDict()
 
     def done(self, task: Task) -> Result:
-        """The result of a task."""
+        """Execute a task and return its result."""
         try:
             expression = None if task.expression is None else Expression(task.expression)
         except ValueError as error:
@@ -77,7 +77,7 @@ class Reader:
             return Read(matches, text, is_cut, None)
         except SerializationError as error:
             return Read(False, None, False, error.message[:PROBLEM_CHARACTERS])
-        except (ValueError, RecursionError):  # ValueError: no JSON, no UTF-8
+        except (ValueError, RecursionError):  # ValueError: the value is not JSON or not UTF-8
             return Read(False, None, False, "it is not JSON")
         except MemoryError:
             return Read(False, None, False, "it takes more memory than there is for it")
@@ -126,5 +126,5 @@ def _message_pack(value: bytes) -> Any:
         return msgpack.unpackb(value, timestamp=UTC_DATETIME, strict_map_key=False)
     except MemoryError:
         raise
-    except Exception as error:  # msgpack raises whatever the bytes lead it to
+    except Exception as error:  # msgpack may raise any exception, depending on the bytes
         raise SerializationError(f"it is not MessagePack: {type(error).__name__}: {error}") from error

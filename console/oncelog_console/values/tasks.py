@@ -1,4 +1,4 @@
-"""(pure) What a worker process is asked and what it answers: MessagePack, behind its length in four bytes."""
+"""(pure) The messages to a worker process and its responses: MessagePack with a length prefix of four bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WrittenWith:
-    """How values were written.
+    """How values were encoded.
 
-    With `text`, `type` and `referred` (name -> text and type): by a schema of a registry, whose id stands in front of
-    each value. With `file` and `message`: by a schema in a file, see `serialization.schema_files`. With nothing: in
+    With `text`, `type` and `referred` (text and type by name): with a schema of a registry, whose id precedes each
+    value. With `file` and `message`: with a schema in a file, see `serialization.schema_files`. Without any field: as
     MessagePack.
     """
 
@@ -29,11 +29,11 @@ class WrittenWith:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Values to read and to search.
+    """Values to decode and to search.
 
-    `written_with`: an index into `schemas` for each value; None for a value that is JSON, text or unknown bytes.
-    `expression`: see expression.py; None: none. `characters`: how much of a read value is told as JSON, `indents` in
-    lines; values without a schema are not told.
+    `written_with`: for each value an index into `schemas`; None for a value that is JSON, text or unknown bytes.
+    `expression`: see expression.py; None means no expression. `characters`: the number of characters of a decoded value
+    that are returned as JSON, which `indents` divides into lines; values without a schema are not returned.
     """
 
     values: Sequence[bytes | None]
@@ -46,11 +46,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a task, with an item for each value.
+    """The result of a task, with an item for each value.
 
-    `matches`: whether the expression is true of the value. `texts`: the value as JSON, where it was written with a
-    schema; `cut`: whether it goes on. `problems`: why a value could not be read. `problem`: why the task cannot be done
-    for any value.
+    `matches`: whether the expression is true for the value. `texts`: the value as JSON, if it was encoded with a
+    schema; `cut`: whether the text is cut. `problems`: why a value could not be decoded. `problem`: why the task failed
+    for all values.
     """
 
     matches: Sequence[bool] = ()
@@ -61,20 +61,20 @@ class Result:
 
 
 def packed(message: Task | Result) -> bytes:
-    """The message with its length."""
+    """Return the message with its length prefix."""
     body: bytes = msgpack.packb(asdict(message), unicode_errors="surrogatepass")
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 def task_of(body: bytes) -> Task:
-    """Raises ValueError, TypeError for anything but a task."""
+    """Raises ValueError or TypeError for anything but a task."""
     fields = _fields(body)
     schemas = [WrittenWith(**each) for each in fields["schemas"]]
     return Task(**{**fields, "schemas": schemas})
 
 
 def result_of(body: bytes) -> Result:
-    """Raises ValueError, TypeError for anything but a result."""
+    """Raises ValueError or TypeError for anything but a result."""
     return Result(**_fields(body))
 
 

@@ -1,9 +1,9 @@
-"""The program of a worker process: `python -m oncelog_console.values.worker`, tasks on standard input, results on
-standard output.
+"""The program of a worker process, `python -m oncelog_console.values.worker`: reads tasks from standard input, and
+writes results to standard output.
 
-A record or an expression may ask for more time or memory than there is, and may even end the process; then the console
-loses this process and nothing else. The process ends by SIGALRM when a task takes longer than TASK_SECONDS, since no
-exception can end what runs in C.
+A record or an expression may need more time or memory than is available, and may even end the process; then the console
+loses only this process. If a task takes longer than TASK_SECONDS, SIGALRM ends the process, because no exception can
+interrupt C code.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def main() -> None:
     """Serve tasks until standard input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_BYTES, WORKER_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the console's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the console, which then ends this process
     serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
 def serve(tasks: IO[bytes], results: IO[bytes]) -> None:
-    """Answer each task in order."""
+    """Execute each task in order, and write its result."""
     reader = Reader()
     while len(length := tasks.read(LENGTH_BYTES)) == LENGTH_BYTES:
         body = tasks.read(int.from_bytes(length))

@@ -1,4 +1,6 @@
-"""Worker processes that read and search values. Each is started when it is needed, and replaced after it has ended."""
+"""Worker processes that decode and search values. A process is started when it is needed, and replaced after it has
+ended.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from oncelog_console.values.tasks import LENGTH_BYTES, Result, Task, packed, res
 
 PROGRAM: Final = (sys.executable, "-m", "oncelog_console.values.worker")
 START_SECONDS: Final = 20.0
-"""How much longer than TASK_SECONDS an answer may take: a process may have to start first, and the machine be busy."""
+"""Seconds that a result may take in addition to TASK_SECONDS, because a process may have to start first, and the
+machine may be busy.
+"""
 MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
 
 class TaskFailed(Exception):
-    """A task that was not done. The message says why, in words for the user."""
+    """Raised if a task failed. The message gives the reason, in words for the user."""
 
 
 class Workers:
@@ -33,13 +37,15 @@ class Workers:
     def __init__(self, program: Sequence[str] = PROGRAM) -> None:
         self._program = tuple(program)
         self.turns = asyncio.Semaphore(MAX_WORKERS)
-        """For callers that hold large values while a task is done."""
+        """Limits the callers that keep large values while a task runs."""
         self._free = asyncio.Semaphore(MAX_WORKERS)
         self._resting: list[Process] = []
         self._busy: set[Process] = set()
 
     async def do(self, task: Task) -> Result:
-        """Have a task done. Raises TaskFailed, also for a task whose process has ended."""
+        """Execute a task in a worker process; returns its result. Raises TaskFailed, also if the process ends during
+        the task.
+        """
         async with self._process() as process:
             result = await _answer(process, task)
         if result.problem is not None:
@@ -54,7 +60,7 @@ class Workers:
 
     @asynccontextmanager
     async def _process(self) -> AsyncIterator[Process]:
-        """A process for one task. It is ended unless the task was done."""
+        """Provide a process for one task. The process is ended unless the task was completed."""
         async with self._free:
             process = self._resting.pop() if self._resting else await self._start()
             self._busy.add(process)
@@ -75,8 +81,9 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a worker: it finds the modules that we have found, and one that ends by its limit of memory
-    prints nothing."""
+    """Return the environment of a worker: the worker finds the same modules as the console, and prints nothing when its
+    memory limit ends it.
+    """
     return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "MALLOC_ARENA_MAX": "1"}
 
 
@@ -85,7 +92,8 @@ async def _answer(process: Process, task: Task) -> Result:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(TASK_SECONDS + START_SECONDS):
-            with suppress(BrokenPipeError, ConnectionResetError):  # it has ended: the answer says so
+            # The worker has ended: reading the result reports this.
+            with suppress(BrokenPipeError, ConnectionResetError):
                 process.stdin.write(packed(task))
                 await process.stdin.drain()
             length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))

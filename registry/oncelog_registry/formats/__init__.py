@@ -1,4 +1,4 @@
-"""The formats of schemas: their parsers, and the check whether a schema reads data written with another one.
+"""The formats of schemas: their parsers, and the check whether a schema can read data written with another schema.
 
 avro_schema.py  Avro, by Apache's library
 json_schema.py  JSON Schema: the check of a document by jsonschema, the comparison of two by rules of ours
@@ -8,7 +8,8 @@ resolved.py     a schema with those that it refers to
 depth.py        how deep a document may nest
 time_limit.py   how long a comparison may take
 
-A format is parsed with the texts that it refers to; parsing and comparing may take long, so both run in a thread.
+A schema is parsed together with the texts that it refers to; parsing and comparing may take long, so both run in a
+thread.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Format(NamedTuple):
 
 
 def format_of(schema_type: str) -> Format:
-    """Return the format of a schema type. Libraries are loaded at first use. KeyError for an unknown type."""
+    """Return the format of a schema type. The libraries of a format are loaded at first use. Raises KeyError for an
+    unknown type.
+    """
     return _FORMATS[schema_type]()
 
 

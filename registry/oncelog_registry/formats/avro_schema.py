@@ -1,4 +1,4 @@
-"""Avro, by Apache's library: its parser, and its rules of which reader can read which writer."""
+"""Avro, by Apache's library: its parser, and its rules which reader can read which writer."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
 
 
 class _Checker(ReaderWriterCompatibilityChecker):
-    """Ends by itself: a comparison of two unions of thousands of branches would take hours, and a thread cannot be
-    stopped."""
+    """Apache's checker with a time limit: a comparison of two unions of thousands of branches would take hours, and a
+    thread cannot be stopped.
+    """
 
     def __init__(self, limit: TimeLimit) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -53,7 +54,7 @@ def _parsed(text: str, names: Names, where: str) -> AvroSchema:
     except (ValueError, RecursionError):
         if not text.strip().isidentifier():
             raise ValueError(f"{where}not a JSON document") from None
-        document = text.strip()  # the bare name of a type, which Avro's own parser takes, too
+        document = text.strip()  # the bare name of a type, which Avro's own parser accepts, too
     check_depth(document)
     try:
         return make_avsc_object(document, names)

@@ -1,4 +1,4 @@
-"""Bounds the depth of a JSON document, before a recursive parser walks it."""
+"""Limits the depth of a JSON document, before a recursive parser walks it."""
 
 from __future__ import annotations
 

@@ -11,14 +11,16 @@ from oncelog_registry.schemas import PROTOBUF, Schema
 
 
 def fingerprint(schema: Schema) -> str:
-    """Return 64 hexadecimal digits, equal for schemas that get one id."""
+    """Return 64 hexadecimal digits, which are equal for schemas that get the same id."""
     references = sorted((each.name, each.subject, each.version) for each in schema.references)
     text = json.dumps([schema.type, canonical_text(schema), references], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def canonical_text(schema: Schema) -> str:
-    """Return the text without spaces that mean nothing. The order of fields stays: another order is another schema."""
+    """Return the text without insignificant spaces. The order of fields is kept, because another order makes another
+    schema.
+    """
     if schema.type == PROTOBUF:
         return _canonical_protobuf(schema.text)
     try:
@@ -36,8 +38,9 @@ def _canonical_protobuf(text: str) -> str:
 
 
 def serialized_descriptor(text: str) -> bytes | None:
-    """Return the FileDescriptorProto that a text holds in base64, as some clients register it; None for a .proto
-    file."""
+    """Return the FileDescriptorProto that a text contains in base64, as some clients register it; None for a .proto
+    file.
+    """
     if any(character in text for character in " ;{\n"):
         return None
     try:

@@ -1,8 +1,8 @@
-"""JSON Schema: whether every document that the writer's schema allows is allowed by the reader's.
+"""JSON Schema: decides whether the reader's schema allows every document that the writer's schema allows.
 
-That question has no complete answer, so the comparison is a set of sufficient rules: if none of them proves that the
-reader allows a document, a difference is reported. A schema that allows everything reads all; one that allows nothing
-is read by all. Equal schemas read each other whatever they contain.
+No algorithm decides this question completely, so the comparison is a set of sufficient rules: if none of them proves
+that the reader allows a document, a difference is reported. A schema that allows everything reads every schema; a
+schema that allows nothing is read by every schema. Equal schemas read each other whatever they contain.
 """
 
 from __future__ import annotations
@@ -42,16 +42,18 @@ SAME_OR_ABSENT: Final = (
     "unevaluatedProperties",
     "unevaluatedItems",
 )
-"""Keywords that narrow a schema, and that are not compared further: the writer has the same, or the reader has none."""
+"""Keywords that narrow a schema and are compared only for equality: the writer must have the same value, or the reader
+must not have the keyword.
+"""
 MAX_COMPARED: Final = 20_000
-"""Pairs of subschemas that one comparison looks at; a `ValueError` beyond that."""
+"""Limit on the pairs of subschemas in one comparison; a comparison that needs more raises ValueError."""
 
 Node = Any
 """A schema: a mapping, True or False."""
 
 
 class Document(NamedTuple):
-    """A schema with the texts that it refers to, by the names it uses."""
+    """A schema with the texts of the schemas that it refers to, by the names that it uses."""
 
     root: Node
     referred: Mapping[str, Node]
@@ -100,13 +102,15 @@ def _nodes_with_refs(document: Document) -> Iterator[tuple[Node, Node]]:
 
 
 class _Place(NamedTuple):
-    """The position of a subschema: `$ref` is resolved from its own root."""
+    """The position of a subschema, with the document root from which its `$ref` is resolved."""
 
     document: Document
     root: Node
 
     def resolved(self, node: Node) -> tuple[Node, _Place]:
-        """Follow `$ref` to a schema without one. ValueError: it leads nowhere, or in a circle."""
+        """Follow `$ref` until a schema without `$ref`; returns this schema and its position. Raises ValueError if a
+        `$ref` leads nowhere or in a circle.
+        """
         place, seen = self, set()
         while isinstance(node, dict) and isinstance(node.get("$ref"), str):
             reference = node["$ref"]
@@ -161,7 +165,9 @@ def _anchored(root: Node, anchor: str) -> Node | None:
 
 
 class _Comparison:
-    """One comparison of two documents. A pair that is being compared counts as alike, so that recursive schemas end."""
+    """One comparison of two documents. A pair that is being compared counts as compatible, so that the comparison of
+    recursive schemas ends.
+    """
 
     def __init__(self, reader: Document, writer: Document) -> None:
         self._reader = reader
@@ -278,7 +284,7 @@ def _differ_in_values(reader: Node, writer: Node, path: str) -> list[str]:
 
 
 def _values(listed: Iterable[Any]) -> set[str]:
-    """Values that can be looked up. Numbers that are equal are one value, whether or not they are whole."""
+    """Return the values as a set of strings. Equal numbers are one value, in whatever form they are written."""
     return {json.dumps(_plain(each), sort_keys=True) for each in listed}
 
 
@@ -314,7 +320,9 @@ def _differ_in_bounds(reader: Node, writer: Node, path: str) -> list[str]:
 
 
 def _is_above(written: float | None, most: float | None) -> bool:
-    """Whether a writer with the bound `written` may write more than `most`; None: no bound."""
+    """Return whether a writer with the bound `written` may write more than the bound `most` allows; None means no
+    bound.
+    """
     return most is not None and (written is None or written > most)
 
 
@@ -348,7 +356,7 @@ def _types_of_value(value: Any) -> frozenset[str]:
 
 
 def _items(node: Node) -> tuple[list[Node], Node]:
-    """Return the schemas of the first items, and the schema of all others."""
+    """Return the schemas of the first items, and the schema of all further items."""
     if "prefixItems" in node:
         return list(node["prefixItems"]), node.get("items", True)
     items = node.get("items", True)
@@ -358,8 +366,9 @@ def _items(node: Node) -> tuple[list[Node], Node]:
 
 
 def _both(node: Node, branch: Node, place: _Place) -> Node:
-    """Return a schema that allows at least the documents that both allow: the node's keywords, the branch's where the
-    node has none, and the properties and required ones of both."""
+    """Return a schema that allows at least the documents that both schemas allow: the keywords of `node`, those of
+    `branch` that `node` does not have, and the properties and required properties of both.
+    """
     branch, _ = place.resolved(branch)
     if node is False or branch is False:
         return False

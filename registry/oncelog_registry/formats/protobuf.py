@@ -1,6 +1,7 @@
-"""Protobuf: a .proto text or a serialized descriptor is parsed by protoc, in a process of its own and a bounded time.
+"""Protobuf: protoc parses a .proto text or a serialized descriptor, in a separate process and in limited time.
 
-Two descriptors are compared by their encoding: names of fields and packages are not in it, numbers and kinds are.
+Two descriptors are compared by their encoding, which contains numbers and kinds of fields but no names of fields and
+packages.
 """
 
 from __future__ import annotations
@@ -37,18 +38,20 @@ KINDS: Final = (
     frozenset({_F.TYPE_FIXED32, _F.TYPE_SFIXED32}),
     frozenset({_F.TYPE_FIXED64, _F.TYPE_SFIXED64}),
 )
-"""Groups of kinds that can read each other's encoding."""
+"""Groups of field kinds that can read each other's encoding."""
 
 
 class Compiled(NamedTuple):
-    """The file, and all messages by full name, including those of its imports."""
+    """The compiled file, and all messages by full name, including those of its imports."""
 
     file: FileDescriptorProto
     messages: Mapping[str, DescriptorProto]
 
 
 def parse(resolved: Resolved) -> Compiled:
-    """Return the compiled file. ValueError; TimeoutError if the compiler takes longer than PROTOC_SECONDS."""
+    """Return the compiled file. Raises ValueError for an invalid file; TimeoutError if the compiler takes longer than
+    PROTOC_SECONDS.
+    """
     binary = serialized_descriptor(resolved.schema.text)
     file, others = _compiled_text(resolved) if binary is None else _compiled_descriptor(binary, resolved)
     messages: dict[str, DescriptorProto] = {}
@@ -58,7 +61,7 @@ def parse(resolved: Resolved) -> Compiled:
 
 
 def serialized(resolved: Resolved) -> str:
-    """Return the file descriptor in base64, as clients ask for it with `format=serialized`. ValueError."""
+    """Return the file descriptor in base64, which clients request with `format=serialized`. ValueError."""
     binary: bytes = parse(resolved).file.SerializeToString(deterministic=True)
     return base64.b64encode(binary).decode()
 
@@ -118,7 +121,7 @@ def _is_same_kind(reader: FieldDescriptorProto, writer: FieldDescriptorProto) ->
 
 
 def _last(field: FieldDescriptorProto) -> str:
-    """Return the name of a type without its package, which the wire does not tell."""
+    """Return the name of a type without its package, because the encoding does not contain the package."""
     return str(field.type_name).rpartition(".")[2]
 
 
@@ -170,7 +173,7 @@ def _safe(name: str) -> str:
 
 
 def _protoc(files: Mapping[str, str]) -> list[FileDescriptorProto]:
-    """Return the files with their imports, each after its own imports."""
+    """Return the files and their imports, each file after its own imports."""
     with tempfile.TemporaryDirectory(prefix="oncelog-protoc-") as directory:
         inside = Path(directory, "in")
         for name, text in files.items():
@@ -197,7 +200,7 @@ def _protoc(files: Mapping[str, str]) -> list[FileDescriptorProto]:
 
 
 def _well_known() -> str:
-    """Return the directory with google/protobuf/*.proto."""
+    """Return the directory that contains google/protobuf/*.proto."""
     import grpc_tools
 
     return os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
@@ -227,7 +230,7 @@ def _descriptor(binary: bytes) -> FileDescriptorProto:
 
 
 def _check_links(file: FileDescriptorProto, others: list[FileDescriptorProto]) -> None:
-    """Raises ValueError where a type or an import of the file is unknown."""
+    """Raises ValueError if a type or an import of the file is unknown."""
     pool: Any = DescriptorPool()
     try:
         for name in _known_imports([file, *others]):

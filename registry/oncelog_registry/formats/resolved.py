@@ -9,8 +9,9 @@ from oncelog_registry.schemas import Schema
 
 
 class Resolved(NamedTuple):
-    """A schema with the schemas that it refers to, by the names it uses for them; each comes after its own
-    references."""
+    """A schema with the schemas that it refers to, by the names that it uses for them; each schema comes after its own
+    references.
+    """
 
     schema: Schema
     referred: Sequence[tuple[str, Schema]] = ()

@@ -1,5 +1,6 @@
-"""The time limit of a comparison of two schemas: a thread cannot be stopped from outside, so a comparison ends
-itself."""
+"""The time limit of a comparison of two schemas: a thread cannot be stopped from outside, so the comparison itself
+checks the time.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from oncelog_registry.limits import CHECK_SECONDS
 
 
 class TimeLimit:
-    """Begins when it is made."""
+    """The time starts when this object is created."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + CHECK_SECONDS
 
     def check(self) -> None:
-        """Raises ValueError when CHECK_SECONDS are over."""
+        """Raises ValueError when CHECK_SECONDS have passed."""
         if time.monotonic() > self._end:
             raise ValueError(f"the schemas were not compared in {CHECK_SECONDS:.0f} s: they are too large")

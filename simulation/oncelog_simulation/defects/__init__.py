@@ -1,4 +1,4 @@
-"""Seeded defects: lines of the real code taken away or changed, to show that the simulation finds such bugs.
+"""Seeded defects: lines of the real code that are removed or changed, to show that the simulation finds such bugs.
 
 `defect`        what a defect is, and how it is applied when its module is imported
 `replication`   high watermark, in-sync replicas, followers

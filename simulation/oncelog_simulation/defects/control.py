@@ -1,4 +1,4 @@
-"""Defects of the controller, of registration and of values allocated through the metadata store."""
+"""Defects of the controller, of broker registration, and of values allocated through the metadata store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAULTS: Final = (
     "lost answers of the store",
     "power cut",
 )
-"""The faults that bring these defects to light, unless a defect names its own."""
+"""The faults that make these defects visible, unless a defect names its own."""
 
 DEFECTS: Final = (
     Defect(

@@ -1,7 +1,7 @@
-"""One seeded defect, and how it is applied to the code.
+"""One seeded defect, and how it is inserted into the code.
 
-The source of one module is changed when it is imported, so this must happen before any code imports the module: in a
-process that has just started. The file on disk stays as it is.
+The source of one module is changed when the module is imported, so the defect must be installed before any code imports
+the module: in a process that has just started. The file on disk stays unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 
 class DefectIsStale(Exception):
-    """The code has changed so that a defect no longer fits: its text does not occur exactly once."""
+    """Raised if the code has changed so that a defect no longer fits: the defect's text does not occur exactly once."""
 
 
 class Defect(NamedTuple):
-    """A defect by its name. `old` occurs exactly once in the source of `module`; `new` takes its place."""
+    """One defect with its name. `old` occurs exactly once in the source of `module`; `new` replaces it."""
 
     name: str
     what: str
@@ -30,15 +30,15 @@ class Defect(NamedTuple):
     old: str
     new: str
     workloads: tuple[str, ...]
-    """Workloads of the plans that look for the defect; the faults are drawn as in every plan."""
+    """The workloads of the plans in which the defect is searched; the faults are drawn as in every plan."""
     seeds: int
-    """Within how many seeds it must be found."""
+    """Number of seeds within which the defect must be found."""
     faults: tuple[str, ...] | None = None
-    """The faults that are drawn; None: the default ones of its workloads."""
+    """The faults that are drawn; None means the default faults of its module."""
 
 
 def source_of(module: str) -> str:
-    """The text of a module of the project, without importing it."""
+    """Return the source text of a project's module, without importing the module."""
     package, _, _ = module.rpartition(".")
     assert package, f"{module} is in no package"
     spec = find_spec(module)
@@ -48,7 +48,7 @@ def source_of(module: str) -> str:
 
 
 def changed(source: str, defect: Defect) -> str:
-    """The source with the defect. Raises DefectIsStale."""
+    """Return the source with the defect. Raises DefectIsStale."""
     found = source.count(defect.old)
     if found != 1:
         raise DefectIsStale(f"{defect.name}: the text occurs {found} times in {defect.module}, not once")
@@ -56,15 +56,16 @@ def changed(source: str, defect: Defect) -> str:
 
 
 def install(defect: Defect) -> None:
-    """Have the defect made when its module is imported. Raises DefectIsStale if the module is imported already."""
+    """Insert the defect when its module is imported. Raises DefectIsStale if the module is already imported."""
     if defect.module in sys.modules:
         raise DefectIsStale(f"{defect.name}: {defect.module} is imported already")
     sys.meta_path.insert(0, _Finder(defect.module, changed(source_of(defect.module), defect)))
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, and loads it from the changed text. The text is read earlier: a module may be imported in a
-    simulated world, where no file can be read."""
+    """Finds one module, and loads it from the changed source. The source is read in advance, because a module may be
+    imported in a simulated world, where no file can be read.
+    """
 
     def __init__(self, module: str, text: str) -> None:
         self._module = module
@@ -87,5 +88,5 @@ class _Loader(SourceFileLoader):
         self._text = text
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Code compiled from the changed text, never from a cache."""
+        """Return code compiled from the changed source, never from a cache."""
         return self.source_to_code(self._text.encode(), self.path)

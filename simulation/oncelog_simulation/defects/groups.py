@@ -15,7 +15,7 @@ GHOSTS: Final = ("ghost-1", "ghost-2")
 SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
-"""The faults that bring these defects to light, unless a defect names its own."""
+"""The faults that make these defects visible, unless a defect names its own."""
 
 DEFECTS: Final = (
     Defect(

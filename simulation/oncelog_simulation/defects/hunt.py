@@ -1,9 +1,9 @@
 """Looks for the first seed that finds a defect.
 
-A defect is made at an import, so each one is looked for in a process of its own: `python -m
-oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs seed after seed and prints one line of JSON. Where a seed finds
-something, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs without the
-defect, too, is no evidence.
+A defect is inserted at an import, so each defect is searched in a separate process: `python -m
+oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs one seed after another and prints one line of JSON. Where a
+seed finds something, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs
+without the defect, too, is no evidence.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from oncelog_simulation.defects.defect import Defect, install
 from oncelog_simulation.plan import Plan
 
 HUNT_SECONDS: Final = 600.0
-"""How long one defect is looked for, in seconds of processor time."""
+"""Seconds of processor time for the search of one defect."""
 SECONDS: Final = 9.0
-"""The most virtual seconds of a run: the effect of a defect shows soon, or with another seed."""
+"""Limit on the virtual seconds of a run: the effect of a defect shows soon, or with another seed."""
 PACE: Final = 0.5
-"""`Plan.pace` of a hunt: many steps of clients in a short time."""
+"""The value of `Plan.pace` during a hunt: clients make many steps in a short time."""
 CLEAN: Final = "clean"
-"""An argument in place of seconds: run one seed without the defect."""
+"""A command-line argument in place of seconds: run one seed without the defect."""
 WELL: Final = "all is well"
 SHOWN: Final = 160
-"""Characters of a violation that are shown."""
+"""Characters of a violation that the report shows."""
 
 
 class Found(NamedTuple):
@@ -40,21 +40,21 @@ class Found(NamedTuple):
 
     name: str
     seed: int
-    """The first seed that found it; 0: none did."""
+    """The first seed that found the defect; 0 if none did."""
     tried: int
     seconds: float
-    """Processor time of all seeds together."""
+    """Seconds of processor time for all seeds together."""
     judge: str = ""
     violation: str = ""
 
     @property
     def is_found(self) -> bool:
-        """Whether a seed has found the defect, within the number of seeds that the catalogue states for it."""
+        """Whether a seed has found the defect, within the number of seeds that the catalogue states for the defect."""
         return 0 < self.seed <= DEFECTS[self.name].seeds
 
 
 def hunt_all(names: Iterable[str], jobs: int, seconds: float = HUNT_SECONDS) -> Iterator[Found]:
-    """Hunt each of the defects, `jobs` at a time; returns results in the order of the given names."""
+    """Hunt each of the defects, with `jobs` concurrent processes; yields the results in the order of the names."""
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         yield from pool.map(lambda name: _in_own_process(DEFECTS[name], seconds), names)
 
@@ -70,7 +70,7 @@ def _in_own_process(defect: Defect, seconds: float) -> Found:
 
 
 def _output(*arguments: str) -> str:
-    """The last line that such a process prints, or the end of its error output."""
+    """Return the last line that such a process prints, or the end of its error output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -79,9 +79,9 @@ def _output(*arguments: str) -> str:
 
 
 def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
-    """Make the defect in this process, and run seeds until one finds it. Raises DefectIsStale."""
+    """Install the defect in this process, and run seeds until one finds it. Raises DefectIsStale."""
     install(defect)
-    clock = time.process_time  # a busy machine finds as much, later
+    clock = time.process_time  # processor time, so that a busy machine finds as many defects, only later
     began, tried = clock(), 0
     for seed in range(1, seeds + 1):
         if clock() - began > seconds:
@@ -94,7 +94,7 @@ def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
 
 
 def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
-    """The judge and the text of the violation that the seed shows."""
+    """Return the judge and the text of the first violation that the seed shows; None if there is none."""
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 
@@ -109,14 +109,14 @@ def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
 
 
 def shortened(plan: Plan) -> Plan:
-    """The plan in SECONDS at most, with all strikes, and clients that work hard."""
+    """Return the plan limited to SECONDS, with all strikes, and with clients that rest little."""
     share = min(1.0, SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes, pace=PACE)
 
 
 def main(arguments: list[str]) -> None:
-    """One hunt, or one run without the defect, in its own process."""
+    """Run one hunt, or one run without the defect, in this process."""
     name, seeds, seconds = arguments
     defect = DEFECTS[name]
     if seconds == CLEAN:

@@ -1,4 +1,4 @@
-"""Defects of replication: the high watermark, the in-sync replicas, how followers append and truncate."""
+"""Defects of replication: the high watermark, the in-sync replicas, and how followers append and truncate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted
 MOVES: Final = (*WRITES, "mover")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
-"""The faults that bring these defects to light, unless a defect names its own."""
+"""The faults that make these defects visible, unless a defect names its own."""
 
 DEFECTS: Final = (
     Defect(

@@ -15,7 +15,7 @@ HEAD: Final = "| Defect | Wrong behaviour | Found by seed | Seconds | By what | 
 
 
 def line_of(found: Found) -> str:
-    """One line for a terminal."""
+    """Return one line for a terminal."""
     if not found.seed:
         why = f": {found.violation}" if found.violation else ""
         return f"{found.name:<36} NOT FOUND in {found.tried} seeds, {found.seconds:g} s{why}"
@@ -23,7 +23,7 @@ def line_of(found: Found) -> str:
 
 
 def table(results: Sequence[Found]) -> str:
-    """A table in Markdown, in the order of the catalogue."""
+    """Return a Markdown table, in the order of the catalogue."""
     by_name = {found.name: found for found in results}
     rows = []
     for name, defect in DEFECTS.items():
@@ -35,12 +35,12 @@ def table(results: Sequence[Found]) -> str:
 
 
 def write_into(path: Path, results: Sequence[Found]) -> None:
-    """Put the table between the marks of a page."""
+    """Write the table between the marks of a page."""
     put_between(path, BEGIN, END, table(results))
 
 
 def put_between(path: Path, begin: str, end: str, table: str) -> None:
-    """Put a table between two marks of a page."""
+    """Write a table between two marks of a page."""
     before, rest = path.read_text().split(begin)
     _, after = rest.split(end)
     path.write_text(before + begin + table + end + after)

@@ -10,7 +10,7 @@ PAYS: Final = ("payer-1", "payer-2", "zombie-1", "zombie-2", "reader-committed")
 HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
-"""The faults that bring these defects to light, unless a defect names its own."""
+"""The faults that make these defects visible, unless a defect names its own."""
 
 DEFECTS: Final = (
     Defect(

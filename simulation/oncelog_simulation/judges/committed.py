@@ -1,18 +1,18 @@
-"""Committed records remain: every in-sync replica has, batch for batch, the records that any leader has shown below its
-high watermark.
+"""Committed records remain: every in-sync replica has, batch for batch, the records that any leader has exposed below
+its high watermark.
 
-That is looked at while the cluster runs, and not only when a fault brings it to light: an in-sync replica that lacks a
-committed record loses it with the next election. Who is in sync is asked of the metadata store itself, in the moment in
-which it is written. After each turn of a broker those of its partitions are looked at whose high watermark has moved or
-whose log was cut: what is wrong for a millisecond is seen, too. Beside that must hold:
+This judge checks while the cluster runs, not only when a fault makes a loss visible: an in-sync replica that lacks a
+committed record loses it with the next election. The metadata store itself says which replicas are in sync, at the
+moment of each write. After each turn of a broker, the judge checks those partitions whose high watermark has moved or
+whose log was truncated, so that it notices an error that lasts a millisecond. The judge also checks:
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
-- No follower has a high watermark beyond everything that a leader has shown.
-- The last stable offset of a leader lies below every transaction whose marker is not below the high watermark, as the
-  batches below the high watermark tell it (`undecided`).
+- No follower has a high watermark beyond the highest offset that a leader has exposed.
+- The last stable offset of a leader is at most the first offset of every transaction whose marker is not below the high
+  watermark, according to the batches below the high watermark (`undecided`).
 
-Power cuts may destroy records that no other replica has. When power is cut, each partition of which no other in-sync
-replica was running is *excused*: its log may be shorter now, and the answers that its clients got do not count.
+A power cut may destroy records that no other replica has. After a power cut, each partition without another running
+in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
-"""The most bytes of a log that are read at a time."""
+"""Limit in bytes on one read of a log."""
 
 
 class Batch(NamedTuple):
@@ -51,22 +51,22 @@ class Batch(NamedTuple):
 
 
 class Prefix:
-    """The committed part of one partition: batches in the order of their offsets."""
+    """The committed part of one partition: its batches in offset order."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.start = 0
-        """Earlier batches were deleted before the judge saw them."""
+        """The first offset; earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
-        """The broker that has shown the last of it."""
+        """The broker that exposed the last batch."""
         self.undecided: dict[int, int] = {}
-        """Producer id -> first offset of its transaction that has no marker among these batches."""
+        """For each producer id, the first offset of its transaction that has no marker among these batches."""
         self.is_cut = False
-        """Whether some of it is known to be gone: what brokers show of it says nothing any more."""
+        """Whether a part is known to be lost, so that the offsets that brokers expose are no longer judged."""
 
     def extend(self, found: Iterable[Batch], high_watermark: int, broker: int) -> None:
-        """A leader has shown these batches, up to its high watermark."""
+        """Add the batches that a leader has exposed, up to its high watermark."""
         new = [batch for batch in found if self.end <= batch.base_offset and batch.next_offset <= high_watermark]
         if not new or new[0].base_offset > self.end:
             self.batches, self.start = [], new[0].base_offset if new else high_watermark
@@ -80,19 +80,19 @@ class Prefix:
         self.end, self.shown_by = high_watermark, broker
 
     def cut(self, end: int) -> None:
-        """Nothing that lies behind `end` counts any more: that it is gone was reported."""
+        """Drop all batches behind `end`, whose loss was already reported."""
         self.is_cut = True
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = min(self.end, end)
 
     def between(self, start: int, end: int) -> list[Batch]:
-        """Its batches that lie wholly between the two offsets."""
+        """Return the batches that lie entirely between the two offsets."""
         first = bisect_left(self.batches, (start,))
         return [batch for batch in self.batches[first:] if batch.next_offset <= end]
 
 
 class _Checked(NamedTuple):
-    """How far a log has been compared, and in which state."""
+    """The offset up to which a log was compared, and the log's state at that time."""
 
     log: object
     generation: int
@@ -100,7 +100,7 @@ class _Checked(NamedTuple):
 
 
 class Committed:
-    """Looks at all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
+    """Checks all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
 
     name = "committed"
 
@@ -110,17 +110,18 @@ class Committed:
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
         self._seen: dict[Partition, tuple[int, int]] = {}
-        """High watermark and generation of the log, of each hosted partition that was looked at."""
+        """High watermark and log generation of each hosted partition when it was last checked."""
         self._power_cuts: dict[int, int] = {}
-        """Broker id -> how many of its power cuts are dealt with."""
+        """The number of handled power cuts, by broker id."""
         self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
     # --- called by the world
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Notice power cuts at once, while it is known who else was at work; and look at those partitions of which
-        others are in sync than before."""
+        """Handle power cuts immediately, while it is known which other brokers were running; and check the partitions
+        whose ISR has changed.
+        """
         if world.power_cuts != self._power_cuts_seen:
             self._notice_power_cuts(world)
         changed = set(self._truth.update(world)) if world.store.zxid != self._truth.zxid else set[Key]()
@@ -129,13 +130,15 @@ class Committed:
         return self._look_at(world, changed) if changed else ()
 
     def _moved(self, hosted: Iterable[Partition]) -> set[Key]:
-        """Those of the partitions whose high watermark has moved, or whose log was cut, since they were looked at."""
+        """Return the partitions whose high watermark has moved, or whose log was truncated, since they were last
+        checked.
+        """
         seen, moved = self._seen, set[Key]()
         for partition in hosted:
             now = (partition.high_watermark, partition.log.trimmer.generation)
             if seen.get(partition) != now:
                 if partition.log.state.is_truncating:
-                    continue  # it is looked at when that is done
+                    continue  # the partition is checked when its truncation is done
                 seen[partition] = now
                 moved.add(_key(partition))
         return moved
@@ -148,16 +151,16 @@ class Committed:
                 self._on_power_cut(world, machine.number)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare every in-sync replica with the shown records."""
+        """Compare every in-sync replica with the exposed records."""
         self._truth.update(world)
         return self._look_at(world, self._truth.states.keys())
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """Once more, when all is over."""
+        """Compare a last time, after the workloads have ended."""
         return list(self.look_closely(world))
 
     def in_sync(self, world: World, topic: str, index: int) -> list[Partition]:
-        """The replicas of a partition that are in sync and at work."""
+        """Return the replicas of a partition that are in sync and running."""
         hosted = [(broker, broker.parts.replication.replicas.hosted(topic, index)) for broker in running(world)]
         return [each for broker, each in hosted if each is not None and self._counts(broker, each)]
 
@@ -174,7 +177,7 @@ class Committed:
             yield from self._compare(broker, partition)
 
     def _check_shown(self, broker: Running, partition: Partition) -> Iterator[str]:
-        """Whether the offsets that this broker shows are right."""
+        """Yield the violations in the offsets that this broker exposes."""
         place = Place(partition.topic, partition.index)
         prefix = self._prefixes.get(_key(partition))
         if prefix is None or prefix.is_cut or place in self.excused or partition.log.is_offline:
@@ -183,13 +186,13 @@ class Committed:
         offsets = (log.log_start_offset, partition.last_stable_offset, partition.high_watermark, log.log_end_offset)
         if not log.state.is_truncating and list(offsets) != sorted(offsets):
             yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
-            prefix.is_cut = True  # once is enough
+            prefix.is_cut = True  # report this only once
         if partition.high_watermark > prefix.end:
             yield (
                 f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
                 f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"
             )
-            prefix.end = partition.high_watermark  # once is enough
+            prefix.end = partition.high_watermark  # report this only once
         elif partition.leads and partition.high_watermark == prefix.end:
             first = min(prefix.undecided.values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
@@ -198,7 +201,7 @@ class Committed:
                     f"{partition.last_stable_offset}, but a transaction since {first} has no marker below the high "
                     f"watermark {prefix.end}"
                 )
-                prefix.undecided.clear()  # once is enough
+                prefix.undecided.clear()  # report this only once
 
     def _on_power_cut(self, world: World, number: int) -> None:
         brokers = running(world)
@@ -211,7 +214,7 @@ class Committed:
                 self._prefixes.pop(key, None)
 
     def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:
-        """Whether another in-sync replica is running and has all committed records."""
+        """Return whether another in-sync replica is running and has all committed records."""
         state, prefix = self._truth.states[key], self._prefixes.get(key)
         for broker in brokers:
             partition = broker.parts.replication.replicas.hosted(state.topic, key[1])
@@ -240,13 +243,13 @@ class Committed:
                 f"{log.name}: broker {broker.number} is in sync and ends at {log.log_end_offset}, but broker "
                 f"{prefix.shown_by} has shown all below {prefix.end}"
             )
-            prefix.cut(log.log_end_offset)  # once is enough
+            prefix.cut(log.log_end_offset)  # report this only once
             return
         if not log.config.is_compacted and log.state.cleaner_checkpoint is None:
             yield from self._compare_batches(broker, partition, prefix)
 
     def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
-        """Whether neither the log nor its required content has changed since the comparison."""
+        """Return whether neither the log nor its required content has changed since the comparison."""
         checked = self._checked.get((broker.number, *_key(partition)))
         log = partition.log
         return (
@@ -257,8 +260,9 @@ class Committed:
         )
 
     def _counts(self, broker: Running, partition: Partition) -> bool:
-        """Whether this replica is in sync, and its broker has been registered without a break since that was
-        written."""
+        """Return whether this replica is in sync, and its broker has been registered without a break since this state
+        was written.
+        """
         state = self._truth.states.get(_key(partition))
         registered = self._truth.registered.get(broker.number)
         return (
@@ -296,7 +300,7 @@ def _key(partition: Partition) -> Key:
 
 
 def batches_of(partition: Partition, start: int) -> list[Batch] | None:
-    """All batches of a log that end behind `start`; None where the disk does not let them be read now."""
+    """Return all batches of a log that end behind `start`; None if the disk cannot be read now."""
     log, found = partition.log, list[Batch]()
     offset = max(start, log.log_start_offset)
     while offset < log.log_end_offset:

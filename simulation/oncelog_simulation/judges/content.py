@@ -1,4 +1,4 @@
-"""The final content, as any read_committed consumer finds it."""
+"""The final content of topics, as any read_committed consumer reads it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Content = dict[Place, list[tuple[int, bytes, bytes]]]
 
 
 async def content(world: World, topics: Mapping[str, int]) -> Content:
-    """Offset, key and value of all records that a read_committed consumer finds, when no transaction is open. `topics`:
-    with their numbers of partitions. To be run in a client. Raises KafkaError."""
+    """Return offset, key and value of all records that a read_committed consumer reads when no transaction is open.
+    `topics`: the number of partitions by topic name. Must be run in a client process. Raises KafkaError.
+    """
     ends = await _stable_ends(world, topics)
     found: Content = {Place(*partition): [] for partition in ends}
     async with Consumer(

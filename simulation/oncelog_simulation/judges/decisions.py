@@ -1,9 +1,9 @@
-"""A transaction is complete when all of its partitions have its marker, in every replica in sync.
+"""A transaction may be complete only when all of its partitions have its marker, in every in-sync replica.
 
-Looked at after each turn of a broker, at the transactional ids whose state has changed in it: a coordinator that calls
-a transaction complete too early is seen at once, whether or not a fault takes the marker away. Beside that must hold:
-what was decided to be committed is not aborted, nor the other way round, and the epoch of a producer id never goes
-back.
+After each turn of a broker, the judge checks the transactional ids whose state has changed in this turn: so it notices
+a coordinator that completes a transaction too early, whether or not a fault then removes the marker. The judge also
+checks that a transaction with a commit decision is not aborted and vice versa, and that the epoch of a producer id
+never decreases.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ COMPLETE: Final = {
 
 
 class Decisions:
-    """Follows the transactional ids of each coordinator."""
+    """Tracks the transactional ids of each coordinator."""
 
     name = "decisions"
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
         self._seen: dict[object, dict[str, TransactionMetadata]] = {}
-        """Coordinating machine -> transactional id -> its state at the last look."""
+        """For each coordinating machine, the state of each transactional id at the last check."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """What has changed in this turn."""
+        """Yield the violations in the changes of this turn."""
         if machine.broker is None:
             return ()
         wrong: list[str] = []
@@ -61,7 +61,7 @@ class Decisions:
         if before.producer_id == now.producer_id and now.producer_epoch < before.producer_epoch:
             yield f"the epoch of producer {now.producer_id} went from {before.producer_epoch} to {now.producer_epoch}"
         if not before.state.is_prepared or now.state not in COMPLETE.values():
-            return  # in one turn a transaction may become complete and the next one begin
+            return  # within one turn a transaction may become complete and the next one may begin
         if now.state is not COMPLETE[before.state]:
             yield f"{now.state.shown} follows {before.state.shown}"
             return

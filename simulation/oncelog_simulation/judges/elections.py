@@ -1,12 +1,12 @@
-"""What the controller may write of a partition: each write of its state or of its replicas follows from the one before.
+"""The controller's writes: each write of a partition's state or replicas must follow from the previous one.
 
     the leader epoch never goes back, and grows with each change of the leader and each replica that is taken away
     a leader is one of the replicas in sync, and those are replicas
     a leader that is elected was in sync before (unclean elections are off)
     a reassignment ends when all of its target is in sync, or where it began
 
-Looked at with every write of the metadata store, in the order of the writes. A store that was put back from a backup
-begins again: what it held in between does not count.
+The judge checks every write of the metadata store, in the order of the writes. After the store was restored from a
+backup, the judge starts again: the states in between do not count.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 RECOVERING: Final = 1
-"""`leader_recovery_state` after an unclean election."""
+"""The `leader_recovery_state` after an unclean election."""
 
 
 class Elections:
-    """Follows the states and replicas of all partitions from write to write."""
+    """Tracks the states and replicas of all partitions from write to write."""
 
     name = "elections"
 
@@ -46,7 +46,7 @@ class Elections:
         world.store.on_restored = lambda: self._read_all(world)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """What the writes since the last call have done wrong."""
+        """Yield the violations in the writes since the last call."""
         wrong, self._wrong = self._wrong, []
         return wrong
 
@@ -134,7 +134,7 @@ def _wrong_among(
 
 
 def _wrong_in_move(was: ReplicaAssignment, now: ReplicaAssignment, state: PartitionState) -> Iterable[str]:
-    """`state` is the one before the write."""
+    """`state`: the partition's state before the write."""
     is_over = was.is_reassigned and not now.is_reassigned and set(now.replicas) == set(was.target)
     if is_over and set(was.target) != set(was.original) and not set(was.target) <= set(state.isr):
         yield f"a move to {list(was.target)} has ended, and in sync are {list(state.isr)}"

@@ -1,5 +1,6 @@
-"""Compares the answers that clients got with the final content: `oncelog_testing.history`, over all notes of the
-workloads, the content of all judged topics and the logs of all replicas."""
+"""Compares the responses that clients got with the final content: runs `oncelog_testing.history` over all notes of the
+workloads, the content of all judged topics, and the logs of all replicas.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 90.0
-"""Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
+"""Virtual seconds after the faults in which all replicas must be in sync and no transaction may stay open."""
 LOOK_SECONDS: Final = 0.5
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """Violations that a power cut of all in-sync replicas does not excuse."""
 
 
 class Histories:
-    """Reads and checks all of it, when faults are over and the workloads have ended."""
+    """Reads and checks everything after the faults are over and the workloads have ended."""
 
     name = "history"
 
@@ -45,7 +46,9 @@ class Histories:
         self._told = 0
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """The complaints of workloads; after a power cut that destroyed records, they may be justified."""
+        """Yield the complaints of workloads; after a power cut that has destroyed records, the complaints may be
+        justified.
+        """
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
         return () if self._committed.excused else new
 
@@ -57,7 +60,8 @@ class Histories:
                 await _until_whole(world)
         except TimeoutError:
             if world.rotted:
-                return found  # who lacks the damaged records cannot fetch them, and so the disk cannot be exchanged
+                # A replica that lacks the damaged records cannot fetch them, so the disk cannot be replaced.
+                return found
             return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
         try:
             await world.client("auditor").run(lambda: self._read(world))
@@ -88,7 +92,7 @@ class Histories:
             await self._note_committed_offsets(world)
 
     async def _note_starts(self, world: World) -> None:
-        """Where the logs begin whose oldest records are deleted by their settings."""
+        """Record the first offsets of the logs whose oldest records are deleted according to their settings."""
         earliest = {TopicPartition(*place): EARLIEST_TIMESTAMP for place in sorted(self._notes.passing)}
         async with Admin(world.bootstrap_servers, **COMMON) as admin:
             for partition, told in (await admin.list_offsets(earliest)).items():
@@ -114,7 +118,7 @@ class Histories:
                     self._notes.history.replica(log)
 
     def _forget_trimmed(self) -> None:
-        """Records that were to be deleted may or may not exist."""
+        """Drop the records that were to be deleted, because they may or may not exist."""
         history = self._notes.history
         for place, below in self._notes.trimmed.items():
             history.final[place] = [each for each in history.final.get(place, ()) if each[0] >= below]
@@ -127,14 +131,15 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # also an internal topic, with its state of transactions and groups
+        if excused:  # including an internal topic, which has the state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Offsets at which readers got different records: a record that a consumer has seen never changes, not even for
-        a read_uncommitted consumer."""
+        """Return the offsets at which readers got different records: a record that a consumer has seen never changes,
+        not even for a read_uncommitted consumer.
+        """
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}
         wrong = []
         for reading in self._notes.history.readings:
@@ -156,7 +161,7 @@ class Histories:
 
 
 def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
-    """Each key has the last committed value, or one whose commit is unknown."""
+    """Return the keys that have neither the last committed value nor one whose commit is unknown."""
     found = {key: value for _, key, value in table}
     wrong = []
     for may_hold in notes.tables.values():
@@ -169,7 +174,7 @@ def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> li
 
 
 def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
-    """All batches of a log, each by a digest of all its bytes."""
+    """Return all batches of a log, each with a digest of all its bytes."""
     log, found = partition.log, list[StoredBatch]()
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -196,7 +201,9 @@ async def _until_whole(world: World) -> None:
 
 
 def _not_whole(world: World) -> str:
-    """The missing parts until all brokers see each other and all replicas are in sync; empty if nothing is missing."""
+    """Return what is missing until all brokers see each other and all replicas are in sync; empty if nothing is
+    missing.
+    """
     brokers = running(world)
     numbers = {broker.number for broker in brokers}
     missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]

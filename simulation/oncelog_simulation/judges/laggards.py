@@ -1,5 +1,5 @@
-"""A replica that has fallen behind leaves the ISR in time, as long as its leader, the controller and the metadata store
-can work: else it would hold back everything that acks=all waits for.
+"""A replica that has fallen behind must leave the ISR in time, as long as its leader, the controller and the metadata
+store can work: otherwise it would block every acks=all request.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 MORE_SECONDS: Final = 5.0
-"""Virtual seconds beyond replica.lag.time.max.ms: leaders look at half of that, and ask the controller."""
+"""Virtual seconds in addition to replica.lag.time.max.ms: leaders check at half of this interval, and then send a
+request to the controller.
+"""
 CUTS: Final = ("partition", "one-way partition")
-"""Faults that leave each of their two machines to work with the others."""
+"""Faults after which each of the two machines can still work with all others."""
 
 
 class Laggards:
-    """Looks at the followers of all led partitions."""
+    """Checks the followers of all led partitions."""
 
     name = "laggards"
 
     def __init__(self) -> None:
         self._since: dict[tuple[int, Key, int], float] = {}
-        """Leader, partition and follower -> since when it lags, while nothing keeps it in the ISR."""
+        """For each leader, partition and follower, the time since which the follower lags while nothing keeps it in the
+        ISR.
+        """
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Followers that should have left the ISR by now."""
+        """Yield the followers that should have left the ISR by now."""
         lagging: dict[tuple[int, Key, int], float] = {}
         wrong: list[str] = []
         controller = _controller(world)
@@ -46,7 +50,7 @@ class Laggards:
                     wrong.append(
                         f"{name}: broker {follower} is behind and in sync for {MORE_SECONDS:g} s more than it may be"
                     )
-                    lagging[lag] = world.now  # once is enough
+                    lagging[lag] = world.now  # report this only once
         self._since = lagging
         return wrong
 
@@ -73,7 +77,7 @@ def _controller(world: World) -> int | None:
 
 
 def _can_work(world: World, leader: int, controller: int) -> bool:
-    """Whether no fault keeps leader, controller and store from one another."""
+    """Return whether no fault separates leader, controller and store from one another."""
     names = {f"broker-{leader}", f"broker-{controller}"}
     if not all(world.brokers[name].is_serving for name in names):
         return False

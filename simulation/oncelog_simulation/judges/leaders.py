@@ -1,5 +1,6 @@
-"""At most one broker leads a partition in a leader epoch, and its high watermark never goes back. Looked at in each
-turn of a broker."""
+"""At most one broker leads a partition in a leader epoch, and the high watermark of a leader never goes back. The judge
+checks after each turn of a broker.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Epoch = tuple[bytes, int, int]
 
 
 class Leaders:
-    """Looks at a broker after each of its turns: what it leads changes in no other."""
+    """Checks a broker after each of its turns, because what it leads does not change in the turns of others."""
 
     name = "leaders"
 
@@ -24,10 +25,10 @@ class Leaders:
         self._led_by: dict[Epoch, int] = {}
         self._high_watermarks: dict[Epoch, int] = {}
         self._seen: dict[Partition, tuple[int, int]] = {}
-        """Leader epoch and high watermark of each led partition, as they were when it was looked at."""
+        """Leader epoch and high watermark of each led partition at the last check."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Whether another broker has led in one of the leader epochs of this broker's partitions."""
+        """Yield the leader epochs of this broker's partitions in which another broker has led."""
         if machine.broker is None:
             return ()
         seen, wrong = self._seen, list[str]()

@@ -1,4 +1,4 @@
-"""What a log says besides its batches is what its batches say: looked at in the end, in every replica.
+"""The data that a log stores beside its batches must follow from its batches: checked at the end, in every replica.
 
     producers           epoch, last sequence and open transaction of each, as a walk through all batches finds them
     aborted             the transaction index has each transaction that an ABORT marker has ended
@@ -6,7 +6,8 @@
     leader epochs       each batch lies in the epoch that it names
     positions           a read from the first offset of a batch returns that batch
 
-A follower that has kept less than this would be wrong only once it leads, and a restart would mend some of it.
+Without this judge, wrong data of a follower would become visible only when it leads, and a restart would repair some of
+it.
 """
 
 from __future__ import annotations
@@ -29,29 +30,30 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 << 20
 MOST_READS: Final = 8
-"""Batches of a log that are looked up by their offset."""
+"""Limit on the batches of a log that are looked up by their offset."""
 
 
 @dataclass
 class Walked:
-    """What a walk through a log has found."""
+    """The result of a walk through all batches of a log."""
 
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Producer id -> epoch and last sequence, -1 where that epoch has no batch."""
+    """Epoch and last sequence by producer id; the sequence is -1 if the epoch has no batch."""
     with_data: set[int] = field(default_factory=set)
     open: dict[int, int] = field(default_factory=dict)
-    """Producer id -> first offset of its open transaction."""
+    """First offset of the open transaction by producer id."""
     aborted: set[tuple[int, int]] = field(default_factory=set)
-    """Producer id and offset of the marker."""
+    """Producer id and offset of each ABORT marker."""
     without_marker: list[tuple[int, int]] = field(default_factory=list)
-    """Producer id and first offset of a transaction that a later epoch follows without a marker between."""
+    """Producer id and first offset of each transaction that is followed by a later epoch without a marker in between.
+    """
     _epochs_of_open: dict[int, int] = field(default_factory=dict)
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """Leader epoch and first offset, at each change."""
+    """Leader epoch and first offset of each change of the epoch."""
     offsets: list[int] = field(default_factory=list)
 
     def take(self, batch: RecordBatch) -> None:
-        """Go on to the next batch."""
+        """Process the next batch."""
         self.offsets.append(batch.base_offset)
         if not self.epochs or self.epochs[-1][0] != batch.partition_leader_epoch:
             self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
@@ -83,7 +85,7 @@ class Walked:
 
 
 class Logs:
-    """Walks through all logs when all is over."""
+    """Walks through all logs after the workloads have ended."""
 
     name = "logs"
 
@@ -94,7 +96,7 @@ class Logs:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is wrong in any replica; nothing while a disk is damaged."""
+        """Yield the violations in all replicas; nothing while a disk is damaged."""
         if world.rotted:
             return ()
         return [
@@ -107,8 +109,9 @@ class Logs:
 
 
 def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterator[str]:
-    """What the log has noted otherwise than its batches say. `may_lack_markers`: a power cut has taken records that
-    were committed, perhaps markers, and what coordinators knew of them."""
+    """Yield the stored data that contradict the log's batches. `may_lack_markers`: a power cut has destroyed committed
+    records, perhaps including markers and the coordinators' state about them.
+    """
     log = partition.log
     walked = _walk(partition)
     if walked is None:

@@ -1,7 +1,7 @@
-"""What is held for clients goes with them: when all clients have ended, no broker waits, or keeps anything, for one.
+"""Resources for clients are released when the clients end: then no broker waits for a client or keeps anything for one.
 
-Tasks, open files and streams of each broker are back at their level then: a broker that has just started has as many
-tasks, and the files and streams that its logs and the other brokers need.
+The numbers of tasks, open files and streams of each broker must return to their initial level: a broker that has just
+started has as many tasks, and the files and streams that its logs and the other brokers need.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 30.0
-"""Virtual seconds after which all resources of clients must be released: broken connections are noticed, markers
-written."""
+"""Virtual seconds in which all resources of clients must be released: broken connections are noticed, and markers are
+written.
+"""
 LOOK_SECONDS: Final = 0.5
 MOST_TASKS: Final = 30
-"""Tasks of a broker without clients; one that has just started has 24 to 27."""
+"""Limit on the tasks of a broker without clients; a broker that has just started has 24 to 27 tasks."""
 FILES_OF_A_SEGMENT: Final = 3
 OTHER_FILES: Final = 6
 MOST_STREAMS: Final = 20
-"""Streams of a broker without clients: to and from each other one."""
+"""Limit on the streams of a broker without clients: streams to and from each other broker."""
 
 
 class Resources:
-    """Checks when all clients are gone."""
+    """Checks when all clients have ended."""
 
     name = "resources"
 
@@ -38,7 +39,7 @@ class Resources:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """The resources that remain, after some time."""
+        """Yield the resources that remain after SETTLE_SECONDS."""
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while _left(world):

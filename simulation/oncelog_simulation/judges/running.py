@@ -1,4 +1,4 @@
-"""The brokers that run, as the judges see into them."""
+"""The running brokers, with access to their internal state for the judges."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Running(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Its node id."""
+        """The broker's node id."""
         return self.machine.number
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it."""
+        """The cluster metadata that this broker has."""
         return self.parts.membership.metadata.image
 
     def hosted(self) -> Iterator[Partition]:
-        """All partitions whose logs are open, led or followed."""
+        """Yield all partitions of this broker whose logs are open, led or followed."""
         yield from self.parts.replication.replicas.partitions()
 
 
 def running(world: World) -> list[Running]:
-    """All brokers that run now, in the order of their numbers."""
+    """Return all running brokers, in the order of their numbers."""
     machines = world.brokers.values()
     return [Running(machine, machine.broker.parts) for machine in machines if machine.broker is not None]

@@ -1,11 +1,11 @@
 """A share group loses no record, and no record is accepted twice.
 
-When all workloads have ended, a last member accepts the remaining records until the group's lag is 0. Then:
+When all workloads have ended, a last group member accepts the remaining records until the group's lag is 0. Then:
 
-- Each record of the topic was accepted by some member. (The delivery limit is high: none is archived.)
-- No acceptance of a record was confirmed to two members: after a confirmation no member gets the record.
+- Each record of the topic was accepted by some member. (The delivery limit is so high that no record is archived.)
+- Acceptances of a record were confirmed to at most one member: after a confirmation no member gets the record.
 
-A power cut of all in-sync replicas may destroy records or the state of the group: then nothing is judged.
+A power cut of all in-sync replicas may destroy records or the state of the group: then this judge does nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which the last member must have accepted all remaining records."""
 WORKLOAD: Final = "sharer"
-"""Plans with a workload of this prefix are judged."""
+"""Prefix of a workload's name; plans with such a workload are judged."""
 
 
 class Shared:
-    """Judges the notes of the members of the share group."""
+    """Judges the notes of the share group's members."""
 
     name = "shared"
 

@@ -1,7 +1,6 @@
-"""The contents of the metadata store, as the leader of its ensemble has it: the in-sync replicas and the registered
-brokers.
+"""The content of the metadata store according to its leader: the in-sync replicas and the registered brokers.
 
-Brokers learn of changes later. The rules for in-sync replicas apply from the write on.
+Brokers learn of changes later. The rules for in-sync replicas apply from the time of the write.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ Key = tuple[bytes, int]
 
 
 class TrueState(NamedTuple):
-    """One partition's state."""
+    """The state of one partition."""
 
     topic: str
     isr: tuple[int, ...]
     leader_epoch: int
     written: int
-    """The zxid of its last write: a broker that was registered later was away since."""
+    """The zxid of the state's last write: a broker that was registered later has been away since."""
 
 
 class Truth:
-    """All partitions and brokers, at the last `update`."""
+    """The state of all partitions and brokers at the last `update`."""
 
     def __init__(self) -> None:
         self.states: dict[Key, TrueState] = {}
         self.registered: dict[int, int] = {}
-        """Broker id -> the zxid of its registration, its broker epoch."""
+        """The zxid of each broker's registration, which is its broker epoch, by broker id."""
         self.zxid = -1
-        """The last write of the store that was read."""
+        """The zxid of the last write that was read."""
         self._topics: dict[str, tuple[int, bytes]] = {}
-        """Name -> the zxid of the topic's node, and the topic id."""
+        """The zxid of the topic's node, and the topic id, by topic name."""
 
     def update(self, world: World) -> list[Key]:
-        """Read what was written since; the partitions whose state has changed."""
+        """Read the writes since the last call; returns the partitions whose state has changed."""
         if world.store.zxid == self.zxid:
             return []
         self.zxid = world.store.zxid

@@ -1,4 +1,4 @@
-"""Administrators at work: partitions move, leaders are elected, settings change, topics are deleted and made again."""
+"""Administrators at work: they move partitions, elect leaders, change settings, and delete and re-create topics."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 AGAIN: Final = "again"
-"""The topic that is deleted and made again."""
+"""The topic that is deleted and re-created."""
 TRIMMED: Final = "trimmed"
 """The topic whose oldest records are deleted."""
 DELETE_TRIES: Final = 15
-"""So often an administrator is told that acknowledged records are out of range, a second apart, before it complains;
-only where SESSION_ENDS, which no lease foresees, makes leaders that do not know that they are none any more."""
+"""Number of attempts, a second apart, in which an administrator tolerates the response that acknowledged records are
+out of range; only after SESSION_ENDS, because a lease cannot foresee this fault, so that a former leader may not know
+that it has lost the leadership.
+"""
 SESSION_ENDS: Final = "session ends"
-"""The name of a fault."""
+"""The name of the fault that ends a session."""
 CHANGES: Final = (
     ("segment.bytes", ("2048", "4096", "16384")),
     ("flush.messages", ("1", "9223372036854775807")),
     ("min.insync.replicas", ("1", "2")),
     ("max.message.bytes", ("1048588", "500000")),
 )
-"""Settings that a topic may get at any time without a record being lost."""
+"""Settings that a topic may get at any time without losing a record."""
 
 
 class Mover(ClientWorkload):
-    """Gives partitions to other brokers, cancels that, has preferred leaders elected and changes settings."""
+    """Moves partitions to other brokers, cancels moves, elects preferred leaders, and changes settings."""
 
     async def live(self, world: World) -> None:
         rng = self.random(world)
@@ -92,7 +94,9 @@ class Mover(ClientWorkload):
 
 
 class TopicMaker(ClientWorkload):
-    """Deletes a topic and makes it again under its name, with a writer. The records of an older topic are not read."""
+    """Deletes a topic, re-creates it under the same name, and writes to it. Records of a deleted topic must not be
+    readable.
+    """
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -115,13 +119,14 @@ class TopicMaker(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     async def _make_again(self, world: World, admin: Admin) -> None:
-        """Until it is deleted, and another one is made. A repeated request may be answered that the work is already
-        done."""
+        """Delete the topic until it is deleted, and create another one. The response to a repeated request may say that
+        the work is already done.
+        """
         while True:
             try:
                 await admin.delete_topics([self._topic])
             except StaleMetadata:
-                break  # no such topic exists
+                break  # the topic does not exist
             except KafkaError:
                 await asyncio.sleep(0.2)
             else:
@@ -132,14 +137,14 @@ class TopicMaker(ClientWorkload):
             try:
                 await admin.create_topics([NewTopic(self._topic, 1)])
             except TopicAlreadyExists:
-                return  # our own request, whose answer was lost
+                return  # the topic was created by this client's own request, whose response was lost
             except (InvalidTopic, KafkaError):
                 await asyncio.sleep(0.2)
             else:
                 return
 
     async def _write_and_read(self, world: World, rng: Random) -> list[bytes] | None:
-        """All records of the topic; None if they could not be read."""
+        """Return all records of the topic; None if they could not be read."""
         partition = TopicPartition(self._topic, 0)
         try:
             async with Producer(world.bootstrap_servers, **producer_options(delivery_timeout_ms=10_000)) as producer:
@@ -162,12 +167,12 @@ class TopicMaker(ClientWorkload):
 
 
 class Trimmer(ClientWorkload):
-    """Writes to a topic and deletes its oldest records: deleted ones do not come back, all others remain."""
+    """Writes to a topic and deletes its oldest records: deleted records must not reappear, and all others must stay."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._deleted = 0
-        """Answered: no record below this offset may be read any more."""
+        """An acknowledged deletion: no record below this offset may be readable any more."""
         self._number = 0
 
     async def prepare(self, world: World) -> None:
@@ -207,7 +212,8 @@ class Trimmer(ClientWorkload):
             except OffsetOutOfRange:
                 if not any(strike.fault == SESSION_ENDS for strike in world.plan.strikes):
                     break
-                await asyncio.sleep(1.0)  # by a leader whose session was ended, and which does not know
+                # The response came from a leader whose session was ended, and which does not know it.
+                await asyncio.sleep(1.0)
             except KafkaError as error:
                 world.note(self.name, "could not delete", error=error.code.name)
                 return

@@ -1,4 +1,4 @@
-"""The workloads by name, as a plan names them. Each name is one client."""
+"""The workloads by the names that plans use. Each name means one client."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "ends-watcher": ("payer-1",),
     "offsets-watcher": ("payer-1",),
 }
-"""Workloads that have nothing to do without others."""
+"""Workloads that have nothing to do without other workloads."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "3000",
@@ -100,18 +100,20 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.segment.delete.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-"""Settings of the brokers with which twenty seconds bring what takes an hour otherwise."""
+"""Broker settings with which twenty seconds have the effects that otherwise take an hour."""
 FEWEST, MOST = 2, 6
-"""Workloads of one plan, those apart that others need."""
+"""Minimum and maximum number of workloads in one plan, without the workloads that others need."""
 
 
 def with_needed(names: Iterable[str]) -> tuple[str, ...]:
-    """The workloads with those that they need, in the order of the catalogue."""
+    """Return the workloads together with the workloads that they need, in the order of the catalogue."""
     wanted = set(names)
     wanted.update(needed for name in tuple(wanted) for needed in NEEDED.get(name, ()))
     return tuple(name for name in WORKLOADS if name in wanted)
 
 
 def draw_workloads(rng: Random) -> tuple[str, ...]:
-    """Draw some workloads, and add those that they need: swarm testing finds more than all workloads at once."""
+    """Draw some workloads, and add those that they need: random subsets find more bugs than all workloads together
+    (swarm testing).
+    """
     return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))

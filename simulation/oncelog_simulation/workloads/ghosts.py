@@ -1,8 +1,8 @@
-"""Members of a group that go on after they have lost their place: what they commit must be refused.
+"""Group members that continue after they have lost their membership: their commits must be refused.
 
-Each client has a group of its own, whose members it plays all by itself, and transactional producers that commit
-offsets for them. It says at once where a broker accepts what it must refuse. Its accepted commits are noted, so that
-committed offsets that go back are found, too.
+Each client has its own group, plays all members of this group itself, and has transactional producers that commit
+offsets for them. The client complains immediately if a broker accepts a request that it must refuse. Accepted commits
+are noted, so that the judges also find committed offsets that go back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEARTBEAT_SECONDS: Final = 0.3
 TIMEOUT_MS: Final = 10_000
 JOIN_TRIES: Final = 10
 SETTLE_SECONDS: Final = 25.0
-"""How long members try to be in one generation; sessions of earlier ones end meanwhile."""
+"""Seconds in which members try to form one generation; the sessions of earlier members expire meanwhile."""
 JOINING: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -44,16 +44,16 @@ JOINING: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-"""Reasons to join again."""
+"""Errors after which a member joins again."""
 
 
 class Ghost(ClientWorkload):
-    """One story after another, in a group that outlives them."""
+    """Plays one story after another, in a group that outlives the stories."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self.offset = 0
-        """The last offset that was given to a commit; it only grows."""
+        """The last offset that was used in a commit; it only grows."""
         self.rounds = 0
 
     async def prepare(self, world: World) -> None:
@@ -78,7 +78,7 @@ class Ghost(ClientWorkload):
 
 
 class Story:
-    """One round: members join, one of them loses its place, and goes on."""
+    """One round: members join, and one of them loses its membership and continues."""
 
     def __init__(self, ghost: Ghost, world: World, wire: Wire, rng: Random) -> None:
         self._ghost = ghost
@@ -102,7 +102,7 @@ class Story:
     # --- the stories
 
     async def _old_generation(self) -> None:
-        """Another member joins; the first one goes on as in the generation before."""
+        """Another member joins, and the first member continues with the previous generation."""
         (first,) = await self._stable([NOBODY])
         await self._commit(first)
         now, second = await self._stable([first, NOBODY])
@@ -112,7 +112,7 @@ class Story:
         await self._leave(now)
 
     async def _has_left(self) -> None:
-        """A member leaves, and goes on while others are there, or nobody."""
+        """A member leaves and continues, while the group has other members or none."""
         members = await self._stable([NOBODY] * self._rng.choice((1, 2)))
         await self._commit(members[0])
         await self._leave(members[0])
@@ -121,7 +121,7 @@ class Story:
             await self._leave(member)
 
     async def _replaced(self) -> None:
-        """Another process takes the place of a static member."""
+        """Another process replaces a static member."""
         instance = f"{self._ghost.name}-static"
         place = Membership("", -1, instance)
         (elder,) = await self._stable([place])
@@ -133,7 +133,7 @@ class Story:
         await self._leave(younger)
 
     async def _outsider(self) -> None:
-        """Somebody who is not a member commits while there are members."""
+        """A client that is not a member commits while the group has members."""
         (member,) = await self._stable([NOBODY])
         stranger = Membership("stranger", member.generation)
         await self._ghost_goes_on(stranger, "a member that never joined")
@@ -152,7 +152,7 @@ class Story:
         self._must_be_refused("offsets of a fenced producer", late)
 
     async def _in_transactions(self) -> None:
-        """Members commit in transactions, of which some are aborted."""
+        """Members commit in transactions, some of which are aborted."""
         (member,) = await self._stable([NOBODY])
         producer = await self._take_over()
         for _ in range(2):
@@ -171,7 +171,9 @@ class Story:
         await self._leave(member)
 
     async def _ghost_goes_on(self, ghost: Membership, what: str) -> None:
-        """It commits, with and without a transaction, and shows that it lives: all of that must be refused."""
+        """Let the former member commit, with and without a transaction, and send a heartbeat: all of these must be
+        refused.
+        """
         refused = await self._decided(partial(self._members.commit, ghost, {PLACE: self._ghost.offset}))
         self._must_be_refused(f"a commit of {what}", refused)
         self._must_be_refused(f"a heartbeat of {what}", await self._decided(partial(self._members.heartbeat, ghost)))
@@ -182,7 +184,7 @@ class Story:
     # --- steps
 
     async def _stable(self, asking: list[Membership]) -> list[Membership]:
-        """All of them join, and have their assignments in one generation. Raises KafkaError."""
+        """Let all members join until they have their assignments in one generation. Raises KafkaError."""
         settled: list[Membership | None] = [None] * len(asking)
 
         def are_settled() -> bool:
@@ -235,7 +237,7 @@ class Story:
         await self._decided(partial(self._members.leave, member))
 
     async def _commit(self, member: Membership) -> None:
-        """A commit that the member may make, if its session has not ended meanwhile."""
+        """Make a commit that the member may make, if its session has not expired meanwhile."""
         noted = self._note(None)
         told = await self._decided(partial(self._members.commit, member, {PLACE: noted.offset}))
         self._history.commit_answered(noted, Outcome.UNKNOWN if told else Outcome.ACKNOWLEDGED)

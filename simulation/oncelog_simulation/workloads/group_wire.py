@@ -1,4 +1,4 @@
-"""Requests of group members as no library sends them: any generation, any member, also in transactions."""
+"""Requests of group members that no library sends: with any generation and any member, also in transactions."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ PROTOCOL: Final = "range"
 
 
 class Membership(NamedTuple):
-    """A member as it names itself."""
+    """The identity of a member in its requests."""
 
     member_id: str
     generation: int
     instance: str | None = None
     is_leader: bool = False
     members: tuple[str, ...] = ()
-    """All members of the generation, for its leader alone."""
+    """All members of the generation, set only for the group leader."""
 
 
 NOBODY: Final = Membership("", -1)
 
 
 class GroupWire:
-    """Requests to the coordinator of one group, each sent once."""
+    """Sends requests to the coordinator of one group, each once."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
@@ -46,7 +46,9 @@ class GroupWire:
     async def join(
         self, member_id: str, instance: str | None, session_ms: int, rebalance_ms: int
     ) -> tuple[ErrorCode, Membership]:
-        """JoinGroup; waits for the other members. MEMBER_ID_REQUIRED comes with the id to join again with."""
+        """Send JoinGroup, and wait for the other members. MEMBER_ID_REQUIRED comes with the member id for the next
+        JoinGroup.
+        """
         request = JoinGroupRequest(
             group_id=self._group,
             session_timeout_ms=session_ms,
@@ -63,7 +65,7 @@ class GroupWire:
         return ErrorCode.of(answer.error_code), joined
 
     async def sync(self, member: Membership) -> ErrorCode:
-        """SyncGroup; the leader gives everybody an empty assignment."""
+        """Send SyncGroup; the leader gives every member an empty assignment."""
         assigned = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
             group_id=self._group,
@@ -87,14 +89,14 @@ class GroupWire:
         return ErrorCode.of(answer.error_code)
 
     async def leave(self, member: Membership) -> ErrorCode:
-        """LeaveGroup of one member."""
+        """Send LeaveGroup for one member."""
         identity = LeaveGroupRequest.MemberIdentity(member_id=member.member_id, group_instance_id=member.instance)
         request = LeaveGroupRequest(group_id=self._group, members=[identity])
         answer = await self._wire.to_coordinator(self._group, request, LEAVE, CoordinatorType.GROUP)
         return ErrorCode.of(answer.error_code or answer.members[0].error_code)
 
     async def commit(self, member: Membership, offsets: Mapping[Place, int]) -> ErrorCode:
-        """OffsetCommit of offsets of one topic; the first error."""
+        """Send OffsetCommit for offsets of one topic; returns the first error."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = topic.OffsetCommitRequestPartition
         request = OffsetCommitRequest(
@@ -122,7 +124,7 @@ class GroupWire:
         producer: ProducerIdAndEpoch,
         version: int,
     ) -> ErrorCode:
-        """TxnOffsetCommit; the first error."""
+        """Send TxnOffsetCommit; returns the first error."""
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition = topic.TxnOffsetCommitRequestPartition
         request = TxnOffsetCommitRequest(

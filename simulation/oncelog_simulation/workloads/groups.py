@@ -1,5 +1,6 @@
-"""Consumer groups whose members come and go and commit the positions that they have read, and watchers of committed
-offsets."""
+"""Consumer groups whose members join and leave, and commit the positions that they have read; and watchers of committed
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 GROUP: Final = "readers"
 NEWER_GROUP: Final = "newer-readers"
-"""A group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
+"""Name of a group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
-"""Seconds between two polls: members process their records."""
+"""Virtual seconds between two polls, in which members process their records."""
 SESSION_MS: Final = 6_000
 CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
-"""How long a member stays before it leaves, or dies, and joins again."""
+"""Minimum and maximum virtual seconds until a member leaves, or dies, and joins again."""
 LOOK_SECONDS: Final = 0.8
 NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads and commits by hand. It leaves repeatedly, with or without LeaveGroup."""
+    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup."""
 
     def __init__(self, notes: Notes, name: str, protocol: GroupProtocol = "classic") -> None:
         super().__init__(notes, name)
@@ -103,7 +104,7 @@ class GroupMember(ClientWorkload):
         except KafkaError:
             for commit in commits:
                 history.commit_answered(commit, Outcome.UNKNOWN)
-            return {}  # another member may have these partitions by now, and reads them again
+            return {}  # another member may have these partitions by now, and reads the records again
         for commit in commits:
             history.commit_answered(commit)
         self.notes.step(self.name)
@@ -118,7 +119,7 @@ class GroupMember(ClientWorkload):
 
 
 class _Forgets(oncelog.RebalanceListener):
-    """The member loses partitions, or gets more: its next records may begin anywhere."""
+    """Forgets positions when the member loses partitions or gets new ones, because it may then read from anywhere."""
 
     def __init__(self, readings: dict[Place, Reading]) -> None:
         self._readings = readings
@@ -131,7 +132,7 @@ class _Forgets(oncelog.RebalanceListener):
 
 
 class OffsetsWatcher(ClientWorkload):
-    """Asks for the committed offsets of groups, repeatedly: they never go back."""
+    """Fetches the committed offsets of groups repeatedly: they must never go back."""
 
     def __init__(self, notes: Notes, name: str, groups: Collection[str]) -> None:
         super().__init__(notes, name)

@@ -1,4 +1,4 @@
-"""The notes of the clients of one run: their history, the topics that are judged at the end, and their progress."""
+"""The notes of all clients of one run: their history, the topics that are judged at the end, and their progress."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 PATIENCE_MS: Final = 60_000
-"""How long a client tries one call, in virtual milliseconds: longer than any single fault lasts."""
+"""Virtual milliseconds for which a client retries one call: longer than any single fault lasts."""
 
 
 class TimedHistory(History):
-    """A history that also knows, in virtual seconds, when records were sent and answered."""
+    """A history that also stores the virtual seconds at which records were sent and acknowledged."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock: Callable[[], float] = float
-        """Virtual seconds; set when the world exists."""
+        """Returns the virtual seconds; set when the world exists."""
         self.sent: dict[Send, float] = {}
         self.answered: dict[Send, float] = {}
 
@@ -40,50 +40,53 @@ class TimedHistory(History):
 
 
 class Notes:
-    """Shared by the workloads and the judges of one run."""
+    """The notes that the workloads and the judges of one run share."""
 
     def __init__(self) -> None:
         self.history = TimedHistory()
         self.topics: dict[str, int] = {}
-        """Topics whose whole content the judge reads in the end, with their number of partitions."""
+        """Topics whose entire content the judge reads at the end, with their numbers of partitions."""
         self.trimmed: dict[Place, int] = {}
-        """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
-        Records below it may be there or not."""
+        """For each partition whose records were deleted on purpose, the largest offset that an administrator requested.
+        Records below this offset may or may not exist.
+        """
         self.passing: set[Place] = set()
         """Partitions whose oldest records may be deleted at any time."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
-        """By writer of the compacted topic: the values that each of its keys may have at the end; None means no
-        value."""
+        """By writer of the compacted topic: the values that each of its keys may have at the end; None means no value.
+        """
         self.groups: dict[str, list[Place]] = {}
-        """Groups that process each record of these partitions once, by `history.derived`."""
+        """Groups that process each record of these partitions once, recorded by `history.derived`."""
         self.acceptances: set[tuple[Place, bytes]] = set()
-        """Values of records that a member of the share group has accepted, whether the acceptance arrived or not."""
+        """Values of records for which a member of the share group has sent an acceptance, whether it arrived or not."""
         self.confirmed: dict[tuple[Place, bytes], int] = {}
-        """Values of records -> how many acceptances were confirmed."""
+        """Number of confirmed acceptances by the record's partition and value."""
         self.progress: dict[str, int] = {}
-        """Client -> the number of steps it has done."""
+        """The number of steps of each client."""
         self.may_hang = False
-        """A power cut destroyed a coordinator's state: transactions that it should end may stay open for ever."""
+        """Whether a power cut has destroyed a coordinator's state, so that transactions which it should end may stay
+        open forever.
+        """
         self.complaints: list[str] = []
-        """Violations that workloads found themselves; a judge reports them."""
+        """Violations that workloads have found themselves; a judge reports them."""
 
     def times(self, send: Send) -> tuple[float | None, float | None]:
-        """When a record was sent, and when it was answered, in virtual seconds; None where it was not."""
+        """Return when a record was sent, and when it was acknowledged, in virtual seconds; None if it was not."""
         return self.history.sent.get(send), self.history.answered.get(send)
 
     def places(self, *topics: str) -> list[Place]:
-        """All partitions of these topics, of all judged topics by default."""
+        """Return all partitions of these topics, by default of all judged topics."""
         return [Place(topic, index) for topic in topics or self.topics for index in range(self.topics[topic])]
 
     def step(self, client: str) -> None:
-        """A client has done something that it was meant to do."""
+        """Note that a client has completed one of its intended steps."""
         self.progress[client] = self.progress.get(client, 0) + 1
 
     def steps(self, client: str) -> int:
-        """How many steps a client has done."""
+        """Return the number of steps of a client."""
         return self.progress.get(client, 0)
 
     def complain(self, world: World, client: str, what: str) -> None:
-        """A client got an answer that no broker may give."""
+        """Note that a client got a response that no broker may send."""
         world.note(client, f"complains: {what}")
         self.complaints.append(f"{client}: {what}")

@@ -1,4 +1,4 @@
-"""Consume, process, produce: pipelines that copy lines in transactions, and are killed and taken over in the middle."""
+"""Consume, process, produce: pipelines that copy lines in transactions, and are killed and replaced in the middle."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
 SLOW: Final = 0.06
-"""How many transactions take so long that the group gives the partitions to another member meanwhile."""
+"""Fraction of the transactions that take so long that the group gives the partitions to another member meanwhile."""
 SLOW_SECONDS: Final = (5.0, 9.0)
 MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
-"""How many transactions are given up for no reason."""
+"""Fraction of the transactions that are abandoned without a reason."""
 LIFE_SECONDS: Final = (3.0, 15.0)
-"""Seconds after which a pair of clients is replaced by a successor, which starts while its predecessor may still
-work."""
+"""Minimum and maximum virtual seconds after which a pair of clients is replaced by a successor, which starts while its
+predecessor may still work.
+"""
 
 
 class GivenUp(Exception):
-    """A transaction is given up for no reason."""
+    """Raised to abandon a transaction without a reason."""
 
 
 class NotingProducer(oncelog.Producer):
-    """A producer that notes how its transactions begin and end, for every caller."""
+    """A producer that records how its transactions begin and end, for every caller."""
 
     notes: Notes
     teller: str
@@ -70,7 +71,7 @@ class NotingProducer(oncelog.Producer):
         self.end(End.ABORTED)
 
     def end(self, end: End) -> None:
-        """The open transaction has ended so, as far as its producer knows."""
+        """Record how the open transaction has ended, as far as its producer knows."""
         if self.open is not None:
             self.notes.history.ended(self.open, end)
             self.open = None
@@ -94,7 +95,7 @@ class _NotedTransaction:
         try:
             await self._inner.__aexit__(kind, error, traceback)
         except EndNotKnown:
-            raise  # commit_transaction is called again
+            raise  # the caller calls commit_transaction again
         except AbortableError:
             self._producer.end(End.ABORTED)
             raise
@@ -110,7 +111,7 @@ class _NotedTransaction:
 
 
 class Pipeline(ClientWorkload):
-    """One member of the group that copies the lines, each line once."""
+    """One member of the group that copies lines, each line once."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -122,7 +123,7 @@ class Pipeline(ClientWorkload):
         self.notes.groups[GROUP] = [Place(LINES, index) for index in range(LINE_PARTITIONS)]
 
     async def live(self, world: World) -> None:
-        """Run one pair of clients after another. Each begins while the one before may still be at work."""
+        """Run one pair of clients after another. Each pair starts while its predecessor may still be working."""
         rng = self.random(world)
         elder: asyncio.Task[None] | None = None
         younger: asyncio.Task[None] | None = None
@@ -145,7 +146,7 @@ class Pipeline(ClientWorkload):
                     await self._end(world, each)
 
     async def _end(self, world: World, pair: asyncio.Task[None]) -> None:
-        """Kill the pair, whatever it is doing."""
+        """Kill the pair of clients, whatever they are doing."""
         pair.cancel()
         await asyncio.wait([pair])
         error = None if pair.cancelled() else pair.exception()
@@ -155,7 +156,7 @@ class Pipeline(ClientWorkload):
             raise error
 
     async def _until_all_is_copied(self, world: World, pair: asyncio.Task[None]) -> None:
-        """Wait until the writers have ended, and the committed offsets have reached the end of the lines."""
+        """Wait until the writers have ended and the committed offsets have reached the end of the lines."""
         async with oncelog.Admin(world.bootstrap_servers, **COMMON) as admin:
             while not await _is_all_copied(admin) and not self.notes.may_hang:
                 if pair.done():

@@ -1,8 +1,8 @@
-"""Two-phase commit (KIP-939): transactions that are prepared, and whose end somebody else has decided.
+"""Two-phase commit (KIP-939): prepared transactions whose end is decided outside the cluster.
 
-The client keeps a ledger beside the cluster, as a database would: it stores what it has prepared and whether that is to
-be committed, before it ends the transaction. Between the two it may die; its successor completes the transaction by the
-ledger. No timeout may end one of them.
+The client has a ledger beside the cluster, as a database would be: before it ends a transaction, it stores the prepared
+transaction and the decision to commit or abort. The client may die between the two; its successor then completes the
+transaction according to the ledger. No timeout may end a prepared transaction.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 LEAVES: Final = 0.25
-"""Share of the prepared transactions that a producer leaves to its successor."""
+"""Fraction of the prepared transactions that a producer leaves to its successor."""
 LEFT_SECONDS: Final = 4.0
-"""How long such a one stays open, at the mean."""
+"""Mean virtual seconds for which such a transaction stays open."""
 
 
 class TwoPhaseWriter(ClientWorkload):
-    """One prepared transaction after another. `_stored` is the ledger: it survives the death of the client."""
+    """Prepares one transaction after another. `_stored` is the ledger, which survives the death of the client."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
         self._stored: PreparedTransaction | None = None
-        """What the ledger says is to be committed."""
+        """The prepared transaction that the ledger has decided to commit; None if there is none."""
         self._open: Transaction | None = None
-        """The transaction whose end is not known."""
+        """The transaction whose end is unknown; None if there is none."""
 
     async def prepare(self, world: World) -> None:
         for topic in PAYMENTS:
@@ -66,7 +66,7 @@ class TwoPhaseWriter(ClientWorkload):
             await producer.close(0)
 
     async def _complete(self, producer: Producer) -> None:
-        """End what the life before has left, as the ledger says."""
+        """End the transaction that the previous life has left, according to the ledger."""
         if self._open is None:
             await until_known(partial(producer.complete_transaction, None))
             return
@@ -80,7 +80,7 @@ class TwoPhaseWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _transact(self, world: World, producer: Producer, rng: Random) -> bool:
-        """Prepare one transaction and end it. Returns whether it is left for a successor to end."""
+        """Prepare one transaction and end it. Returns whether the transaction is left for a successor to end."""
         producer.begin_transaction()
         transaction = self._open = self.notes.history.transaction(self.name)
         self._stored = None
@@ -93,7 +93,7 @@ class TwoPhaseWriter(ClientWorkload):
             self._ended(End.ABORTED)
             return False
         commits = prepared is not None and rng.random() < 0.7
-        self._stored = prepared if commits else None  # from here on the ledger has decided
+        self._stored = prepared if commits else None  # from this line on the ledger has decided
         if rng.random() < LEAVES and not world.calm.is_set():
             return True
         await until_known(partial(producer.complete_transaction, self._stored))

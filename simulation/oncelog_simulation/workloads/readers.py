@@ -1,4 +1,6 @@
-"""Readers without a group: they read whole topics from their beginning, or the ends of partitions repeatedly."""
+"""Readers without a group: they read entire topics from the beginning, or fetch the end offsets of partitions
+repeatedly.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
 
 POLL_MS: Final = 500
 LOOK_SECONDS: Final = 0.7
-"""Between two looks at the ends of all partitions, at the mean."""
+"""Mean virtual seconds between two requests for the end offsets of all partitions."""
 
 
 class Reader(ClientWorkload):
-    """Reads all judged topics, from the beginning, in each of its lives; read_committed or read_uncommitted."""
+    """In each of its lives, reads all judged topics from the beginning, with read_committed or read_uncommitted."""
 
     def __init__(self, notes: Notes, name: str, *, is_committed: bool) -> None:
         super().__init__(notes, name)
@@ -63,8 +65,9 @@ async def _has_read_all(consumer: Consumer, partitions: list[TopicPartition]) ->
 
 
 class EndsWatcher(ClientWorkload):
-    """Asks for the first offset, the last stable offset and the high watermark of all partitions. In sequential
-    requests none of these offsets ever decreases, also after a change of leader (KIP-207)."""
+    """Fetches the first offset, the last stable offset and the high watermark of all partitions. In sequential requests
+    none of these offsets may decrease, even after a change of leader (KIP-207).
+    """
 
     async def live(self, world: World) -> None:
         from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

@@ -1,4 +1,4 @@
-"""A topic whose oldest segments are deleted when it has become too large: what is younger stays."""
+"""A topic whose oldest segments are deleted when it has become too large: newer segments must remain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PASSING: Final = "passing"
 RECORD_BYTES: Final = 100
-"""At least so many bytes has each record with its batch."""
+"""Minimum bytes of each record with its batch."""
 KEPT_RECORDS: Final = 30
 CONFIGS: Final = {
     "retention.bytes": str(10 * KEPT_RECORDS * RECORD_BYTES // 8),
@@ -22,13 +22,13 @@ CONFIGS: Final = {
     "segment.index.bytes": "1024",
     "file.delete.delay.ms": "500",
 }
-"""Records are larger than RECORD_BYTES, and smaller than twice that."""
+"""Records are larger than RECORD_BYTES and smaller than twice RECORD_BYTES."""
 LEAST_KEPT: Final = 15
-"""So many of the last records are never deleted by a limit of `retention.bytes`."""
+"""Number of the last records that `retention.bytes` must never delete."""
 
 
 class PassingWriter(ClientWorkload):
-    """Writes, and looks where the log begins: it never goes back, and never comes too near to the end."""
+    """Writes records, and checks the log's start: it must never go back, and never come too close to the end."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)

@@ -1,4 +1,4 @@
-"""Members of a share group (KIP-932), which come and go, and accept or release the records that they acquire.
+"""Members of a share group (KIP-932), which join and leave, and accept or release the records that they acquire.
 
 Each acceptance is noted before it is sent, and again when the leader has confirmed it. The judge `shared` compares the
 notes with the content of the topic.
@@ -26,15 +26,15 @@ SHARE_GROUP: Final = "sharers"
 GROUP_CONFIGS: Final = {
     "share.auto.offset.reset": "earliest",
     "share.record.lock.duration.ms": "4000",
-    "share.delivery.count.limit": "1000",  # else records of members that die would be archived, never accepted
+    "share.delivery.count.limit": "1000",  # otherwise records of members that die would be archived, and never accepted
 }
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
-"""Seconds between two polls: members process their records."""
+"""Virtual seconds between two polls, in which members process their records."""
 STAY_SECONDS: Final = (2.0, 10.0)
-"""How long a member stays before it leaves and joins again."""
+"""Minimum and maximum virtual seconds until a member leaves and joins again."""
 RELEASED: Final = 0.2
-"""The share of records that a member releases, while there are faults."""
+"""Fraction of the records that a member releases, while there are faults."""
 
 
 class Sharer(ClientWorkload):
@@ -74,7 +74,7 @@ class Sharer(ClientWorkload):
 
 @asynccontextmanager
 async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
-    """A member of the share group, subscribed to its topic. Raises KafkaError."""
+    """Provide a member of the share group, subscribed to its topic. Raises KafkaError."""
     async with ShareConsumer(
         world.bootstrap_servers,
         **COMMON,
@@ -88,7 +88,7 @@ async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
 
 
 async def accept_some(notes: Notes, consumer: ShareConsumer, rng: Random | None) -> int:
-    """Poll once, and accept the records, or release some of them where `rng` says so. Returns the number of records.
+    """Poll once, and accept the records, or release some of them if `rng` draws so. Returns the number of records.
     Raises KafkaError."""
     accepted: list[tuple[Place, bytes]] = []
     records = await consumer.poll(POLL_MS)
@@ -108,14 +108,14 @@ async def accept_some(notes: Notes, consumer: ShareConsumer, rng: Random | None)
 
 
 async def _configure(world: World) -> None:
-    """Set the configurations of the group. Repeated changes have no effect."""
+    """Set the group's configuration. Repeated changes have no further effect."""
     changes = [AlterConfig(key, value) for key, value in GROUP_CONFIGS.items()]
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         await admin.incremental_alter_configs({ConfigResource.group(SHARE_GROUP): changes})
 
 
 async def lag(world: World) -> int | None:
-    """The number of records that the share group has not accepted yet; None if it is not known now."""
+    """Return the number of records that the share group has not accepted yet; None if it is unknown now."""
     async with Admin(world.bootstrap_servers, **COMMON) as admin:
         try:
             offsets = (await admin.shares.offsets(SHARE_GROUP)).values()

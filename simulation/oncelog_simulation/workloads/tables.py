@@ -1,6 +1,7 @@
-"""A compacted topic: keys that are written over and deleted, with and without transactions.
+"""A compacted topic whose keys are overwritten and deleted, with and without transactions.
 
-A compacted log has the last value of each key. The judge compares it with the last values of the whole log.
+A compacted log keeps the last value of each key. The judge compares the compacted log with the last values that the
+writers have written.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 TABLE: Final = "table"
 KEYS: Final = 3
-"""The number of keys that are written at a time."""
+"""Number of keys that are written concurrently."""
 NUMBERS_PER_KEYS: Final = 12
-"""After so many records others are written."""
+"""Number of records after which other keys are written."""
 DELETE_RETENTION_MS: Final = ("100", "600000")
-"""How long deletions and useless markers stay: some go while the cluster runs."""
+"""Values of delete.retention.ms, for which tombstones and markers are kept: some are removed while the cluster runs."""
 WRITTEN: Final = 0.8
-"""Share of the aborted transactions whose records are in the log."""
+"""Fraction of the aborted transactions whose records reach the log."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "600",
@@ -37,18 +38,18 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TableWriter(ClientWorkload):
-    """The only writer of its keys, so it knows which values each of them may have at the end."""
+    """The only writer of its keys, so it knows the values that each key may have at the end."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
-        """By key: its last value that is known to be written, and values that may have been written since."""
+        """For each key, its last value that is certainly written, and values that may have been written since."""
 
     async def prepare(self, world: World) -> None:
         kept = world.random("table").choice(DELETE_RETENTION_MS)
         await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
-        self.notes.topics.pop(TABLE, None)  # its judge is not the one of whole logs
+        self.notes.topics.pop(TABLE, None)  # the judge of entire logs does not check this topic
         self.notes.tables[self.name] = self._may_hold
 
     async def live(self, world: World) -> None:
@@ -68,7 +69,7 @@ class TableWriter(ClientWorkload):
         changes: dict[bytes, bytes | None] = {}
         for _ in range(rng.choice((1, 3))):
             self._number += 1
-            # From time to time other keys are written: then the cleaner may compact the older ones.
+            # From time to time other keys are written, so that the cleaner can compact the older ones.
             key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
         before = {key: set(self._may_hold.get(key, {None})) for key in changes}
@@ -79,7 +80,7 @@ class TableWriter(ClientWorkload):
                 await producer.send(TABLE, value, key, partition=0)
             if not commits:
                 if rng.random() < WRITTEN:
-                    await producer.flush()  # else an abort drops what is not sent
+                    await producer.flush()  # otherwise an abort drops the records that are not sent yet
                 await _end(producer, commits=False)
                 return
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})

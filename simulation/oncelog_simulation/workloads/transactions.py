@@ -1,4 +1,6 @@
-"""Transactional producers: records in several partitions and offsets of a group, committed, aborted or left open."""
+"""Transactional producers: records in several partitions and offsets of a group, which are committed, aborted or left
+open.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,18 @@ PAYMENTS: Final = ("payments", "receipts")
 """The two topics that each transaction may write to."""
 PARTITIONS: Final = 2
 ABORTS: Final = 0.2
-"""How many transactions are aborted for no reason."""
+"""Fraction of the transactions that are aborted without a reason."""
 WRITTEN: Final = 0.8
-"""Share of the aborted transactions whose records are in the log."""
+"""Fraction of the aborted transactions whose records reach the log."""
 DESERTS: Final = 0.05
-"""The fraction of transactions that are left open by a producer that ends without notice; its successor has them
-aborted."""
+"""Fraction of the transactions that a producer leaves open when it ends without notice; its successor's start aborts
+them.
+"""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TransactionalWriter(ClientWorkload):
-    """Runs one transaction after another. Its offsets are those of a group without members, in a partition of its
-    own."""
+    """Runs one transaction after another. Its offsets belong to a group without members, in a partition of its own."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -66,7 +68,9 @@ class TransactionalWriter(ClientWorkload):
             await producer.close(0)
 
     async def _transact(self, world: World, producer: Producer, rng: Random) -> None:
-        """Begin, write and end one. Raises FatalError, and KafkaError where the producer cannot go on."""
+        """Begin a transaction, write records and end it. Raises FatalError, and KafkaError if the producer cannot
+        continue.
+        """
         history = self.notes.history
         producer.begin_transaction()
         transaction = history.transaction(self.name)
@@ -80,7 +84,7 @@ class TransactionalWriter(ClientWorkload):
                 commits.append(await self._send_offsets(producer, transaction))
             if rng.random() < ABORTS:
                 if rng.random() < WRITTEN:
-                    await producer.flush()  # else an abort drops what is not sent
+                    await producer.flush()  # otherwise an abort drops the records that are not sent yet
                 await self._abort(producer, transaction)
                 return
             await until_known(producer.commit_transaction)
@@ -96,7 +100,7 @@ class TransactionalWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _begin_and_leave(self, producer: Producer, rng: Random) -> None:
-        """Leave a transaction open. Once its successor has started, it is aborted, or its end is not known."""
+        """Leave a transaction open. Once its successor has started, the transaction is aborted, or its end unknown."""
         producer.begin_transaction()
         transaction = self.notes.history.transaction(self.name)
         try:
@@ -105,7 +109,7 @@ class TransactionalWriter(ClientWorkload):
         except KafkaError:
             pass  # the records, if any were written, are never committed
         await producer.close(0)
-        self.notes.history.ended(transaction, End.ABORTED)  # no request will commit it
+        self.notes.history.ended(transaction, End.ABORTED)  # no request will commit the transaction
 
     async def _send(self, producer: Producer, transaction: Transaction, rng: Random) -> asyncio.Future[Any]:
         place = Place(rng.choice(PAYMENTS), rng.randrange(PARTITIONS))
@@ -135,12 +139,12 @@ class TransactionalWriter(ClientWorkload):
 
     @property
     def group(self) -> str:
-        """The group whose offsets its transactions commit."""
+        """The name of the group whose offsets its transactions commit."""
         return self._group
 
 
 async def until_known(end: Callable[[], Awaitable[T]]) -> T:
-    """Commit, abort or prepare, however long it takes."""
+    """Repeat a commit, abort or prepare until its outcome is known, however long that takes."""
     while True:
         try:
             return await end()

@@ -1,4 +1,4 @@
-"""Requests as no library sends them: any version, any epoch, any sequence, twice or too late."""
+"""Requests that no library sends: any version, any epoch, any sequence, twice or too late."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOVED: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors that decide nothing: the same request may be sent again, with the same meaning."""
+"""Errors that decide nothing: the same request may be sent again with the same meaning."""
 BUSY: Final = MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 PATIENCE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 0.1
@@ -56,17 +56,17 @@ INIT: Final = 4
 
 
 class Answered(NamedTuple):
-    """The outcome of a Produce."""
+    """The outcome of a Produce request."""
 
     code: ErrorCode
     offset: int = -1
     """Offset of the record; -1 for an error."""
     attempts: int = 1
-    """The number of attempts: a request refused in the second one may have been accepted in the first."""
+    """Number of attempts: a request that was refused in the second attempt may have been accepted in the first."""
 
 
 class Wire:
-    """Connections to all brokers. `async with`."""
+    """Raw connections to all brokers. `async with`."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id="wire", **COMMON)
@@ -83,14 +83,14 @@ class Wire:
         await self._pool.close()
 
     async def follow(self, topics: Collection[str]) -> None:
-        """Learn the leaders of the partitions of these topics."""
+        """Look up the leaders of these topics' partitions."""
         self._metadata.in_use.append(lambda: topics)
         await self._metadata.refresh()
 
-    # --- requests, each sent once: they raise KafkaError if no answer came
+    # --- requests that are sent once each: they raise KafkaError if no response arrives
 
     async def to_leader(self, place: Place, request: Request[R], version: int) -> R:
-        """Send to the known leader of the partition."""
+        """Send a request to the known leader of the partition."""
         leader = self._metadata.cluster.leader(*place)
         if leader < 0:
             await self._metadata.try_refresh()
@@ -101,7 +101,7 @@ class Wire:
     async def to_coordinator(
         self, key: str, request: Request[R], version: int, kind: CoordinatorType = CoordinatorType.TRANSACTION
     ) -> R:
-        """Send to who coordinates the transactional id or group, as far as known."""
+        """Send a request to the coordinator of the transactional id or group, as far as it is known."""
         node = self._coordinators.get((kind, key))
         if node is None:
             found = await find_coordinator(self._pool, key, kind, elsewhere=True)
@@ -124,7 +124,7 @@ class Wire:
         return Answered(ErrorCode.of(answer.error_code), answer.base_offset)
 
     async def init(self, transactional_id: str, timeout_ms: int) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """InitProducerId, as a producer that is new."""
+        """Send InitProducerId as a new producer."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
         )
@@ -132,13 +132,13 @@ class Wire:
         return ErrorCode.of(answer.error_code), ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     async def new_producer_id(self) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """InitProducerId without a transactional id."""
+        """Send InitProducerId without a transactional id."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = await self._pool.ask_any(request)
         return ErrorCode.of(answer.error_code), ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     async def add(self, transactional_id: str, asking: ProducerIdAndEpoch, place: Place) -> ErrorCode:
-        """AddPartitionsToTxn, as clients before transactions V2 send it."""
+        """Send AddPartitionsToTxn, as clients before transactions V2 do."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=transactional_id,
             v3_and_below_producer_id=asking.producer_id,
@@ -149,7 +149,7 @@ class Wire:
         return ErrorCode.of(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     async def add_offsets(self, transactional_id: str, asking: ProducerIdAndEpoch, group: str) -> ErrorCode:
-        """AddOffsetsToTxn, as clients before transactions V2 send it."""
+        """Send AddOffsetsToTxn, as clients before transactions V2 do."""
         request = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=asking.producer_id,
@@ -162,7 +162,7 @@ class Wire:
     async def end(
         self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int
     ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """EndTxn; the second value is the identity to continue with, under transactions V2."""
+        """Send EndTxn; the second value is the producer id and epoch to continue with, under transactions V2."""
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=asking.producer_id,
@@ -175,13 +175,14 @@ class Wire:
             successor = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         return ErrorCode.of(answer.error_code), successor
 
-    # --- the same until a broker decides
+    # --- the same requests, repeated until a broker decides
 
     async def until_decided(
         self, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode], passing: Collection[ErrorCode] = MOVED
     ) -> T:
-        """The first answer that is a decision; asked again while no broker is responsible or answers. Raises KafkaError
-        REQUEST_TIMED_OUT."""
+        """Return the first response that is a decision; the request is repeated while no broker is responsible or
+        responds. Raises KafkaError REQUEST_TIMED_OUT if no decision arrives in time.
+        """
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         attempts = 0
         while asyncio.get_running_loop().time() < deadline:
@@ -203,7 +204,7 @@ class Wire:
 def one_record(
     value: bytes, writer: ProducerIdAndEpoch, sequence: int, now_ms: int, *, is_transactional: bool, key: bytes = b"k"
 ) -> bytes:
-    """A batch with one record."""
+    """Return a batch with one record."""
     return bytes(
         build_batch(
             [Record(0, now_ms, key, value, [])],
@@ -216,5 +217,5 @@ def one_record(
 
 
 def code(answer: Any) -> ErrorCode:
-    """The error code of an answer of `Wire`."""
+    """Return the error code of a response of `Wire`."""
     return answer if isinstance(answer, ErrorCode) else answer[0]

@@ -1,7 +1,7 @@
-"""The common part of workloads: a client on a host of its own, which is started again when a fault has killed it.
+"""The common part of workloads: a client on its own host, which is restarted when a fault has killed it.
 
-Each workload works until `world.calm` is set. After that it has to show that the cluster serves it again: it does some
-more steps and returns. If a workload does not return, the judge of liveness reports it.
+Each workload works until `world.calm` is set. After that it must show that the cluster serves it again: it makes some
+more steps and returns. If a workload does not return, the run reports a violation of liveness.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 COMMON: Final[Mapping[str, Any]] = {"request_timeout_ms": 5_000, "reconnect_backoff_max_ms": 500}
-"""Options of all clients: a broker that does not answer is given up after five seconds, not thirty."""
+"""Options of all clients: a request to a broker that does not respond fails after five seconds instead of thirty."""
 STEPS_IN_CALM: Final = 3
-"""How many steps each client still does when all faults are over."""
+"""Number of steps that each client makes after all faults are over."""
 CALM_PAUSE_SECONDS: Final = 0.3
-"""The longest rest between two steps when the faults are over."""
+"""Maximum virtual seconds between two steps after the faults are over."""
 RESTART_SECONDS: Final = 0.5
-"""Before a client that was killed, or could not start, is started again, in virtual seconds."""
+"""Virtual seconds before a client that was killed, or could not start, is restarted."""
 
 
 class ClientWorkload(ABC):
@@ -42,17 +42,17 @@ class ClientWorkload(ABC):
         """How often the client was started."""
 
     async def prepare(self, world: World) -> None:
-        """Create what the client needs; without faults."""
+        """Create the topics and other resources that the client needs; no fault strikes meanwhile."""
 
     async def work(self, world: World) -> None:
-        """Run one life of the client after another, until one ends by itself."""
+        """Run one life of the client after another, until a life ends regularly."""
         while True:
             self.lives += 1
             try:
                 await world.client(self.name).run(partial(self.live, world))
             except Killed:
                 world.note(self.name, "is started again", life=self.lives + 1)
-            except FatalError as error:  # fenced, or the producer can not go on: an application would start again
+            except FatalError as error:  # the producer is fenced or cannot continue: an application would restart
                 world.note(self.name, "ends, and is started again", error=type(error).__name__, code=error.code.name)
             except KafkaError as error:
                 world.note(self.name, "fails, and is started again", error=type(error).__name__, code=error.code.name)
@@ -62,15 +62,16 @@ class ClientWorkload(ABC):
 
     @abstractmethod
     async def live(self, world: World) -> None:
-        """One life: work until `world.calm`, then STEPS_IN_CALM more steps. May raise KafkaError: then the client is
-        started again."""
+        """One life of the client: work until `world.calm`, then make STEPS_IN_CALM more steps. May raise KafkaError;
+        then the client is restarted.
+        """
 
     def random(self, world: World) -> Random:
-        """The draws of this client, which do not change when other clients do."""
+        """Return this client's random generator, which does not depend on other clients."""
         return world.random(f"{self.name} {self.lives}")
 
     def counts_down(self, world: World) -> Countdown:
-        """Whether the client has to do another step."""
+        """Return an object that is true while the client must make another step."""
         return Countdown(world, self.notes, self.name)
 
 
@@ -94,7 +95,7 @@ class Countdown:
 async def make_topic(
     world: World, notes: Notes, name: str, partitions: int, configs: Mapping[str, str] | None = None
 ) -> None:
-    """Make a topic that is judged in the end, unless another workload has made it."""
+    """Create a topic that is judged at the end, unless another workload has created it."""
 
     async def make() -> None:
         async with Admin(world.bootstrap_servers, **COMMON) as admin:
@@ -109,8 +110,9 @@ async def make_topic(
 
 
 async def pause(world: World, seconds: float) -> None:
-    """Wait for this time multiplied by the pace of the plan. The end of the faults ends the wait, which may be longer
-    than `run.CALM_SECONDS`. After the faults, wait for CALM_PAUSE_SECONDS at most."""
+    """Wait for `seconds` multiplied by the pace of the plan. The end of the faults ends this wait, which may be longer
+    than `run.CALM_SECONDS`. After the faults, wait for CALM_PAUSE_SECONDS at most.
+    """
     seconds *= world.plan.pace
     if world.calm.is_set():
         await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS))
@@ -121,5 +123,5 @@ async def pause(world: World, seconds: float) -> None:
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
-    """Options of a producer that keeps trying for as long as one call may take."""
+    """Return options of a producer that retries for as long as one call may take."""
     return {**COMMON, "linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **options}

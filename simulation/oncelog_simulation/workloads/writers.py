@@ -1,4 +1,4 @@
-"""Idempotent producers: records outside of transactions, some of them in flight at any time."""
+"""Idempotent producers: they send records outside transactions, with several records in flight."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 LINES: Final = "lines"
-"""The topic of the writers, which pipelines copy and groups read."""
+"""The topic of the writers, which pipelines copy and group members read."""
 PARTITIONS: Final = 2
 MOST_UNDER_WAY: Final = 8
-"""Records that a writer has not been answered yet."""
+"""Limit on a writer's records that are not acknowledged yet."""
 SHORT_DELIVERY_MS: Final = 6_000
-"""delivery.timeout.ms of some lives: such a producer gives records up while a fault lasts."""
+"""A value of delivery.timeout.ms for some lives: such a producer gives up records while a fault lasts."""
 SMALL_SEGMENTS: Final = {"segment.bytes": "4096", "segment.index.bytes": "1024"}
-"""So that logs roll during a run, and snapshots of producers are taken and written."""
+"""With these settings logs roll during a run, and producer snapshots are written and read."""
 
 
 class IdempotentWriter(ClientWorkload):
-    """Writes numbered lines. The outcome of an abandoned record is unknown: it may or may not be in the log, but not
-    twice."""
+    """Writes numbered lines. The outcome of an abandoned record is unknown: it may or may not be in the log, but must
+    not be there twice.
+    """
 
     def __init__(self, notes: Notes, name: str, topic: str = LINES, partitions: int = PARTITIONS) -> None:
         super().__init__(notes, name)

@@ -1,7 +1,7 @@
-"""Producers that were taken over and do not know it, and requests that are repeated, late or out of order.
+"""Producers that were fenced and do not know it, and requests that are repeated, late or out of order.
 
-Each round plays one such case with raw requests and one transactional id, and complains at once if a broker accepts a
-request that it must refuse. The records of a zombie are noted as failed, or as part of an aborted transaction: no
+Each round plays one such case with raw requests and one transactional id, and complains immediately if a broker accepts
+a request that it must refuse. The records of a zombie are recorded as failed, or as part of an aborted transaction: no
 reader may see them.
 """
 
@@ -44,11 +44,11 @@ HAUNTED: Final = "haunted"
 PARTITIONS: Final = 2
 TIMEOUT_MS: Final = 10_000
 REMEMBERED: Final = 5
-"""The number of batches of a producer that a broker recognises when they are repeated (S8)."""
+"""Number of a producer's batches that a broker recognises when they are repeated (S8)."""
 
 
 class Zombie(ClientWorkload):
-    """Plays one case after another, with a transactional id of its own."""
+    """Plays one case after another, with its own transactional id."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -77,18 +77,18 @@ class Zombie(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     def next_value(self) -> bytes:
-        """A value that no other record has."""
+        """Return a value that no other record has."""
         self._values += 1
         return f"{self.name}/{self.lives}.{self._values}".encode()
 
     @property
     def teller(self) -> str:
-        """The producer's name in the history, another one in each round."""
+        """The producer's name in the history; each round has another name."""
         return f"{self.name}/{self.lives}.{self._rounds}"
 
 
 class Story:
-    """One round of a zombie. `writer` is the producer id and epoch that it works with."""
+    """One round, with one zombie. `writer` is the zombie's current producer id and epoch."""
 
     def __init__(self, zombie: Zombie, world: World, wire: Wire, rng: Random) -> None:
         self._zombie = zombie
@@ -117,7 +117,7 @@ class Story:
     # --- the stories
 
     async def _taken_over(self) -> None:
-        """The elder producer writes, the successor takes over, the elder continues."""
+        """The old producer writes, its successor takes over the transactional id, and the old producer continues."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -125,7 +125,7 @@ class Story:
         sequence = self._sequences[place]
         await self._take_over()
         assert transaction is not None
-        if self._rng.random() < 0.5:  # the successor is at work already
+        if self._rng.random() < 0.5:  # the successor is already working
             self._transaction = self._history.transaction(self._zombie.teller)
             await self._write(self._place())
         late = await self._produce_once(place, elder, sequence, transaction)
@@ -148,11 +148,11 @@ class Story:
         assert transaction is not None
         await self._end(commits=self._rng.random() < 0.5)
         await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
-        # As long as the marker is not written, the record is accepted, and shares the outcome of its transaction.
+        # As long as the marker is not written, the record is accepted, and belongs to the transaction.
         await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
-        """Records and the ends of their transactions are under way at the same time."""
+        """Records, and the requests that end their transactions, are in flight simultaneously."""
         await self._race_once()
         for _ in range(self._rng.choice((0, 3))):
             await self._race_once()
@@ -175,7 +175,7 @@ class Story:
         late.result()
 
     async def _sent_twice(self) -> None:
-        """A batch is repeated, at once and after more batches than a broker remembers."""
+        """A batch is repeated immediately, and again after more batches than a broker remembers."""
         await self._begin()
         place = self._place()
         send, batch = self._note_record(place, self._writer, self._sequences[place], self._transaction)
@@ -195,7 +195,7 @@ class Story:
         await self._end(commits=True)
 
     async def _gap(self) -> None:
-        """A batch is skipped; another one begins an epoch in the middle."""
+        """A sequence number is skipped; another batch starts an epoch with a sequence above 0."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -207,7 +207,7 @@ class Story:
         await self._end(commits=True)
 
     async def _ended_twice(self) -> None:
-        """The end of a transaction is requested again, the same and the opposite."""
+        """The end of a transaction is requested again, with the same and with the opposite outcome."""
         await self._begin()
         await self._write(self._place())
         elder, commits = self._writer, self._rng.random() < 0.5
@@ -219,7 +219,7 @@ class Story:
         self._must_be_refused("the opposite end of a transaction that has ended", opposite)
 
     async def _without_transaction(self) -> None:
-        """An idempotent producer whose batches come in threes."""
+        """An idempotent producer sends its batches in groups of three."""
         _, self._writer = await self._decided(self._wire.new_producer_id)
         for _ in range(3):
             place = self._place()
@@ -234,7 +234,7 @@ class Story:
                 self._history.acknowledged(send, min(offsets))
 
     async def _own_epochs(self) -> None:
-        """An idempotent producer raises its epoch by itself (S9), and then the previous epoch writes."""
+        """An idempotent producer increments its own epoch (S9), and then a batch of the previous epoch is sent."""
         _, elder = await self._decided(self._wire.new_producer_id)
         place = self._place()
         await self._produce_once(place, elder, 0, None)
@@ -246,7 +246,7 @@ class Story:
             self._must_be_refused("a record of the epoch before", late)
 
     async def _deserted(self) -> None:
-        """A transaction that its producer does not end: it is aborted when its time is over."""
+        """A producer does not end its transaction, which must be aborted when its timeout has passed."""
         self._id = f"{self._id}-{self._zombie.teller}"
         await self._begin()
         assert self._transaction is not None
@@ -261,7 +261,7 @@ class Story:
         self._transaction = self._history.transaction(self._zombie.teller)
 
     async def _take_over(self) -> None:
-        """Have the transactional id. The open transaction is aborted when this returns."""
+        """Take over the transactional id. The open transaction is aborted when this method returns."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
         self._sequences.clear()
         self._added.clear()
@@ -277,7 +277,7 @@ class Story:
             self._added.add(place)
 
     async def _write(self, place: Place) -> None:
-        """A record in the open transaction. Raises KafkaError."""
+        """Write a record in the open transaction. Raises KafkaError."""
         if not self._is_v2:
             await self._add(place)
         answer = await self._produce_once(place, self._writer, self._sequences[place], self._transaction)
@@ -290,7 +290,7 @@ class Story:
         assert transaction is not None
         version = V2_END if self._is_v2 else V1_END
         self._transaction = None
-        # Repeat the request while no broker has decided; CONCURRENT_TRANSACTIONS means that it is decided.
+        # The request is repeated while no broker has decided; CONCURRENT_TRANSACTIONS means that the end is decided.
         ended, self._writer = await self._decided(
             partial(self._wire.end, self._id, self._writer, commits=commits, version=version), BUSY
         )
@@ -301,7 +301,7 @@ class Story:
     async def _produce_once(
         self, place: Place, writer: ProducerIdAndEpoch, sequence: int, transaction: Transaction | None
     ) -> Answered:
-        """Send a new record, until it is accepted or refused."""
+        """Send a new record until it is accepted or refused."""
         send, batch = self._note_record(place, writer, sequence, transaction)
         answer = await self._produce(place, batch)
         self._note_answer(send, answer)
@@ -321,7 +321,8 @@ class Story:
         elif answer.attempts == 1:
             self._history.failed(send)
         elif send.transaction is not None:
-            # An attempt whose answer was lost may have been accepted into the transaction, which need not be committed.
+            # An attempt whose response was lost may have been accepted into the transaction, which need not be
+            # committed.
             send.transaction = self._history.transaction(self._zombie.teller)
 
     async def _produce(self, place: Place, batch: bytes) -> Answered:

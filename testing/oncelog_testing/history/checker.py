@@ -1,4 +1,4 @@
-"""All violations of a history."""
+"""Finds all violations in a history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_testing.history.transactions import transaction_violations
 from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def violations(history: History) -> list[Violation]:
@@ -35,7 +35,7 @@ def verdict(history: History, *, apart_from: Collection[Kind] = ()) -> Verdict:
 
 
 def check(history: History, *, apart_from: Collection[Kind] = ()) -> None:
-    """Raises AssertionError, with the verdict, if anything is wrong."""
+    """Raises AssertionError with the verdict if there are violations."""
     found = verdict(history, apart_from=apart_from)
     if not found:
         raise AssertionError(str(found))

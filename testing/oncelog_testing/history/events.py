@@ -1,6 +1,6 @@
-"""The events of a history. `at` and similar fields are steps of the history's own clock, which only orders events.
+"""The events in a history. `at` and similar fields are steps of the history's own clock, which only orders events.
 
-Each written record must have a unique value, by which it is recognised in every log.
+Each written record must have a unique value, by which the checks recognise it in every log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 NOT_YET = -1
 """The time of an event that has not happened, and an unknown offset."""
@@ -19,7 +19,7 @@ ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition. ANY_PARTITION: chosen by the producer, and not yet known."""
+    """A partition; ANY_PARTITION means that the producer chooses the partition, and it is not known yet."""
 
     topic: str
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which is not needed here
@@ -29,11 +29,11 @@ class Place(NamedTuple):
 
 
 class Outcome(Enum):
-    """The client's knowledge about the outcome of its request."""
+    """What the client knows about the outcome of its request."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """It was certainly not done, and never will be. A timeout is UNKNOWN instead."""
+    """The request was certainly not executed, and never will be. A timeout counts as UNKNOWN instead."""
     UNKNOWN = "unknown"
 
 
@@ -43,7 +43,8 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """It never ended, or the response to its end was lost: all of it may be visible, or nothing."""
+    """The transaction was never ended, or the response to its end was lost: all of its records may be visible, or none.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +60,7 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """A record that was given to a producer. The records of one producer are noted in the order of its sends."""
+    """A record that was passed to a producer. The sends of one producer are recorded in their order."""
 
     producer: str
     place: Place
@@ -67,9 +68,9 @@ class Send:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NOT_YET
-    """The acknowledged offset."""
+    """The offset in the acknowledgement."""
     made_of: Input | None = None
-    """The input of this output: each input must have exactly one output in the end, from any producer."""
+    """The input of this output; finally each input must have exactly one output, from any producer."""
 
 
 class Input(NamedTuple):
@@ -89,7 +90,7 @@ class Reading:
     is_committed: bool
     """Whether the isolation level was read_committed."""
     records: list[tuple[int, bytes]] = field(default_factory=list)
-    """Offset and value."""
+    """Pairs of offset and value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +109,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset that was fetched; -1 if there is none."""
+    """A committed offset that a client has fetched; -1 if no offset is committed."""
 
     group: str
     place: Place
@@ -126,7 +127,7 @@ class StoredBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """The log of one replica, and its high watermark."""
+    """The log of one replica, with its high watermark."""
 
     broker: int
     place: Place
@@ -143,7 +144,7 @@ class ReplicaLog:
 
 
 class Led(NamedTuple):
-    """A broker answered as the leader of this epoch."""
+    """An observation: a broker responded as the leader in this epoch."""
 
     place: Place
     epoch: int

@@ -1,5 +1,6 @@
-"""Committed offsets. Members of a group commit increasing offsets, so an offset that goes back was lost, or came from a
-zombie; unless the group was reset, after which the check starts again."""
+"""Checks committed offsets: members of a group commit increasing offsets, so an offset that goes back was lost, or came
+from a zombie; a reset of the group starts the check again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from oncelog_testing.history.events import NOT_YET, Commit, End, OffsetRead, Out
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 NO_OFFSET = -1
 
@@ -47,7 +48,7 @@ class Known:
         self._greatest = list(accumulate((commit.offset for _, commit in self._sure), max))
 
     def sure_before(self, at: int, until: int) -> int:
-        """The greatest offset that was certainly committed before `at`, and not reset `until` then."""
+        """Return the greatest offset that was certainly committed before `at`, and not reset until `until`."""
         count = bisect_left(self._times, at)
         resets = [reset for reset in self._resets if reset.asked < max(at, until)]
         if not resets:
@@ -65,7 +66,7 @@ def _is_over_before(reset: Commit, at: int) -> bool:
 
 
 def _sure_at(commit: Commit) -> int:
-    """The time at which it had certainly taken effect."""
+    """Return the time at which the commit had certainly taken effect."""
     if commit.outcome is not Outcome.ACKNOWLEDGED:
         return NOT_YET
     if commit.transaction is None:

@@ -1,4 +1,4 @@
-"""Consume-process-produce: for each input that a group has passed there must be exactly one visible output."""
+"""Checks consume-process-produce: for each input that a group has passed, there must be exactly one visible output."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from oncelog_testing.history.events import Input, Send
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def processing_violations(history: History) -> Iterator[Violation]:
-    """The violations of outputs and inputs in partitions with known final content."""
+    """Yield the violations of outputs and inputs in partitions whose final content is known."""
     outputs: defaultdict[Input, list[Send]] = defaultdict(list)
     visible = {place: {value for _, value in records} for place, records in history.final.items()}
     for send in history.sends:

@@ -1,5 +1,5 @@
-"""The recorder of client actions. Clients record an action *before* they start it and complete the entry when the
-outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
+"""The recorder of the clients' actions. Clients record an action *before* they start it, and complete the entry when
+the outcome is known: an action that is never completed has an unknown outcome. Each method may be called from any
 thread."""
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from oncelog_testing.history.events import (
     Transaction,
 )
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 class History:
     def __init__(self) -> None:
-        # Appending to a list and counting are single steps of the interpreter: no lock is needed.
+        # No lock is needed, because appending to a list and counting are single steps of the interpreter.
         self._clock = itertools.count()
         self.transactions: list[Transaction] = []
         self.sends: list[Send] = []
@@ -39,11 +39,11 @@ class History:
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
-        """(offset, value) pairs that a read_committed consumer finds in the end."""
+        """The (offset, value) pairs that a read_committed consumer reads at the end."""
         self.final_at: dict[Place, int] = {}
-        """When that was noted."""
+        """The time at which the final content was recorded."""
         self.processed: dict[tuple[str, Place], int] = {}
-        """(group, partition) -> the offset up to which the group has processed in the end."""
+        """Maps (group, partition) to the offset up to which the group has processed the partition at the end."""
 
     def now(self) -> int:
         return next(self._clock)
@@ -51,7 +51,7 @@ class History:
     # --- producers
 
     def transaction(self, producer: str) -> Transaction:
-        """Note that a transaction begins."""
+        """Record that a transaction begins."""
         transaction = Transaction(producer, len(self.transactions))
         self.transactions.append(transaction)
         return transaction
@@ -60,7 +60,7 @@ class History:
         transaction.end, transaction.ended = end, self.now()
 
     def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
-        """`place`: a topic, if the producer chooses the partition."""
+        """Record a send; `place` is a topic if the producer chooses the partition."""
         if isinstance(place, str):
             place = Place(place, ANY_PARTITION)
         send = Send(producer, place, value, transaction)
@@ -73,17 +73,19 @@ class History:
             send.place = Place(send.place.topic, partition)
 
     def derived(self, send: Send, group: str, place: Place, offset: int) -> None:
-        """Note that the record is a group's output for this input; another attempt may make another output of it."""
+        """Record that the record of `send` is a group's output for this input; another attempt may produce another
+        output for the same input.
+        """
         send.made_of = Input(group, place, offset)
 
     def failed(self, send: Send) -> None:
-        """For certain: see `Outcome.FAILED`."""
+        """Record that the send certainly failed: see `Outcome.FAILED`."""
         send.outcome = Outcome.FAILED
 
     # --- consumers
 
     def reading(self, consumer: str, place: Place, *, is_committed: bool = True) -> Reading:
-        """A consumer begins to read a partition, or is sent elsewhere in it."""
+        """Record that a consumer begins to read a partition, or seeks in it."""
         reading = Reading(consumer, place, is_committed)
         self.readings.append(reading)
         return reading
@@ -94,8 +96,9 @@ class History:
         return commit
 
     def reset(self, group: str, place: Place, offset: int) -> Commit:
-        """Note that an administrator sets the offset of a group, possibly backwards, or (-1) deletes it: earlier
-        commits no longer count. Complete it like a commit."""
+        """Record that an administrator sets the offset of a group, possibly backwards, or (-1) deletes it: earlier
+        commits no longer count. Complete the entry like a commit.
+        """
         commit = Commit(group, place, offset, self.now(), is_reset=True)
         self.commits.append(commit)
         return commit
@@ -104,7 +107,9 @@ class History:
         commit.outcome, commit.answered = outcome, self.now()
 
     def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
-        """`asked`: `now()` before the request, which must be for stable offsets if transactions commit them."""
+        """`asked`: the value of `now()` before the request, which must request stable offsets if transactions commit
+        them.
+        """
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 
     # --- the cluster
@@ -116,17 +121,19 @@ class History:
         self.replicas.append(log)
 
     def finally_processed(self, group: str, place: Place, end: int) -> None:
-        """Note that a group has processed all records below this committed offset."""
+        """Record that a group has processed all records below this committed offset."""
         self.processed[group, place] = end
 
     def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
-        """The final content of a partition, for a read_committed consumer."""
+        """Record the final content of a partition, as a read_committed consumer reads it."""
         self.final[place], self.final_at[place] = list(records), self.now()
 
     # --- queries of the checks
 
     def sends_by_value(self) -> dict[bytes, Send]:
-        """Raises ValueError if two sends have the same value and could not be distinguished."""
+        """Return the sends by value; raises ValueError if two sends have the same value, because they could not be
+        distinguished.
+        """
         found: dict[bytes, Send] = {}
         for send in self.sends:
             if found.setdefault(send.value, send) is not send:
@@ -134,8 +141,10 @@ class History:
         return found
 
     def settle_partitions(self) -> None:
-        """Give each send without a known partition the partition in which its record was found. A send whose record was
-        not found gets any partition of its topic that was read, and keeps ANY_PARTITION if none was."""
+        """Set the partition of each send that has none, to the partition in which its record was found. A send whose
+        record was not found gets any partition of its topic that was read, and keeps ANY_PARTITION if no partition was
+        read.
+        """
         unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
         if not unsettled:
             return

@@ -1,5 +1,6 @@
-"""Checks records: compares sends with the final content and with earlier reads. `transactions` checks transactions as a
-whole."""
+"""Checks records: compares sends with the final content and with earlier reads. `transactions` checks entire
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +13,16 @@ from oncelog_testing.history.events import NOT_YET, End, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 Found = Mapping[Place, Mapping[bytes, int]]
-"""Partition -> value -> offset, of partitions with known final content."""
+"""Offsets by partition and value, for partitions whose final content is known."""
 
 
 def record_violations(history: History) -> Iterator[Violation]:
-    """The violations in partitions with known final content (`finally_holds`); for others only the ones visible from
-    sends."""
+    """Yield the violations in partitions whose final content is known (`finally_holds`); for other partitions only the
+    violations that the sends alone show.
+    """
     sends = history.sends_by_value()
     found = {place: offsets_by_value(records) for place, records in history.final.items()}
     for place, records in history.final.items():
@@ -69,8 +71,9 @@ def _lost(history: History, found: Found) -> Iterator[Violation]:
 
 
 def is_missing(send: Send, found: Found, is_sure: bool = False) -> bool:
-    """Whether the record must exist (it was acknowledged, or `is_sure`), but its partition's known final content does
-    not have it."""
+    """Return whether the record must exist (it was acknowledged, or `is_sure`), but is missing in the known final
+    content of its partition.
+    """
     is_due = send.outcome is Outcome.ACKNOWLEDGED or (is_sure and send.outcome is not Outcome.FAILED)
     return is_due and send.place in found and send.value not in found[send.place]
 
@@ -108,8 +111,9 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """Reads of read_committed consumers never change: they must be a contiguous part of the final content. `final` is
-    in offset order."""
+    """Reads of read_committed consumers never change: they must be a contiguous part of the final content. `final`: the
+    final content in offset order.
+    """
     read = dict(reading.records)
     first, last = min(read), max(read)
     between = final[bisect_left(final, (first,)) : bisect_right(final, (last + 1,))]

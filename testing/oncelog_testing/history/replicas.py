@@ -1,4 +1,4 @@
-"""Replicas and leaders."""
+"""Checks replicas and leaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_testing.history.events import Place, ReplicaLog
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def replica_violations(history: History) -> Iterator[Violation]:
@@ -35,7 +35,9 @@ def replica_violations(history: History) -> Iterator[Violation]:
 
 
 def _differences(place: Place, one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
-    """Retention may have left them with different beginnings; above the high watermark each may have its own."""
+    """Retention may have given the replicas different beginnings, and above the high watermark their records may
+    differ.
+    """
     start, end = max(one.start, other.start), min(one.high_watermark, other.high_watermark)
     ours, theirs = (
         [batch for batch in log.batches if start <= batch.base_offset and batch.next_offset <= end]

@@ -1,8 +1,8 @@
-"""Checks transactions: their records and the offsets committed with them are visible together or not at all.
+"""Checks transactions: their records, and the offsets committed with them, are visible together or not at all.
 
-Committed offsets are known from OffsetFetch responses. The offset is visible if a response has it and no other commit
-can have set it. It is missing if a response has a smaller offset after the transaction had certainly taken effect,
-unless another commit (of a member that was behind, or a reset of the group) may have set that smaller one.
+Committed offsets are known from OffsetFetch responses. An offset is visible if a response has it and no other commit
+can have set it. An offset is missing if a response has a smaller offset after the transaction had certainly taken
+effect, unless another commit (of a member that was behind, or a reset of the group) may have set this smaller offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog_testing.history.recorder import History
 from oncelog_testing.history.records import Found, is_missing, offsets_by_value
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 WHEN_ALL_IS_OVER: Final = sys.maxsize
 
@@ -57,7 +57,7 @@ def _violations_of(
 
 
 def _counts(commit: Commit, is_whole: bool) -> bool:
-    """Whether the record must exist, if the transaction is visible."""
+    """Return whether the record must exist if the transaction is visible."""
     return commit.outcome is Outcome.ACKNOWLEDGED or (is_whole and commit.outcome is not Outcome.FAILED)
 
 
@@ -77,28 +77,28 @@ class Told:
         self._of = {where: ToldOfOne(commits[where], those) for where, those in reads.items()}
 
     def seen_at(self, commit: Commit) -> int:
-        """The time at which it was first certainly seen; NOT_YET if never."""
+        """Return the time at which the commit was first certainly seen; NOT_YET if it never was."""
         told = self._of.get((commit.group, commit.place))
         return NOT_YET if told is None else told.seen_at(commit)
 
     def is_missing(self, commit: Commit, sure_at: int) -> bool:
-        """Whether the commit was not visible, though it must have been from `sure_at` on."""
+        """Return whether the commit was not visible although it must have been from `sure_at` on."""
         told = self._of.get((commit.group, commit.place))
         return told is not None and told.is_missing(commit, sure_at)
 
 
 class ToldOfOne:
-    """The same for one group in one partition."""
+    """The responses to fetches of one group's committed offsets in one partition."""
 
     def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
         self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
-        """Offset -> the commit."""
+        """Commits by offset."""
         for commit in commits:
             self._commits[commit.offset].append(commit)
         self._reads = sorted(reads, key=lambda read: read.asked)
         self._asked = [read.asked for read in self._reads]
         self._least = list(accumulate((read.offset for read in reversed(self._reads)), min))[::-1]
-        """The least offset that was answered from each read on."""
+        """For each read, the smallest offset in it and all later reads."""
         self._of_offset: defaultdict[int, list[OffsetRead]] = defaultdict(list)
         for read in self._reads:
             self._of_offset[read.offset].append(read)
@@ -116,13 +116,13 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            return False  # this offset, or a later one, was committed; if it is no longer, the offset went back
+            return False  # this offset or a later one was committed; if it no longer is, the offset went back
         return any(
             read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]
         )
 
     def _is_of_a_later_one(self, read: OffsetRead, commit: Commit) -> bool:
-        """Whether this answer may belong to a commit that took effect after `commit`."""
+        """Return whether this response may belong to a commit that took effect after `commit`."""
         return any(
             other is not commit and other.asked < read.answered and not _is_over_before(other, commit.asked)
             for other in self._commits.get(read.offset, ())
@@ -135,7 +135,7 @@ def _may_have_been_done(commit: Commit) -> bool:
 
 
 def _is_over_before(commit: Commit, at: int) -> bool:
-    """Whether it can no longer take effect from then on."""
+    """Return whether the commit can no longer take effect from `at` on."""
     if commit.transaction is not None:
         return commit.transaction.end is End.COMMITTED and NOT_YET < commit.transaction.ended < at
     return commit.outcome is Outcome.ACKNOWLEDGED and commit.answered < at

@@ -1,4 +1,4 @@
-"""The result of a check as text: the checked actions, and the violations by kind."""
+"""The result of a check as text: the number of checked actions, and the violations by kind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from oncelog_testing.history.events import End
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
-__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+__tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 SHOWN: Final = 10
-"""Violations shown of each kind."""
+"""Number of violations of each kind that the text lists."""
 
 
 class Verdict:

@@ -21,10 +21,11 @@ DEFAULT_LISTEN = "127.0.0.1:0"
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0: any free one.")
 @click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input: with whoever started it.")
 def judge(bootstrap: str, listen: str, stop_at_eof: bool) -> None:
-    """Serve a judge of exactly once over HTTP, for tests in any language: POST /verdict takes what the test has
-    recorded as JSON, reads the topics, and answers whether everything is there once, and what is not.
+    """Serve a judge of exactly once over HTTP, for tests in any language: POST /verdict takes the history that the test
+    has recorded as JSON, reads the topics, and responds whether every record is there exactly once, and with the
+    violations.
 
-    The first line on standard output says where it is.
+    The first line on standard output has the address.
     """
     from oncelog_broker.runtime.parent import at_end_of_input
     from oncelog_testing.judge.http_judge import Judge

@@ -1,4 +1,4 @@
-"""A history as JSON, and a verdict as JSON. Pure.
+"""Converts a history from JSON, and a verdict to JSON. Pure.
 
     {"transactions": [{"id": "1", "producer": "billing", "end": "committed"}],
      "sends": [{"producer": "billing", "topic": "invoices", "partition": 0, "value": "invoice 1",
@@ -7,11 +7,11 @@
      "processed": {"source": "orders", "into": "invoices", "made_of": "invoice for (.*)", "group_id": "billing"},
      "apart_from": ["TWICE"]}
 
-All fields may be left out. `sends` stand in the order of each producer. `end` is committed, aborted or unknown,
-`outcome` acknowledged, failed or unknown (the default of both). A value is text, or base64 as `value_base64`, and no
-two sends have the same. `topics` are read when the history is judged. `processed`: of each record of `source` there
-must be one in `into`; `made_of` is a regular expression for the text of an output, whose first group is the text of
-its input.
+All fields are optional. The order of `sends` is the order in which each producer has sent them. `end` is committed,
+aborted or unknown; `outcome` is acknowledged, failed or unknown; the default of both is unknown. A value is text, or
+base64 as `value_base64`; no two sends may have the same value. `topics` are read when the history is judged.
+`processed`: each record of `source` must have one record in `into`; `made_of` is a regular expression for the text of
+an output, whose first group is the text of its input.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIELDS = ("transactions", "sends", "topics", "processed", "apart_from")
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """What a group makes of a topic."""
+    """The topics from which a group reads and to which it writes."""
 
     source: str
     into: str
@@ -44,7 +44,7 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be judged, beside the history that was recorded: topics to read, and what may be violated."""
+    """The further parts of a request: the topics to read, and the violations that are allowed."""
 
     topics: tuple[str, ...]
     processed: Processed | None
@@ -52,7 +52,7 @@ class Case:
 
 
 def record(document: Any, history: History) -> Case:
-    """Note the sends and transactions of a document in `history`. Raises ValueError that says which field is wrong."""
+    """Record the sends and transactions of a document in `history`. Raises ValueError that names the wrong field."""
     if not isinstance(document, dict):
         raise ValueError("a history is a JSON object")
     unknown = document.keys() - set(FIELDS)
@@ -63,7 +63,7 @@ def record(document: Any, history: History) -> Case:
         transactions[_text(each, "id")] = history.transaction(_text(each, "producer"))
     for each in _list(document, "sends"):
         _send(each, history, transactions)
-    for each in _list(document, "transactions"):  # ends after the sends, as they were
+    for each in _list(document, "transactions"):  # the ends are recorded after the sends, as they happened
         end = _one_of(End, each, "end")
         if end is not End.UNKNOWN:
             history.ended(transactions[_text(each, "id")], end)

@@ -1,4 +1,4 @@
-"""Answers POST /verdict: reads the topics of a history, and judges it."""
+"""Serves POST /verdict: reads the topics of a history, and judges the history."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oncelog_testing.judge.document import record, shown
 from oncelog_testing.readers import StillOpen
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""The longest history."""
+"""Limit in bytes on the history in a request."""
 BODY_SECONDS: Final = 30.0
-"""How long a client may take to send it."""
+"""Seconds in which a client must send the history."""
 
 
 def verdict_of(document: Any, bootstrap_servers: str) -> dict[str, Any]:
-    """Return the verdict of a history as JSON. Raises ValueError, StillOpen, KafkaError."""
+    """Return the verdict of a history as JSON. Raises ValueError, StillOpen or KafkaError."""
     history = ApplicationHistory(lambda: bootstrap_servers)
     case = record(document, history)
     if case.processed is not None:
@@ -31,7 +31,7 @@ def verdict_of(document: Any, bootstrap_servers: str) -> dict[str, Any]:
 
 
 class Judge(ThreadingHTTPServer):
-    """Serves on `address` until `shutdown`; each request in a thread of its own."""
+    """Serves on `address` until `shutdown`; each request runs in its own thread."""
 
     daemon_threads = True
 
@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the client is told."""
+        """Log nothing, because the client gets the error."""
 
     def _judged(self) -> tuple[int, dict[str, Any]]:
         if self.path != "/verdict":

@@ -1,8 +1,8 @@
 """An index of the cluster's ACLs, to find the ACLs of one resource quickly.
 
-The ACLs of a resource are the ACLs of its name, of each prefix of it, and of the wildcard. A deny wins over an allow; a
-resource without any ACL is decided by `allow.everyone.if.no.acl.found`. An index is immutable: a change makes a new one
-that shares the unchanged parts.
+The ACLs of a resource are the ACLs of its name, of each prefix of its name, and of the wildcard. A deny overrides an
+allow; for a resource without ACLs, `allow.everyone.if.no.acl.found` decides. An index is immutable: a change creates a
+new index that shares the unchanged parts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from oncelog_protocol.acls import (
 )
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
-"""A pattern without entries has ACLs that cannot be read. They may contain a denial, so every operation on matching
-resources is denied (S76), whatever other ACLs allow."""
+"""ACL entries by resource pattern; a pattern without entries has ACLs that cannot be decoded. Undecodable ACLs may
+contain a denial, so every operation on matching resources is denied (S76), whatever other ACLs allow.
+"""
 
 _O = AclOperation
 ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
@@ -34,13 +35,13 @@ ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
 }
-"""Operation -> the operations whose ACL allows it. A deny must name the same operation, or ALL."""
+"""Maps an operation to the operations whose ACL allows it. A deny must name the same operation, or ALL."""
 NAME_OF_NOTHING: Final = "hardcode"
-"""The resource name that Kafka uses to ask whether a principal may do something with any name."""
+"""The resource name that Kafka uses to check whether a principal may do something with any name."""
 
 
 class Decision(NamedTuple):
-    """Whether the operation is allowed, and the ACL or rule that decided."""
+    """Whether the operation is allowed, and the ACL or rule that decided this."""
 
     is_allowed: bool
     reason: str
@@ -53,7 +54,7 @@ _ByPrincipal = Mapping[str, tuple[AclEntry, ...]]
 
 
 class _Patterns:
-    """The patterns of one resource type. Never changed after the index is built."""
+    """The patterns of one resource type. The patterns never change after the index is built."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -63,7 +64,9 @@ class _Patterns:
         self.lengths = sorted({len(prefix) for prefix in prefixed})
 
     def holding_for(self, name: str) -> Iterator[tuple[ResourcePattern, _ByPrincipal]]:
-        """The patterns that match `name`. Their `type` is not filled in, as the caller knows it."""
+        """Yield the patterns that match `name`. The field `type` of the patterns is not set, because the caller knows
+        the type.
+        """
         found = self.literal.get(name)
         if found is not None:
             yield ResourcePattern(ResourceType.UNKNOWN, name, PatternType.LITERAL), found
@@ -90,7 +93,9 @@ class AclIndex:
         self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
 
     def of(self, acls: Acls) -> AclIndex:
-        """An index of these ACLs. Compares each pattern by identity, and rebuilds only the types that changed."""
+        """Return an index of these ACLs. Each pattern is compared by identity, and only the types that changed are
+        rebuilt.
+        """
         changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
         gone = [pattern for pattern in self._acls if pattern not in acls]
         types = {pattern.type for pattern, _ in changed} | {pattern.type for pattern in gone}
@@ -107,8 +112,8 @@ class AclIndex:
     def decide(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, default: Decision
     ) -> Decision:
-        """Decide one operation. `principal` is `User:alice`, `host` as returned by `plain_host`; `default` applies to a
-        resource without ACLs."""
+        """Decide whether one operation is allowed. `principal` is `User:alice`, `host` as returned by `plain_host`;
+        `default` applies to a resource without ACLs."""
         decision = default
         for pattern, by_principal in self._by_type[kind].holding_for(name):
             if not by_principal:
@@ -128,8 +133,9 @@ class AclIndex:
     def decide_for_any(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
-        """Whether the operation is allowed for any name at all (KIP-679): for a name that is allowed and that no ACL
-        denies entirely. As in Kafka, operations that imply others do not count here."""
+        """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
+        and that no ACL denies entirely. As in Kafka, an ACL on an operation that implies this one does not count here.
+        """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT
         patterns = self._by_type[kind]
@@ -171,8 +177,9 @@ class _Names(tuple[set[str], set[str]]):
 
 
 def plain_host(host: str) -> str:
-    """The host of an ACL or client in normal form for comparison. Kafka compares texts, with addresses as Java writes
-    them; an ACL that matches there matches here."""
+    """Return the host of an ACL or client in normal form, for comparison. Kafka compares strings, with addresses as
+    Java writes them; an ACL that matches a host in Kafka matches this host here.
+    """
     return plain_address(host) or host
 
 
@@ -190,7 +197,7 @@ def _entries_of(principal: str, by_principal: _ByPrincipal) -> Iterator[AclEntry
 
 
 def _shown(pattern: ResourcePattern, kind: ResourceType, entry: AclEntry) -> str:
-    """The ACL as text: `Allow User:alice Read Topic:PREFIXED:orders from *`."""
+    """Return the ACL as text: `Allow User:alice Read Topic:PREFIXED:orders from *`."""
     return (
         f"{entry.permission.shown} {entry.principal} {entry.operation.shown} "
         f"{kind.shown}:{pattern.pattern.name}:{pattern.name} from {entry.host}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 audit_log: Final = logging.getLogger("kafka.authorizer.logger")
 REFUSALS_TOLD: Final = 10
-"""Denials logged for one request."""
+"""Limit on the denials that are logged for one request."""
 
 
 def tell(principal: Principal, host: str, rule: Rule, name: str, decision: Decision) -> None:

@@ -1,7 +1,7 @@
 """The authorizer that handlers use, like Kafka's StandardAuthorizer: may this principal do this from this host?
 
-A decision takes some microseconds and is requested again and again, so it is cached until an ACL changes; a connection
-keeps the `Rights` of its principal. Requests may name anything, so the cache is bounded.
+A decision takes some microseconds and is needed often, so it is cached until an ACL changes; a connection keeps the
+`Rights` of its principal. Requests may contain any resource names, so the cache is bounded.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from oncelog_broker.security.principal import Principal, parse_principal
 from oncelog_protocol.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType
 
 DECISIONS_KEPT: Final = 10_000
-"""Limit of the cached decisions: about 3 MB if names are long. When it is reached, the whole cache is dropped."""
+"""Limit on the cached decisions: about 3 MB if names are long. At this limit the entire cache is dropped."""
 ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
 }
-"""Resource type -> the bits of all its operations, as in `operations`."""
+"""Maps a resource type to the bits of all its operations, as in `operations`."""
 ANY_NAME: Final = "any"
 SUPER_USER: Final = Decision(True, "SuperUser")
 
 
 class Asker(NamedTuple):
-    """A principal and the host it connects from."""
+    """A principal and the host from which it connects."""
 
     principal: Principal
     host: str
 
 
 class Rights:
-    """The cached decisions on one principal and host, valid while `epoch` is the authorizer's. All connections of an
-    asker share them. Keyed by a rule's `kind` and a resource name; None: any resource."""
+    """The cached decisions on one principal and host, valid while `epoch` is the authorizer's. All connections of one
+    principal and host share this object. The keys are a rule's `kind` and a resource name; the name None means any
+    resource.
+    """
 
     __slots__ = ("allowed", "asker", "denied", "epoch")
 
@@ -50,7 +52,7 @@ class Rights:
         self.asker = asker
         self.epoch = epoch
         self.allowed: set[tuple[int, str | None]] = set()
-        """Allowed decisions that are already logged."""
+        """Allowed decisions that were already logged."""
         self.denied: dict[tuple[int, str | None], Decision] = {}
 
 
@@ -65,7 +67,7 @@ class StandardAuthorizer:
         self._rights: dict[Asker, Rights] = {}
         self._kept = 0
         self.epoch = object()
-        """Replaced whenever the cached decisions are dropped."""
+        """A new object whenever the cached decisions are dropped."""
 
     def use(self, acls: Acls) -> None:
         """Decide by these ACLs from now on."""
@@ -78,7 +80,7 @@ class StandardAuthorizer:
         self.epoch = object()
 
     def rights_of(self, principal: Principal, host: str) -> Rights:
-        """The cached decisions of a principal and host. Valid until `epoch` changes."""
+        """Return the cached decisions of a principal and host. They are valid until `epoch` changes."""
         asker = Asker(principal, host)
         rights = self._rights.get(asker)
         if rights is None:
@@ -87,8 +89,9 @@ class StandardAuthorizer:
         return rights
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
-        """Whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None: any resource
-        of the rule's type. `told`: the number of denials of the same request logged so far."""
+        """Return whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None means
+        any resource of the rule's type. `told`: the number of denials of the same request logged so far.
+        """
         key = (rule.kind, name)
         decision = rights.denied.get(key)
         if decision is None:
@@ -109,7 +112,7 @@ class StandardAuthorizer:
         return False
 
     def operations(self, rights: Rights, kind: ResourceType, name: str) -> int:
-        """The allowed operations on the resource, a bit for each (KIP-430)."""
+        """Return the allowed operations on the resource, one bit for each operation (KIP-430)."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[kind]:
             bits |= self._decide(rights.asker, operation, kind, name).is_allowed << operation
@@ -124,7 +127,7 @@ class StandardAuthorizer:
         return self._index.decide(principal, host, operation, kind, name, default=self._default)
 
     def _count(self) -> None:
-        """Count one more cached decision; drop all at the limit."""
+        """Count one more cached decision; drop all decisions at the limit."""
         if self._kept >= DECISIONS_KEPT:
             self._forget()
         self._kept += 1

@@ -14,8 +14,9 @@ NO_AUTHORIZER: Final = ""
 
 
 def configured_authorizer(config: BrokerConfig, metadata: MetadataCache) -> StandardAuthorizer | None:
-    """Make the authorizer; None if none is configured, so that every client may do everything. It applies the ACLs of
-    an image before later subscribers see that image."""
+    """Create the authorizer; None if none is configured, so that every client may do everything. The authorizer applies
+    the ACLs of an image before later subscribers see this image.
+    """
     if config[AUTHORIZER_CLASS_NAME] == NO_AUTHORIZER:
         return None
     authorizer = StandardAuthorizer(

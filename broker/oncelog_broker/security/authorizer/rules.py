@@ -1,8 +1,8 @@
-"""The operations that each API requires, in one table (S6). Handlers check its rows; tests and docs/authorizations.md
-show it.
+"""The operations that each API requires, in one table (S6). Handlers check the rows of this table; tests and
+docs/authorizations.md list them.
 
 A row is one check: may the principal do this operation on that resource? The rules are those of Apache Kafka 3.9,
-`KafkaApis`. Without Describe, the answer is the same whether the resource exists or not.
+`KafkaApis`. Without the Describe right, the response is the same whether the resource exists or not.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ REFUSAL: Final = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""Resource type -> the error code of a denial."""
+"""Maps a resource type to the error code of a denial."""
 
 
 class Rule(NamedTuple):
-    """One check of one API."""
+    """One authorization check of one API."""
 
     api: ApiKey
     operation: AclOperation
@@ -47,12 +47,12 @@ class Rule(NamedTuple):
     when: str
     """The requests, or parts of a request, to which the check applies, as text."""
     answer: str
-    """The response to a denial, as text; "" if another rule may still allow it."""
+    """The response to a denial, as text; empty if another rule may still allow it."""
     refused: ErrorCode
     is_told: bool
-    """Whether a denial goes to the audit log: not for listings, nor if another rule may allow the request."""
+    """Whether a denial is written to the audit log; False for listings, and if another rule may allow the request."""
     kind: int
-    """Equal for all rules with the same operation and resource type."""
+    """A number that is equal for all rules with the same operation and resource type."""
 
 
 def kind_of(operation: AclOperation, resource: ResourceType) -> int:
@@ -272,9 +272,11 @@ WITHOUT_RULE: Final = {
     ApiKey.SASL_HANDSHAKE: "sent before authentication",
     ApiKey.SASL_AUTHENTICATE: "sent to authenticate",
 }
-"""APIs that need no authorization, and why. Also, Metadata and DescribeCluster list the brokers for every client."""
+"""APIs that need no authorization, each with the reason. Besides, Metadata and DescribeCluster list the brokers for
+every client.
+"""
 
 
 def shown_answer(rule: Rule) -> str:
-    """The response to a denial, as text."""
+    """Return the response to a denial, as text."""
     return rule.answer.format(refused=rule.refused.name)

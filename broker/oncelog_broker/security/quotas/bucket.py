@@ -1,8 +1,9 @@
 """A token bucket, kept as a virtual clock: usage advances the clock by amount / rate; a client whose clock is ahead of
-now waits for the difference. After a pause the clock is set to at most one window before now, which allows a burst.
+now waits for the difference. After a pause the clock is set to one window before now at the earliest, which allows a
+burst.
 
-So the rate holds over any long time, and the wait is Kafka's: the excess divided by the rate. A bucket idle for a
-window equals a new one, whatever its quota was, and can be dropped.
+So the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket that
+was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SECONDS: Final = (2**31 - 1) / 1000
-"""The longest wait in seconds, limited by the int32 of a response; rates can be arbitrarily low."""
+"""The longest wait in seconds, limited by the int32 of a response; without it a low rate would cause longer waits."""
 MAX_DEBT_WINDOWS: Final = 5
-"""The longest wait for clients that share a quota, in windows (50 s by default), however much they exceed it together:
-so one misbehaving client delays the others for no longer. A single request is always charged in full."""
+"""The longest wait for clients that share a quota, in windows (50 s by default), however far their common usage exceeds
+the quota: so one misbehaving client delays the others only this long. A single request is always charged in full.
+"""
 
 
 class Bucket:
     """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate; when
-    it rises (`now_at`), the remaining wait shrinks in proportion, so that the correction of a quota set too low takes
-    effect at once."""
+    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that the correction of too low a quota
+    takes effect immediately.
+    """
 
     __slots__ = ("_paid_until", "_rate")
 
@@ -29,23 +32,25 @@ class Bucket:
         self._rate = rate
 
     def now_at(self, rate: float, now: float) -> None:
-        """Set the rate of all clients of the bucket."""
+        """Set the rate for all clients of the bucket, in units per second."""
         if rate > self._rate and self._paid_until > now:
             self._paid_until = now + (self._paid_until - now) * (self._rate / rate)
         self._rate = rate
 
     def use(self, amount: float, rate: float, now: float, window: float, max_debt: float = MAX_SECONDS) -> float:
-        """Charge `amount`, even beyond the quota. Returns the seconds to wait. `rate` is per second, above 0; `window`
-        is the burst in seconds; at a wait of `max_debt` seconds further usage does not lengthen the wait."""
+        """Charge `amount`, even if that exceeds the quota. Returns the seconds to wait. `rate` is per second and above
+        0; `window` is the burst in seconds; once the wait reaches `max_debt` seconds, further usage does not lengthen
+        it.
+        """
         price, before = amount / rate, max(self._paid_until, now - window)
         debt = min(max(price, max_debt), MAX_SECONDS)
         self._paid_until = min(before + price, max(before, now + debt))  # further usage never shortens the wait
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:
-        """Seconds to wait, without charging anything."""
+        """Return the seconds to wait, without charging anything."""
         return max(0.0, self._paid_until - now)
 
     def is_as_new(self, now: float, window: float) -> bool:
-        """Whether the bucket equals a new one."""
+        """Return whether the bucket equals a new bucket."""
         return self._paid_until <= now - window

@@ -1,8 +1,9 @@
-"""The quotas of one client, looked up once and stored with its connection, and the quotas that the connection has used.
+"""The quotas of one client, looked up once and stored with its connection, and the quotas that this connection has
+used.
 
-A client over its quota waits on the connection that used it. A new connection has used nothing, so it waits before its
-first request instead; otherwise a new connection per request would evade the quota (S95). That request is charged when
-its wait begins, so that it keeps its place before later usage by other clients.
+A client over its quota waits on the connection that has used the quota. A new connection has used no quota, so it waits
+before its first request instead; otherwise a client could evade the quota with a new connection for each request (S95).
+The first request is charged when its wait begins, so that later usage by other clients does not delay it further.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaKey
 
 NEXT_TO_NOTHING: Final = sys.float_info.min
-"""The advance charge of a request that is served at once, whatever other clients have used."""
+"""The amount charged in advance for a request that is served immediately, whatever other clients have used."""
 
 
 class ClientLimits(NamedTuple):
@@ -29,8 +30,10 @@ class ClientLimits(NamedTuple):
     request: Limit | None = None
     mutation: Limit | None = None
     charged: dict[QuotaKey, float] = {}  # noqa: RUF012 - each connection's own, given by `Throttling`
-    """The quotas that requests of this connection have used, which the connection must wait for when over them. The
-    value is the amount charged in advance for the next request, which was delayed and is not delayed again; else 0."""
+    """The quotas that requests of this connection have used, and for which the connection must wait when they are
+    exceeded. The value is the amount charged in advance for the next request, which was delayed and is not delayed
+    again; otherwise 0.
+    """
 
     def serve_next(self) -> None:
         """Serve the next request without delay."""

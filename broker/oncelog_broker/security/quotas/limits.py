@@ -1,4 +1,4 @@
-"""The quota of a user and client id: the most specific one that is set, as in Kafka.
+"""Finds the quota of a user and client id: the most specific quota that is set, as in Kafka.
 
     1  user and client id   /config/users/<user>/clients/<client>
     2  user and any client  /config/users/<user>/clients/<default>
@@ -9,8 +9,8 @@
     7  client id            /config/clients/<client>
     8  any client           /config/clients/<default>
 
-A quota for any user applies to each user separately. All clients of a user share the user's quota.
-Each kind of quota is looked up separately.
+A quota for any user applies to each user separately. All clients of a user share the user's quota. Each kind of quota
+is looked up separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Limit(NamedTuple):
 
 
 def limit_for(user: str, client_id: str, key: QuotaKey, quotas: Quotas) -> Limit | None:
-    """The quota of a client; None: unlimited."""
+    """Return the quota of a client; None means unlimited."""
     both, of_user, of_client = QuotaEntity(user, client_id), QuotaEntity(user), QuotaEntity(None, client_id)
     for entity, shared_by in (
         (both, both),
@@ -49,7 +49,7 @@ def limit_for(user: str, client_id: str, key: QuotaKey, quotas: Quotas) -> Limit
 
 
 def limit_of_address(ip: str, quotas: Quotas) -> Limit | None:
-    """The connection rate of an address; None: unlimited."""
+    """Return the connection rate of an address, per second; None means unlimited."""
     for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
         rate = quotas.get(entity, {}).get(QuotaKey.CONNECTION_CREATION_RATE)
         if rate is not None:

@@ -1,8 +1,8 @@
 """Quota usage and throttling for metrics: rates over the latest windows, as in Kafka. Pure.
 
-Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. So the number of
-reported entities is limited, and those with a quota set by name come first. An entity unused for an hour is dropped, as
-Kafka expires its sensors. Entities beyond the limits are reported as one.
+Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. Therefore the
+number of reported entities is limited, and entities with a quota set by name come first. An entity without usage for an
+hour is dropped, as Kafka expires its sensors. Entities beyond the limits are reported as one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from oncelog_broker.metadata.model.quotas import Quotas
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_NAMED: Final = 400
-"""Reported entities with a quota set for one user or client id; about 400 bytes each."""
+"""Limit on the reported entities with a quota set for one user or client id; each takes about 400 bytes."""
 MAX_OTHERS: Final = 100
-"""Reported entities with a default quota, of which clients can make any number."""
+"""Limit on the reported entities with a default quota, of which clients can create any number."""
 IDLE_SECONDS: Final = 3600.0
 """Kafka's InactiveSensorExpirationTimeSeconds."""
 SWEEP_SECONDS: Final = 60.0
@@ -27,7 +27,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 class Recent:
     """A sum over the latest `span` seconds. The previous span counts with the fraction of it that is still inside, as
-    if its amounts had been evenly distributed. Times are monotonic seconds."""
+    if its amounts had been evenly distributed. Times are monotonic seconds.
+    """
 
     __slots__ = ("_before", "_now", "_number", "_span")
 
@@ -43,7 +44,7 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # a refund may be for usage of an earlier window
+        return max(0.0, self._before * share + self._now)  # a refund may belong to usage of an earlier window
 
     def rate(self, now: float) -> float:
         """Per second."""
@@ -62,7 +63,7 @@ class Seen(NamedTuple):
     user: str
     client_id: str
     rate: float
-    """Usage per second."""
+    """Usage per second, in the units of the quota."""
     throttle_ms: float
     """The average throttle time of throttled requests, in milliseconds; 0 if none was throttled."""
 
@@ -82,7 +83,7 @@ class Observed:
     def __init__(self, span: float) -> None:
         """`span`: seconds over which rates are computed."""
         self.quotas: Quotas = {}
-        """The quotas in force."""
+        """The quotas of the current image."""
         self._span = span
         self._places: dict[tuple[QuotaKey, tuple[str, str]], _Place] = {}
         self._free = {True: MAX_NAMED, False: MAX_OTHERS}
@@ -104,7 +105,7 @@ class Observed:
         place.seconds.add(seconds, now)
 
     def seen(self, key: QuotaKey, now: float) -> Iterator[Seen]:
-        """The metrics of one kind of quota, for all reported entities."""
+        """Yield the metrics of one kind of quota, for all reported entities."""
         for (quota, (user, client_id)), place in list(self._places.items()):
             if quota is key and now - place.last < IDLE_SECONDS:
                 waits = place.waits.sum(now)
@@ -124,7 +125,8 @@ class Observed:
             place = self._places[key, labels] = _Place(self._span, is_named=is_named)
             place.last = now
             return place
-        return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))  # one per kind of quota
+        # One such place for each kind of quota.
+        return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))
 
     def _sweep(self, now: float) -> None:
         self._swept = now
@@ -135,5 +137,5 @@ class Observed:
 
 
 def _label(name: object) -> str:
-    """The name as a label; "" where the entity has no such part: Prometheus treats an empty label as absent."""
+    """Return the name as a label; empty if the entity has no such part: Prometheus treats an empty label as absent."""
     return name if isinstance(name, str) else ""

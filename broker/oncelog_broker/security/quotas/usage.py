@@ -1,7 +1,7 @@
 """Quota usage of all clients: a token bucket for each entity with recent usage. Pure.
 
-A client may choose a new client id for each request, so the number of buckets is limited. Beyond it, all further
-entities share one bucket per kind of quota, so that new ids do not evade a quota.
+A client may choose a new client id for each request, so the number of buckets is limited. Beyond the limit, all further
+entities share one bucket for each kind of quota, so that new ids do not evade a quota.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_BUCKETS: Final = 10_000
-"""About 300 bytes each."""
+"""Limit on the buckets, which take about 300 bytes each."""
 FEW_BUCKETS: Final = 1_000
-"""Below this many buckets, idle ones are not removed."""
+"""Below this number of buckets, idle buckets are not removed."""
 SWEEP_SECONDS: Final = 1.0
 """Seconds between two removals of idle buckets."""
 OTHERS: Final = QuotaEntity()
-"""The entity of the shared bucket beyond MAX_BUCKETS."""
+"""The entity of the shared bucket for entities beyond MAX_BUCKETS."""
 
 
 class Usage:
-    """The buckets of one broker. Times are monotonic seconds."""
+    """The token buckets of one broker. Times are monotonic seconds."""
 
     def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
-        """`window`: after a pause, a client may use at once what its rate allows in this many seconds."""
+        """`window`: seconds; after a pause, a client may immediately use what its rate allows in this time."""
         self.window = window
         self._max_buckets = max_buckets
         self._buckets: dict[tuple[QuotaKey, QuotaEntity], Bucket] = {}
         self._sweep_at = min(FEW_BUCKETS, max_buckets)
-        """At this number of buckets, `_new` removes the full ones."""
+        """The number of buckets at which `_new` removes the full buckets."""
         self._swept = float("-inf")
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, now: float, *, in_full: bool = False) -> float:
-        """Charge `amount` to the quota, even beyond its limit, and return the seconds that the client has to wait.
+        """Charge `amount` to the quota, even beyond its limit, and return the seconds that the client must wait.
 
-        A negative `amount` is a refund. `in_full`: the whole amount is charged, also to a bucket that clients share,
-        whose debt is otherwise bounded.
+        A negative `amount` is a refund. `in_full`: charge the entire amount, even to a bucket that several clients
+        share and whose debt is otherwise bounded.
         """
         bucket = self._bucket(key, limit, now)
         # Entities in the shared bucket have different rates: a small amount for one is a long debt for another.
@@ -50,16 +50,16 @@ class Usage:
         return bucket.use(amount, limit.rate, now, self.window, max_debt)
 
     def wait(self, key: QuotaKey, limit: Limit, now: float) -> float:
-        """Return the seconds that the client has to wait, without charging anything."""
+        """Return the seconds that the client must wait, without charging anything."""
         return self._bucket(key, limit, now).wait(now)
 
     @property
     def max_debt_seconds(self) -> float:
-        """The longest wait for a bucket that clients share."""
+        """The longest wait in seconds for a bucket that clients share."""
         return MAX_DEBT_WINDOWS * self.window
 
     def in_a_window(self, limit: Limit) -> float:
-        """Return the amount that a client may use at once after a pause."""
+        """Return the amount that a client may use immediately after a pause."""
         return limit.rate * self.window
 
     def _bucket(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:
@@ -75,5 +75,6 @@ class Usage:
             self._buckets = {k: bucket for k, bucket in self._buckets.items() if not bucket.is_as_new(now, self.window)}
             self._sweep_at = min(max(FEW_BUCKETS, 2 * len(self._buckets)), self._max_buckets)
         if len(self._buckets) >= self._max_buckets:
-            return self._buckets.setdefault((key, OTHERS), Bucket())  # their entities may have different rates
+            # The entities that share this bucket may have different rates.
+            return self._buckets.setdefault((key, OTHERS), Bucket())
         return self._buckets.setdefault((key, limit.shared_by), Bucket(limit.rate))

@@ -1,6 +1,7 @@
 """The stored form of a SCRAM password, as in Kafka: `salt=...,stored_key=...,server_key=...,iterations=4096`.
 
-It is part of a user's settings in the metadata store. It does not allow a login, but it allows guessing the password.
+This stored credential is part of a user's settings in the metadata store. The stored credential does not allow a login,
+but allows guessing the password.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oncelog_protocol.scram import (
 
 
 class ScramCredential(NamedTuple):
-    """The credential of one user for one mechanism."""
+    """The stored credential of one user for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -38,7 +39,7 @@ class ScramCredential(NamedTuple):
 
 
 def parse_credential(text: str) -> ScramCredential:
-    """Raises ValueError, without the text."""
+    """Raises ValueError, whose message does not contain the text."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         credential = ScramCredential(
@@ -61,5 +62,5 @@ def credential_of(mechanism: ScramMechanism, salt: bytes, salted: bytes, iterati
 
 
 def new_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Derive the credential from a password. Takes some milliseconds."""
+    """Derive the credential from a password. The derivation takes some milliseconds."""
     return credential_of(mechanism, salt, salted_password(mechanism, password, salt, iterations), iterations)

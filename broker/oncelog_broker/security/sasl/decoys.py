@@ -1,9 +1,11 @@
-"""Decoy credentials for the first SCRAM response to unknown users, so that it does not reveal which users exist.
+"""Decoy credentials for the first SCRAM response to unknown users, so that the response does not reveal which users
+exist.
 
-A decoy looks like the credential of a real user, its model: same iterations, and a salt of the same length and alphabet
-(Kafka's tools draw 26 letters and digits, ours 24 bytes). The model depends on the requested name, so decoys are
-distributed like the real credentials, and a name always gets the same salt, until its model is deleted or, with many
-users, displaced by a user with a lower name. All brokers of a cluster give the same decoys, since they share the key.
+A decoy looks like the credential of a real user, its model: it has the same iterations, and a salt of the same length
+and alphabet (Kafka's tools draw 26 letters and digits, oncelog's tools 24 bytes). The model depends on the requested
+name, so decoys are distributed like the real credentials, and a name always gets the same salt, until its model is
+deleted or, with many users, displaced by a user with a lower name. All brokers of a cluster create the same decoys,
+because they share the key.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from oncelog_broker.security.sasl.credentials import ScramCredential, parse_cred
 from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
 
 UserConfigs = Mapping[str | None, Mapping[str, str]]
-"""The settings of all users in the metadata store, their SCRAM credentials among them."""
+"""The settings of all users in the metadata store, including their SCRAM credentials."""
 
 MODELS: Final = 16
-"""Users that may serve as models. One is selected at each login, also for existing users, to take the same time."""
+"""Limit on the users that may serve as models. One model is selected at each login, even for existing users, so that
+every login takes the same time.
+"""
 LOOKED_AT: Final = 1000
-"""Users searched for models when the users change: the first by name. The order in which a broker learned of users
-differs between brokers and between its own restarts."""
+"""Limit on the users that are searched for models when the users change: the first ones by name. The order in which a
+broker learned of users cannot be used, because it differs between brokers and between restarts of one broker.
+"""
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -39,11 +44,11 @@ class Model(NamedTuple):
 
 
 NOBODY: Final = Model("", 24, False, MIN_ITERATIONS)
-"""The model if no users exist: a credential with the parameters of our tools."""
+"""The model if no users exist: a credential with the parameters of oncelog's tools."""
 
 
 class Decoys:
-    """The decoys of one mechanism."""
+    """Creates the decoys of one mechanism."""
 
     def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
         """`key` returns a secret of the cluster, of KEY_BYTES bytes."""
@@ -53,7 +58,7 @@ class Decoys:
         self._models: tuple[Model, ...] = ()
 
     def credential(self, user: str, users: UserConfigs) -> ScramCredential:
-        """A credential without a known password. Takes the same time for any name."""
+        """Return a credential without a known password. The call takes the same time for any name."""
         if users is not self._users:
             self._users, self._models = users, tuple(islice(_models(self._mechanism, users), MODELS))
         key = self._key()

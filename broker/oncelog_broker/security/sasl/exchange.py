@@ -1,8 +1,8 @@
 """The SASL exchange of one connection: the mechanism, and which requests are allowed in which phase (T22).
 
 Handshake v1 is followed by SaslAuthenticate requests, v0 by raw tokens. If the listener requires re-authentication
-(KIP-368), it must use the same mechanism and principal; during it no other request is allowed, and after the end of the
-session no request but its handshake.
+(KIP-368), the client must use the same mechanism and principal again; during re-authentication no other request is
+allowed, and after the end of the session only the handshake of a re-authentication.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-"""The requests allowed before a mechanism is chosen."""
+"""The APIs that are allowed before a mechanism is chosen."""
 
 
 class Phase(Enum):
@@ -27,7 +27,7 @@ class Phase(Enum):
     TOKENS = auto()
     """SaslAuthenticate requests."""
     RAW_TOKENS = auto()
-    """Frames that contain only a token."""
+    """The client sends frames that contain only a token."""
     DONE = auto()
     FAILED = auto()
 
@@ -38,11 +38,11 @@ class Progress(NamedTuple):
     token: bytes
     principal: Principal | None = None
     session_lifetime_ms: int = 0
-    """Milliseconds until the session ends; 0: it does not end."""
+    """Milliseconds until the session ends; 0 means that it does not end."""
 
 
 class SaslExchange:
-    """A SASL exchange. `mechanisms` makes the state machine of each enabled mechanism."""
+    """The SASL exchange of one connection. `mechanisms` creates the state machine of each enabled mechanism."""
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], Mechanism]], max_reauth_ms: Mapping[str, int]) -> None:
         self._mechanisms = mechanisms
@@ -51,17 +51,17 @@ class SaslExchange:
         self._name = ""
         self._machine: Mechanism | None = None
         self.principal: Principal | None = None
-        """The principal of the first authentication."""
+        """The principal of the first authentication; None before it."""
         self._session_ends: float | None = None
 
     @property
     def mechanisms(self) -> list[str]:
-        """The enabled mechanisms."""
+        """The names of the enabled mechanisms."""
         return list(self._mechanisms)
 
     @property
     def is_done(self) -> bool:
-        """Whether other requests are allowed, while the session lasts."""
+        """Whether other requests are allowed, until the session ends."""
         return self.phase is Phase.DONE
 
     def is_expired(self, now: float) -> bool:
@@ -77,7 +77,7 @@ class SaslExchange:
         return self.phase is Phase.HANDSHAKE and api_key in BEFORE
 
     def handshake(self, mechanism: str, version: int) -> None:
-        """Choose a mechanism. Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
+        """Choose a SASL mechanism. Raises KafkaError: UNSUPPORTED_SASL_MECHANISM or ILLEGAL_SASL_STATE."""
         is_again = self.phase is Phase.DONE
         if self.phase is not Phase.HANDSHAKE and not (is_again and self._session_ends is not None and version > 0):
             raise KafkaError(
@@ -93,9 +93,10 @@ class SaslExchange:
         self.phase = Phase.TOKENS if version > 0 else Phase.RAW_TOKENS
 
     def authenticate(self, token: bytes, wall_s: float, now: float) -> Progress:
-        """Process a token of the client. `wall_s`: seconds since 1970, compared with the expiry of a token; `now`:
-        seconds of `Clock.uptime`, for the end of the session. Raises Refused, after which the connection must close;
-        KafkaError ILLEGAL_SASL_STATE if no token is expected."""
+        """Process a token from the client. `wall_s`: seconds since 1970, compared with the expiry of a token; `now`:
+        seconds of `Clock.uptime`, used for the end of the session. Raises Refused, after which the connection must be
+        closed; KafkaError ILLEGAL_SASL_STATE if no token is expected.
+        """
         if self.phase not in (Phase.TOKENS, Phase.RAW_TOKENS) or self._machine is None:
             raise KafkaError(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
@@ -119,7 +120,7 @@ class SaslExchange:
         return Progress(step.token, principal, lifetime_ms)
 
     def _lifetime_ms(self, expires_s: float | None, wall_s: float) -> int:
-        """The lower of the listener's limit and the remaining life of a token."""
+        """Return the lower of the listener's limit and the remaining life of a token, in milliseconds."""
         limits = [limit for limit in (self._max_reauth_ms.get(self._name, 0),) if limit]
         if expires_s is not None:
             limits.append(max(1, int((expires_s - wall_s) * 1000)))

@@ -1,4 +1,4 @@
-"""Parses `sasl.jaas.config` of a listener's mechanism: the users of PLAIN, and this broker's own login."""
+"""Parses `sasl.jaas.config` of a listener's mechanism, which has the users of PLAIN and this broker's own login."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ USER_PREFIX: Final = "user_"
 
 
 def parse_jaas(name: str, secret: Secret) -> dict[str, str]:
-    """The options. Raises InvalidConfig with the key's `name`, without its value."""
+    """The options. Raises InvalidConfig, whose message contains the key's `name` but not its value."""
     try:
         return jaas_options(secret.reveal())
     except ValueError as error:
@@ -20,7 +20,7 @@ def parse_jaas(name: str, secret: Secret) -> dict[str, str]:
 
 
 def plain_users(options: dict[str, str]) -> dict[str, Secret]:
-    """The users in the options of PLAIN."""
+    """Return the users in the options of PLAIN."""
     return {
         name.removeprefix(USER_PREFIX): Secret(value)
         for name, value in options.items()

@@ -1,5 +1,6 @@
-"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, refreshed periodically, and when a
-token names an unknown key."""
+"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, which is refreshed periodically, and
+when a token names an unknown key.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_SECONDS: Final = 10.0
-"""Seconds for one reading of the keys, however slowly the provider responds."""
+"""Limit in seconds on one reading of the keys, however slowly the provider responds."""
 MAX_BYTES: Final = 1024 * 1024
-"""Limit of the key set document."""
+"""Limit in bytes on the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
-"""The minimum interval of readings because a token names an unknown key."""
+"""Minimum seconds between two readings that are caused by tokens with unknown keys."""
 
 
 class Jwks:
-    """The keys from one URL. `key` never waits: an unknown key may come with the next update."""
+    """The key set of one URL. `key` never waits: an unknown key may arrive with the next reading."""
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         """Raises InvalidConfig."""
@@ -33,15 +34,18 @@ class Jwks:
         self._keys: dict[str | None, Any] = {}
         self._wanted = asyncio.Event()
         self._current_since: float | None = None
-        """Loop time of the start of the last successful reading; before that, of the first attempt. None: no attempt
-        yet."""
+        """Loop time in seconds at which the last successful reading started or, before the first success, the first
+        attempt. None means that no attempt was made yet.
+        """
 
     def age_seconds(self, now: float) -> float:
-        """Seconds since the last successful reading or, before that, since the first attempt. `now` is loop time."""
+        """Return the seconds since the last successful reading or, before the first success, since the first attempt.
+        `now` is loop time.
+        """
         return 0.0 if self._current_since is None else now - self._current_since
 
     def key(self, key_id: str | None) -> Any:
-        """The public key; None if no key has that id. A token without an id matches a set with a single key."""
+        """Return the public key; None if no key has this id. A token without an id matches a set with a single key."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         found = self._keys.get(key_id)
@@ -50,8 +54,9 @@ class Jwks:
         return found
 
     async def read(self) -> None:
-        """Read the keys now. A failure is logged, and the old keys stay: an external provider must not end the start of
-        the broker or the periodic readings (S93)."""
+        """Read the key set now. A failure is logged, and the old keys stay in use: an external provider must not end
+        the start of the broker or the periodic readings (S93).
+        """
         began = asyncio.get_running_loop().time()
         if self._current_since is None:
             self._current_since = began
@@ -66,7 +71,7 @@ class Jwks:
             self._current_since = began
 
     async def follow(self) -> None:
-        """Read the keys periodically, for ever."""
+        """Read the key set periodically, without end."""
         loop = asyncio.get_running_loop()
         while True:
             read_at = loop.time()
@@ -81,7 +86,7 @@ class Jwks:
 
 
 def parse_keys(content: bytes) -> dict[str | None, Any]:
-    """The public keys by id. Keys of unknown type and malformed ones are skipped. Raises ValueError."""
+    """Return the public keys by id. Keys of unknown type and malformed keys are skipped. Raises ValueError."""
     from jwt import PyJWK, PyJWTError
 
     try:
@@ -102,8 +107,9 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidConfig for a URL whose keys cannot be trusted: over http://, an attacker on the network path could
-    insert a key, and log in as any user. Loopback is safe."""
+    """Raises InvalidConfig for a URL whose keys cannot be trusted: with http://, an attacker on the network path could
+    insert a key and log in as any user. http:// on loopback is allowed.
+    """
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise InvalidConfig(
@@ -116,7 +122,8 @@ def check_url(url: str) -> None:
 
 
 def _read_keys(url: str) -> dict[str | None, Any]:
-    """Read and parse the keys. Call in a worker thread: parsing a large set takes time too."""
-    from oncelog_broker.security.sasl.timed_get import timed_get  # HTTP, which most brokers do without
+    """Read and parse the key set. Call this in a worker thread, because parsing a large set also takes time."""
+    # Imports an HTTP client, which most brokers do not need.
+    from oncelog_broker.security.sasl.timed_get import timed_get
 
     return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES, check_url))

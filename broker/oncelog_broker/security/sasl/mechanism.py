@@ -1,4 +1,4 @@
-"""The common protocol of the SASL mechanisms: a state machine that gets the client's tokens in order."""
+"""The common protocol of the SASL mechanisms: a state machine that receives the client's tokens in order."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Step(NamedTuple):
-    """The response to a token. With a `user`, the exchange has authenticated that user."""
+    """The server's response to a token. If `user` is set, the exchange has authenticated this user."""
 
     token: bytes
     user: str | None = None
     expires_s: float | None = None
-    """Seconds since 1970 at which the authentication expires: the end of a token."""
+    """Seconds since 1970 at which the authentication expires, because its token expires; None if it does not expire."""
 
 
 class Refused(KafkaError):
-    """The authentication failed. `message` goes to the client; `reason` goes to the log, without secrets."""
+    """Raised when the authentication fails. `message` goes to the client; `reason` goes to the log and contains no
+    secrets.
+    """
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
@@ -25,13 +27,15 @@ class Refused(KafkaError):
 
 
 class Mechanism(Protocol):
-    """One exchange of a SASL mechanism. `step` raises Refused; after that, or after a user, it gets no more tokens."""
+    """One exchange of a SASL mechanism. `step` raises Refused; after an error or an authenticated user the exchange
+    gets no more tokens.
+    """
 
     def step(self, token: bytes, now_s: float) -> Step: ...
 
 
 def invalid_credentials(mechanism: str, reason: str) -> Refused:
-    """The refusal with Kafka's text, which does not say what was wrong."""
+    """Return the refusal with Kafka's text, which does not say what was wrong."""
     return Refused(
         f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}",
         reason,

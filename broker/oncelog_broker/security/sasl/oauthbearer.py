@@ -15,20 +15,22 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_creden
 
 NAME: Final = "OAUTHBEARER"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Algorithms with a public key. With a shared-secret algorithm, everyone with the public key could forge tokens."""
+"""Algorithms that verify with a public key. With a shared-secret algorithm, anybody who has the public key could forge
+tokens.
+"""
 LAST_SECOND: Final = 1e12
-"""Seconds since 1970: later expiries are rejected, so that their milliseconds fit the response."""
+"""Seconds since 1970; tokens that expire later are rejected, so that the milliseconds fit the response."""
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
 _ABORT: Final = b"\x01"
-"""The client's answer to an error."""
+"""The client's response to an error."""
 
 KeyOf = Callable[[str | None], Any]
-"""Returns the public key with an id (`kid`); None if it does not exist."""
+"""Returns the public key with an id (`kid`); None if no such key exists."""
 
 
 class TokenRules(NamedTuple):
-    """The requirements on a token."""
+    """The requirements that a token must meet."""
 
     key_of: KeyOf
     audience: tuple[str, ...] = ()
@@ -58,8 +60,8 @@ class OAuthExchange:
             if not isinstance(subject, str) or not subject:
                 raise ValueError(f"{self._rules.subject_claim} is not a name")
         except (ValueError, KeyError, TypeError) as error:
-            # RFC 7628: the error goes to the client as a challenge; the client sends one more message before it is
-            # refused.
+            # RFC 7628: the error goes to the client as a challenge, and the client sends one more message before the
+            # login is refused.
             self._refused = invalid_credentials(NAME, f"the token is refused: {error}")
             return Step(json.dumps({"status": "invalid_token"}).encode())
         authorization = match["authorization"]
@@ -73,7 +75,7 @@ class OAuthExchange:
 
 
 def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, Any]:
-    """The claims of a valid token. Raises ValueError, whose message contains no part of the token."""
+    """Return the claims of a valid token. Raises ValueError, whose message contains no part of the token."""
     import jwt
 
     try:
@@ -102,7 +104,7 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
 
 
 def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> None:
-    """Check times and names, by our clock instead of the library's."""
+    """Check times and names by the broker's clock instead of the library's."""
     expires, begins = claims.get("exp"), claims.get("nbf", 0)
     if not _is_time(expires) or float(claims["exp"]) + rules.skew_seconds <= now_s:
         raise ValueError("it has no expiry, or is expired")
@@ -117,5 +119,5 @@ def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> No
 
 
 def _is_time(value: object) -> bool:
-    """Python's JSON accepts NaN, Infinity, and numbers of any length."""
+    """False for non-numbers and unusable numbers: Python's JSON accepts NaN, Infinity, and numbers of any length."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LAST_SECOND

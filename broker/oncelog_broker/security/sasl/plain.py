@@ -10,12 +10,14 @@ from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.sasl.mechanism import Refused, Step
 
 _NOBODY: Final = Secret("\0")
-"""A password that cannot be sent, since NUL ends a field: an unknown name takes as long as a known one."""
+"""A password that a client cannot send, because NUL ends a field: checking an unknown name takes as long as checking a
+known one.
+"""
 _MESSAGE: Final = "Authentication failed: Invalid username or password"
 
 
 class PlainMechanism:
-    """One exchange: a single token."""
+    """One PLAIN exchange, which has a single token."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
         self._users = users

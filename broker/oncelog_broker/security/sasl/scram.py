@@ -22,11 +22,13 @@ from oncelog_protocol.scram import (
 )
 
 MAX_TOKEN_BYTES: Final = 8192
-"""Limit of a client's message. The first one is kept until the second arrives, for unauthenticated clients too."""
+"""Limit in bytes on a client's message. The first message is kept until the second arrives, even for unauthenticated
+clients.
+"""
 
 
 class ScramExchange:
-    """One exchange of two tokens. `credential_of` returns a decoy for an unknown user."""
+    """A SCRAM exchange, which has two tokens. `credential_of` returns a credential, or a decoy for an unknown user."""
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential_of: Callable[[str], tuple[ScramCredential, bool]]
@@ -37,7 +39,7 @@ class ScramExchange:
         self._first: tuple[str, str, str] | None = None
         self._user = ""
         self._binding = ""
-        """The GS2 header of the first message, which the last one must repeat."""
+        """The GS2 header of the first message, which the last message must repeat."""
         self._credential: ScramCredential
         self._exists = False
 
@@ -79,7 +81,7 @@ class ScramExchange:
         binding, nonce = attributes(without_proof, "c", "r")
         if not separator or binding != self._binding:
             raise MalformedMessage("SCRAM: no proof, or another channel binding than before")
-        # The nonce of the last message must be ours (CVE-2024-56128).
+        # The last message must repeat the server's nonce (CVE-2024-56128).
         if not hmac.compare_digest(nonce.encode(), expected_nonce.encode()):
             raise self._refused("SCRAM: the nonce is not the one of this exchange")
         credential, mechanism = self._credential, self._mechanism

@@ -1,7 +1,7 @@
-"""Reads a small document from an https, http or file URL, with one deadline for the whole.
+"""Reads a small document from an https, http or file URL, with one deadline for the entire read.
 
-The timeout of `urlopen` applies to each socket call: a server that sends a byte now and then would block the thread for
-ever. Here each call gets the remaining time. Proxies and redirects are urllib's.
+The timeout of `urlopen` applies to each socket call: a server that sends a byte from time to time would block the
+thread forever. Here each socket call gets the remaining time as its timeout. urllib handles proxies and redirects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Deadline:
         self._until = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds left. Raises TimeoutError if no time is left."""
+        """Return the remaining seconds; raises TimeoutError if no time is left."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"not complete after {self._seconds:.0f} s")
@@ -33,7 +33,7 @@ class _Deadline:
 
 
 class _TimedReader(io.RawIOBase):
-    """The bytes that a socket receives. Each read waits at most until the deadline."""
+    """Reads the bytes that a socket receives. Each read waits at most until the deadline."""
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._socket, self._deadline = sock, deadline
@@ -53,7 +53,7 @@ class _TimedReader(io.RawIOBase):
 
 
 def _connection(kind: type[HTTPConnection], deadline: _Deadline, *args: Any, **options: Any) -> HTTPConnection:
-    """Make the connection in the form that urllib expects."""
+    """Return a connection of the form that urllib expects."""
     made = kind(*args, **{**options, "timeout": deadline.left()})
 
     def answer(sock: socket.socket, *args: Any, **options: Any) -> HTTPResponse:
@@ -97,21 +97,21 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], None]) -> bytes:
-    """Return the document at `url`. `check` is called with the URL of each redirect and raises if it must not be
-    followed.
+    """Return the document at `url`. `check` is called with the URL of each redirect, and raises if the redirect must
+    not be followed.
 
-    Raises OSError, whatever is wrong with the server or its response; ValueError if the document has more than
-    `max_bytes`; the errors of `check`. Blocks for at most `seconds`, plus the lookup of the host's name.
+    Raises OSError for every failure of the server or its response; ValueError if the document has more than
+    `max_bytes`; and the errors of `check`. Blocks for at most `seconds`, plus the time to resolve the host's name.
     """
     deadline = _Deadline(seconds)
     opener = build_opener(_Http(deadline), _Https(deadline), FileHandler(), _Redirects(check))
     try:
         with opener.open(url, timeout=seconds) as answer:
             content: bytes = answer.read(max_bytes + 1)
-    except HTTPError as error:  # an OSError that holds the connection
+    except HTTPError as error:  # an OSError that refers to the connection
         error.close()
         raise
-    except HTTPException as error:  # not HTTP, or a truncated response
+    except HTTPException as error:  # the response is not HTTP, or it is truncated
         raise OSError(f"{type(error).__name__}: {error!s:.200}") from error
     if len(content) <= max_bytes and getattr(answer, "length", None):
         raise OSError(f"the response is truncated after {len(content)} bytes")

@@ -1,2 +1,3 @@
 """TLS without connections: `stores` reads keys and certificates, `contexts` makes OpenSSL contexts from them and renews
-these when files change, `names` maps certificates to principal names."""
+the contexts when files change, `names` maps certificates to principal names.
+"""

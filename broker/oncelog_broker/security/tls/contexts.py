@@ -1,7 +1,7 @@
 """OpenSSL contexts for the listeners, and for connections to other brokers and to ZooKeeper.
 
-`TlsContext` and `ClientContext` hold the current context, and replace it for new connections when its files have
-changed. If a new file is broken, that is logged, and the old context stays.
+`TlsContext` and `ClientContext` have the current context, and replace it for new connections when its files have
+changed. If a new file is invalid, the error is logged, and the old context stays in use.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLIENT_AUTH: Final = {
 
 
 def server_context(config: TlsSettings) -> ssl.SSLContext:
-    """The context of a listener. Raises InvalidConfig."""
+    """Return the context of a listener. Raises InvalidConfig."""
     store = read_key_store(config)
     if store is None:
         raise InvalidConfig(
@@ -55,7 +55,7 @@ def server_context(config: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(config: TlsSettings) -> ssl.SSLContext:
-    """The context for connections to that listener of other brokers, or to ZooKeeper. Raises InvalidConfig."""
+    """Return the context for connections to this listener of other brokers, or to ZooKeeper. Raises InvalidConfig."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] == "https"
     store = read_key_store(config)
@@ -67,7 +67,7 @@ def client_context(config: TlsSettings) -> ssl.SSLContext:
 
 
 class _Followed(ABC):
-    """A context that is made again when its files have changed."""
+    """A context that is created again when its files have changed."""
 
     def __init__(self, config: TlsSettings) -> None:
         self._config = config
@@ -76,14 +76,14 @@ class _Followed(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Make the context. Raises InvalidConfig and then changes nothing."""
+        """Create the context. Raises InvalidConfig, and then changes nothing."""
 
     def check(self) -> bool:
         """Reload changed files. Returns whether a new context is in use. Reads files."""
         signature = self._look()
         if signature == self._signature:
             return False
-        self._signature = signature  # a broken file is logged once
+        self._signature = signature  # so that an invalid file is logged once
         try:
             self._make()
         except InvalidConfig as error:
@@ -113,19 +113,19 @@ class TlsContext(_Followed):
 
 
 class ClientContext(_Followed):
-    """The context of a pure client. Raises InvalidConfig."""
+    """The context of a process that is only a client. Raises InvalidConfig."""
 
     def _make(self) -> None:
         self._context = client_context(self._config)
 
     def current(self) -> ssl.SSLContext:
-        """The context for the next connection. Reads changed files."""
+        """Return the context for the next connection. Reads the files again if they have changed."""
         self.check()
         return self._context
 
 
 def openssl_name(suite: str) -> str:
-    """The OpenSSL name of a TLSv1.2 cipher suite named as in Java; other names are returned unchanged."""
+    """Return the OpenSSL name of a TLSv1.2 cipher suite that has a Java name; other names are returned unchanged."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -141,7 +141,7 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
     where = config.name_of(keys.SSL_KEYSTORE_LOCATION if files_of(config) else keys.SSL_KEYSTORE_KEY)
     try:
         with as_file(store.pem) as path:
-            # Without a password OpenSSL would prompt on the terminal.
+            # If no password were passed, OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError) as error:
         weak = weakness(error)
@@ -156,8 +156,8 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
 def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
     if trusted is None and purpose is ssl.Purpose.CLIENT_AUTH:
-        # The system's certificate authorities serve the web, and certify every owner of a domain: that authenticates no
-        # client here, and ssl.principal.mapping.rules would accept any name in a certificate.
+        # The system's certificate authorities certify every owner of a domain for the web: that does not authenticate a
+        # client here, and ssl.principal.mapping.rules would accept any name in such a certificate.
         raise InvalidConfig(
             f"listener {config.listener}: {config.name_of(keys.SSL_CLIENT_AUTH)}={config[keys.SSL_CLIENT_AUTH]} needs "
             f"the trusted authorities are unknown: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "

@@ -28,14 +28,16 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """`pattern` must match the whole name; `replacement` may contain $1 to $9. `pattern` None: the name unchanged."""
+    """`pattern` must match the entire name; `replacement` may contain $1 to $9. A `pattern` of None leaves the name
+    unchanged.
+    """
 
     pattern: re.Pattern[str] | None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The principal's name, or None if the rule does not match."""
+        """Return the principal's name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
@@ -71,7 +73,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def mapped_name(rules: Sequence[Rule], name: str) -> str | None:
-    """The name by the first matching rule; None if none matches."""
+    """Return the name by the first matching rule; None if no rule matches."""
     for rule in rules:
         mapped = rule.apply(name)
         if mapped is not None:
@@ -80,7 +82,7 @@ def mapped_name(rules: Sequence[Rule], name: str) -> str | None:
 
 
 def distinguished_name(certificate: dict[str, Any]) -> str:
-    """The subject of `SSLObject.getpeercert()` in RFC 2253 form, the most specific part first."""
+    """Return the subject of `SSLObject.getpeercert()` in RFC 2253 form, the most specific part first."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(certificate.get("subject", ()))

@@ -1,6 +1,6 @@
 """Reads key stores and trust stores, PEM or PKCS12, from files or from inline settings, and returns PEM.
 
-The `ssl` module reads private keys from files only: `as_file` offers PEM as a file that is never on a disk.
+The `ssl` module reads private keys from files only, so `as_file` offers PEM as a file that is never on a disk.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class TlsSettings(Protocol):
     """The TLS settings of a listener (`ListenerConfig`), or the same settings under other names."""
 
     listener: str
-    """The owner of the settings, for messages."""
+    """The name of the listener that has the settings, for messages."""
 
     def name_of(self, key: ConfigKey[Any]) -> str:
-        """The configuration name of `key`, for messages."""
+        """Return the configuration name of `key`, for messages."""
 
     def __getitem__(self, key: ConfigKey[T]) -> T: ...
 
@@ -44,7 +44,7 @@ class KeyStore(NamedTuple):
 
 
 def read_key_store(config: TlsSettings) -> KeyStore | None:
-    """None if none is configured. Raises InvalidConfig."""
+    """Return the key store; None if none is configured. Raises InvalidConfig."""
     location, key = config[keys.SSL_KEYSTORE_LOCATION], config[keys.SSL_KEYSTORE_KEY]
     chain = config[keys.SSL_KEYSTORE_CERTIFICATE_CHAIN]
     if location is None:
@@ -63,7 +63,7 @@ def read_key_store(config: TlsSettings) -> KeyStore | None:
 
 
 def read_trust_store(config: TlsSettings) -> str | None:
-    """The trusted certificates as PEM; None if none are configured. Raises InvalidConfig."""
+    """Return the trusted certificates as PEM; None if none are configured. Raises InvalidConfig."""
     inline, location = config[keys.SSL_TRUSTSTORE_CERTIFICATES], config[keys.SSL_TRUSTSTORE_LOCATION]
     if location is None:
         return None if inline is None else _lines(inline)
@@ -78,14 +78,14 @@ def read_trust_store(config: TlsSettings) -> str | None:
 
 
 def files_of(config: TlsSettings) -> list[str]:
-    """The files that the stores are read from."""
+    """Return the paths of the files from which the stores are read."""
     locations = (config[keys.SSL_KEYSTORE_LOCATION], config[keys.SSL_TRUSTSTORE_LOCATION])
     return [location for location in locations if location is not None]
 
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """A path with `content` while the context lasts; in memory if the system supports that."""
+    """Yield a path to `content`, valid while the context lasts; the file is in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("oncelog-key")
         try:
@@ -95,14 +95,14 @@ def as_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile() as named:  # readable by its owner only
+        with tempfile.NamedTemporaryFile() as named:  # only its owner can read this file
             named.write(content)
             named.flush()
             yield named.name
 
 
 def _lines(secret: Secret) -> str:
-    """PEM from one line, as in properties files, with its line breaks restored."""
+    """Return PEM with its line breaks restored, if a properties file has it in one line."""
     return secret.reveal().replace("\\n", "\n")
 
 

@@ -1,4 +1,6 @@
-"""ACLs as requests and responses have them: numbers and texts, which anybody may have written."""
+"""Convert ACLs between the domain types and the numbers and strings of requests and responses; a client may have sent
+any value.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class FilterFields(Protocol):
 
 
 class CreationFields(Protocol):
-    """An ACL of CreateAcls."""
+    """An ACL that a CreateAcls request creates."""
 
     resource_type: int
     resource_name: str

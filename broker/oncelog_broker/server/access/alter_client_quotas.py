@@ -1,8 +1,9 @@
 """AlterClientQuotas (49), v0-1: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612).
 
-Behaviour: each entity succeeds or fails by itself; an entity that is named twice, or has a key that is named twice,
-fails with INVALID_REQUEST and is not changed. An entity is answered once. Removing a quota that does not exist is no
-error. With validate_only nothing is changed. Answered when this broker holds clients to it. Every broker serves it.
+Behaviour: each entity succeeds or fails independently; an entity that the request names twice, or that has a key twice,
+fails with INVALID_REQUEST and is not changed. The response contains each entity once. Removing a quota that does not
+exist is no error. With validate_only nothing is changed. The response is sent when this broker enforces the new quotas.
+Every broker serves this request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Entry = AlterClientQuotasRequest.EntryData
 Result = AlterClientQuotasResponse.EntryData
 Part = Result.EntityData
 Changes = dict[str, str | None]
-"""Values by key; None: to be removed."""
+"""New values by quota key; None means that the quota is removed."""
 
 
 def handle(request: AlterClientQuotasRequest, context: AccessContext) -> Answer[AlterClientQuotasResponse]:
@@ -40,7 +41,8 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        named_parts = entry.entity[: len(TYPES) + 1]  # the number of parts: a type is repeated or unknown
+        # One part more than there are types: a type is repeated or unknown.
+        named_parts = entry.entity[: len(TYPES) + 1]
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
         result = Result(error_code=ErrorCode.NONE, entity=shown)
@@ -76,7 +78,9 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
 
 
 async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNodes | KafkaError:
-    """Asked once for all: where the store does not answer, each address would wait for that again."""
+    """Read the nodes of all addresses with one store request: if the store does not respond, each address would
+    otherwise wait for its own timeout.
+    """
     try:
         return await context.services.configs.nodes_of_addresses(pause)
     except KafkaError as error:
@@ -100,7 +104,7 @@ async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
 
 
 def _changed(settings: dict[str, str], changes: Changes) -> Mapping[str, str]:
-    """An entity's settings, of which others than these quotas stay as they are."""
+    """Return the settings of an entity after `changes`; settings that are not in `changes` keep their values."""
     for key, value in changes.items():
         if value is None:
             settings.pop(key, None)

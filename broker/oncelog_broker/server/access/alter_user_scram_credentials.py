@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials (51), v0: create, change and delete SCRAM credentials (KIP-554); each user by itself.
+"""AlterUserScramCredentials (51), v0: create, change and delete SCRAM credentials (KIP-554); each user succeeds or
+fails independently.
 
 The client salts the password, so that it never reaches the broker; the stored credential allows no login.
 """
@@ -20,7 +21,7 @@ from oncelog_protocol.messages.alter_user_scram_credentials import (
 from oncelog_protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
 TIMEOUT_MS = 30_000
-"""The request carries none."""
+"""The timeout of this operation in ms; the request has no timeout field."""
 MAX_SALT_BYTES = 1024
 
 Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
@@ -29,7 +30,7 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Asked = Deletion | Upsertion
 MECHANISMS = {mechanism.value: mechanism for mechanism in ScramMechanism}
 Changes = dict[str, str | None]
-"""SCRAM mechanism -> the new credential; None: delete it."""
+"""Maps a SCRAM mechanism to the new credential; None means that the credential is deleted."""
 
 
 async def _handle(

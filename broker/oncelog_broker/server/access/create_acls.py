@@ -1,7 +1,8 @@
 """CreateAcls (30), v1-3: add ACLs (KIP-140, KIP-290).
 
-Behaviour: each ACL succeeds or fails by itself; the ACLs of one pattern are written together. Creating an ACL that
-exists is no error. Answered when this broker decides by them. Every broker serves it.
+Behaviour: each ACL succeeds or fails independently; the ACLs of one pattern are written together. Creating an ACL that
+exists is no error. The response is sent when this broker's authorization decisions use the new ACLs. Every broker
+serves this request.
 """
 
 from __future__ import annotations
@@ -59,15 +60,17 @@ async def _create(request: CreateAclsRequest, context: AccessContext) -> CreateA
 
 
 async def until_decided_by(context: AccessContext) -> None:
-    """Return when this broker's decisions use all ACLs that were written until now, if the store is available."""
+    """Return when this broker's authorization decisions use all ACLs that were written before the call; return earlier
+    if the store is unavailable.
+    """
     try:
         await context.services.metadata.synced()
     except StoreUnavailable:
-        return  # the ACL is written, and takes effect here when the store is available again
+        return  # the ACL is in the store; this broker will use it when the store is available again
 
 
 def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raises KafkaError INVALID_REQUEST for an ACL that cannot be created."""
     pattern, entry = pattern_of(creation), entry_of(creation)
     if pattern.type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")

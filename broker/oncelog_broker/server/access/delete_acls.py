@@ -1,8 +1,8 @@
-"""DeleteAcls (31), v1-3: take away the ACLs that filters match (KIP-140, KIP-290).
+"""DeleteAcls (31), v1-3: remove the ACLs that filters match (KIP-140, KIP-290).
 
-Behaviour: each ACL appears in the result of only one of the filters that match it. Filters that name one pattern are
-compared with the store, so that no ACL of it is overlooked; the other filters with this broker's image. Every broker
-serves it.
+Behaviour: an ACL that several filters match appears in the result of only one of them. Filters that name one pattern
+are compared with the store, so that no ACL of this pattern is missed; the other filters are compared with this broker's
+metadata image. Every broker serves this request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def _delete(request: DeleteAclsRequest, context: AccessContext) -> DeleteA
 
 
 async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict[ResourcePattern, list[Numbered]]:
-    """Which patterns have to be looked at, and by which filters."""
+    """Return the patterns whose ACLs must be compared, each with the filters to compare."""
     pauses = context.services.slices.pauses()
     patterns: dict[ResourcePattern, list[Numbered]] = {}
     searching = []
@@ -76,8 +76,9 @@ async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict
 
 
 async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: AccessContext) -> bool:
-    """Delete the ACLs of one pattern that the filters match, and add them to the results; returns whether there were
-    any."""
+    """Delete the ACLs of one pattern that the filters match, and add these ACLs to the results; returns whether any ACL
+    was deleted.
+    """
 
     results: dict[EntryFilter, Result] = {}
     for wanted, result in filters:

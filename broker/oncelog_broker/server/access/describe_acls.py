@@ -1,6 +1,7 @@
-"""DescribeAcls (29), v1-3: the ACLs that a filter matches, by the pattern that they are about (KIP-140, KIP-290).
+"""DescribeAcls (29), v1-3: the ACLs that a filter matches, grouped by resource pattern (KIP-140, KIP-290).
 
-Answered by every broker, from its image. Version 3 may name users; before, ACLs of users are not shown.
+Every broker responds from its metadata image. Version 3 has the USER resource type; earlier versions omit ACLs on
+users.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""DescribeClientQuotas (48), v0-1: the quotas that were set, of the entities that a filter matches (KIP-546, KIP-612).
+"""DescribeClientQuotas (48), v0-1: the configured quotas of the entities that a filter matches (KIP-546, KIP-612).
 
-Behaviour: a component names a part of entities and wants its name, the default, or any; each must match. An entity that
-has a part which no component names matches too, unless the filter is strict. A filter on addresses matches only
-entities of an address, and an address matches however it is spelled.
+Behaviour: each component of the filter selects one entity type and matches a given name, the default, or any value; an
+entity must match all components. An entity that also has a type which no component selects matches too, unless the
+filter is strict. A filter on addresses matches only entities that have an address; two spellings of one address are
+equal.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ Component = DescribeClientQuotasRequest.ComponentData
 EXACT: Final = 0
 DEFAULT_ENTITY: Final = 1
 SPECIFIED: Final = 2
-"""Match types: the name, the default, or either of them."""
+"""Values of `match_type`: a given name, the default, or any specified value."""
 ENTITIES_PER_STEP: Final = 200
 
 
 class _Any:
-    """Any name, or the default."""
+    """Matches any name, and the default."""
 
 
 ANY: Final = _Any()
@@ -50,7 +51,7 @@ def handle(request: DescribeClientQuotasRequest, context: AccessContext) -> Answ
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Filter:
-    """The conditions on an entity, by type. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """Return the conditions on an entity, by entity type. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION."""
     wanted: Filter = {}
     for component in request.components:
         kind = component.entity_type

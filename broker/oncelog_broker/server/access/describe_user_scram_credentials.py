@@ -53,7 +53,9 @@ def _describe_each(
 
 
 def _credentials_of(settings: Mapping[str, str]) -> tuple[list[Info], list[str]]:
-    """The credentials of a user, and the names of the mechanisms whose credential cannot be read."""
+    """Return the SCRAM credentials of a user, and the names of the mechanisms whose stored credential cannot be
+    decoded.
+    """
     infos: list[Info] = []
     unreadable: list[str] = []
     for mechanism in ScramMechanism:

@@ -1,4 +1,6 @@
-"""Entities of quotas as requests and responses have them: parts with a type and a name, which may be anything."""
+"""Convert quota entities between the domain type and the parts of requests and responses; each part has a type and a
+name, and a client may have sent any string.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def entity_of(parts: Iterable[Part]) -> QuotaEntity:
 
 
 def _address(text: str) -> str:
-    """Normalize an address for comparison. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
+    """Return the normalized form of an address, for comparison. Raises KafkaError INVALID_REQUEST for a text that is
+    not an IP address; host names are not resolved.
+    """
     address = plain_address(text)
     if address is None:
         raise _invalid(f"{text!r:.60} is not a valid IP address.")
@@ -56,18 +60,20 @@ def _address(text: str) -> str:
 
 
 def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:
-    """Types and names, as a response has them: null is the default."""
+    """Return the types and names of an entity as a response has them; the name None means the default."""
     named = zip(TYPES, entity, strict=True)
     return in_order((kind, name if isinstance(name, str) else None) for kind, name in named if name is not None)
 
 
 def in_order(parts: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
-    """Types and names in the order in which Kafka answers."""
+    """Sort types and names into the order of Kafka's response."""
     return sorted(parts, key=lambda part: ANSWERED.index(part[0]) if part[0] in ANSWERED else len(ANSWERED))
 
 
 def checked_value(entity: QuotaEntity, key: str, value: float) -> str:
-    """The value of a quota as it is kept. Raises KafkaError INVALID_REQUEST."""
+    """Return the quota's value as the string that the store keeps. Raises KafkaError INVALID_REQUEST for an unknown key
+    or an invalid value.
+    """
     known = next((each for each in keys_of(entity) if each == key), None)
     if known is None:
         raise _invalid(f"Invalid configuration key {key:.60}")

@@ -1,7 +1,7 @@
 """SaslHandshake (17), v0-1: choose a SASL mechanism (T22).
 
 On a listener without SASL, or after authentication, the error is ILLEGAL_SASL_STATE, as in Kafka. Versions: after v0
-the tokens are sent without a header, after v1 in SaslAuthenticate.
+the client sends raw SASL tokens without a header, after v1 tokens in SaslAuthenticate requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For handlers of users, rights and quotas."""
+"""Services for handlers of users, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class AccessServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of users, rights and quotas may use, in addition to the common ones."""
+    """The parts of the broker that handlers of users, ACLs and quotas may use, in addition to the common ones."""
 
     configs: ConfigController
     acls: AclController

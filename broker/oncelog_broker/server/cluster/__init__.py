@@ -1,2 +1,3 @@
-"""What a client asks first: `api_versions` (which APIs there are), `describe_cluster` (which brokers), and
-`update_features` (asks for other levels of features)."""
+"""Handlers of what a client requests first: `api_versions` (the supported APIs), `describe_cluster` (the brokers), and
+`update_features` (requests to change feature levels).
+"""

@@ -1,7 +1,8 @@
 """ApiVersions (18), v0-4: the APIs that this broker serves, and its features.
 
-Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
-An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
+Versions: v3 is flexible and has the features in tagged fields. The response header always has version 0 (T1). A request
+with an unknown version gets the v0 response with UNSUPPORTED_VERSION and the range of versions that this broker serves
+(T2).
 """
 
 from __future__ import annotations
@@ -26,19 +27,23 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("share.version", 0, SHARE_GROUPS, feature_levels.SHARE_GROUPS),
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
-"""Name, lowest and highest level that we know, and from which level of `oncelog.version` on the highest one is in
-force: before that it is the lowest. From transaction.version 2 on clients use transactions V2 (T6)."""
+"""For each feature: its name, the lowest and highest level that this broker supports, and the level of
+`oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
+transaction.version 2 on, clients use Kafka's transactions V2 (T6).
+"""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""The characters that a client may use in its name and version (KIP-511): they become metric names."""
+"""The characters that a client may use in its software name and version (KIP-511); both become metric labels."""
 
 
 @cache
 def served_versions(
     level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
 ) -> ApiVersionsResponse:
-    """Returns the answer to every well-formed request. `level`: of `oncelog.version`, in force (`feature_levels`).
-    `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include that level, and the
-    APIs that only brokers use; `two_phase_commit`: transaction.two.phase.commit.enable."""
+    """Return the response to every well-formed request. `level`: the finalized level of `oncelog.version`
+    (`feature_levels`). `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include
+    `oncelog.version`, and the APIs that only brokers use; `two_phase_commit`: the setting
+    transaction.two.phase.commit.enable.
+    """
     features = [(name, low, high) for name, low, high, _ in FEATURES]
     in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
     if is_for_brokers:
@@ -60,7 +65,7 @@ def served_versions(
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        # The epoch must not be negative, or clients ignore the features, and it increases with them.
+        # The epoch must not be negative, or clients ignore the features; a higher level gives a higher epoch.
         finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)

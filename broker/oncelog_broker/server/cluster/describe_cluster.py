@@ -1,7 +1,7 @@
 """DescribeCluster (60), v0-2: cluster id, controller and brokers.
 
-Versions: v1 endpoint type (only brokers can be asked for: no separate controllers exist), v2 fenced brokers, of which
-there are none.
+Versions: v1 adds the endpoint type (only brokers can be requested, because no separate controllers exist), v2 adds
+fenced brokers, of which this cluster has none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""UpdateFeatures (57), v0-2: asks for other levels of features (KIP-584).
+"""UpdateFeatures (57), v0-2: request other feature levels (KIP-584).
 
-The levels in force follow the releases of the brokers by themselves (`metadata/membership/feature_levels.py`), so a
-request succeeds that asks for the levels in force. Every other change is refused with the reason. The
-response has the first error, as Kafka's. Versions: v0 and v1 list the features if all are accepted, v2 does not.
+The finalized levels follow the brokers' releases automatically (`metadata/membership/feature_levels.py`), so a request
+succeeds only if it names the levels that are already finalized. Every other change is refused with the reason. As in
+Kafka, the response carries the first error. Versions: v0 and v1 list the features if all updates are accepted, v2 does
+not.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 FIRST_VERSION_WITHOUT_RESULTS: Final = 2
 FIRST_UPGRADE_TYPE_VERSION: Final = 1
 MAX_UPDATES: Final = 100
-"""The most features that a request may name: a cluster has a handful."""
+"""Limit on the features in one request; a cluster has only a few features."""
 
 
 def handle(request: UpdateFeaturesRequest, context: AnyContext) -> UpdateFeaturesResponse:
@@ -52,8 +53,9 @@ def handle(request: UpdateFeaturesRequest, context: AnyContext) -> UpdateFeature
 
 
 def _check(update: Update, level: int, mentions: Counter[str], version: int) -> None:
-    """Raises KafkaError unless the level that is asked for is in force: INVALID_REQUEST for a feature that is named
-    twice, INVALID_UPDATE_VERSION for an unknown feature, for an unknown upgrade type and for another level."""
+    """Raises KafkaError unless the requested level is already finalized: INVALID_REQUEST for a feature that the request
+    names twice, INVALID_UPDATE_VERSION for an unknown feature, an unknown upgrade type or another level.
+    """
     if mentions[update.feature] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"feature '{update.feature}' is named several times")
     known = range(UpgradeType.UPGRADE, UpgradeType.UNSAFE_DOWNGRADE + 1)
@@ -71,6 +73,6 @@ def _check(update: Update, level: int, mentions: Counter[str], version: int) -> 
 
 
 def _levels_in_force(level: int) -> dict[str, int]:
-    """The level of each feature where `level` of `oncelog.version` is in force."""
+    """Return the finalized level of each feature, given the finalized `level` of `oncelog.version`."""
     of_clients = {name: high if level >= first_level else low for name, low, high, first_level in FEATURES}
     return {**of_clients, feature_levels.FEATURE: level}

@@ -1,7 +1,8 @@
-"""From a frame to its handler, and from the handler's answer to the bytes of the response.
+"""Pass each request from its frame to its handler, and encode the handler's response.
 
-Handlers see the same message classes for all versions. A handler answers (`runtime/answers.py`) with its response, or
-with a future of it; None means no response (acks=0). `connection.py` says what delays the next request of a connection.
+Handlers see the same message classes for all versions. A handler returns its response, or a future of the response
+(`runtime/answers.py`); None means no response (acks=0). `connection.py` lists the reasons that delay the next request
+of a connection.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 RESPONSE_PREFIX: Final = Struct(">ii")
-"""Size of the following bytes, correlation id."""
+"""The start of a response: the number of bytes that follow, and the correlation id."""
 JOINED_BYTES: Final = 256 * 1024
-"""An answer up to this size is written as one piece; a larger one, encoded in slices, in the pieces that the slices
-produced."""
+"""Bytes up to which a response is joined into one piece; a larger response, which is encoded in slices, is written in
+the pieces that the slices produced.
+"""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 WARNED_HOSTS: Final = 100
-"""For how many hosts a warning is logged, once each, that a request exceeds a limit: their clients would not learn why
-the connection is closed."""
+"""Limit on the hosts for which a warning is logged, once per host, when a request exceeds a limit; without the warning
+nobody would learn why the connection was closed.
+"""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -55,23 +58,25 @@ class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
     def __init__(self, services: CommonServices, times: RequestTimes | None = None) -> None:
-        """`times`: where it is noted how long requests take."""
+        """`times`: records the durations of requests; None means that they are not measured."""
         self._services = services
         self.throttling: Throttling | None = None
-        """Enforces the quotas of clients; None while no quotas exist."""
+        """Enforces the clients' quotas; None while no client has a quota."""
         self.observed: Observed | None = None
-        """Quota usage for the metrics; None if metrics are off."""
+        """Records quota usage for the metrics; None if metrics are off."""
         self._times = times
         self._monotonic = services.clock.monotonic
         self._faults = None if point.ACTIVE_FAULTS is None else point.ACTIVE_FAULTS.controlled
-        """The faults that a test sets for requests and their answers, which strike around the handlers."""
+        """The faults that a test sets for requests and responses; they are applied around the handlers."""
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
         self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
-        """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+        """Serve one request. Raises MalformedMessage for a frame that cannot be answered; the caller then closes the
+        connection.
+        """
         gate = connection.gate
         if gate is not None and not gate.lets_in(connection, frame):
             return
@@ -87,7 +92,8 @@ class Dispatcher:
         route = self._routes.get(key)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
-                self._refuse_api_versions(connection, correlation_id)  # a version that this broker does not know (T2)
+                # The request has an ApiVersions version that this broker does not know (T2).
+                self._refuse_api_versions(connection, correlation_id)
                 return
             route = self._route(api_key, version)
         if len(frame) > self._max_copied and not route.reads_frame:
@@ -140,7 +146,7 @@ class Dispatcher:
             yield ApiKey(key >> 16), key & 0xFFFF, route.requests
 
     def _route(self, api_key: int, version: int) -> Route:
-        """Made when it is first asked for."""
+        """Return the route of an API and version; the route is created on first use."""
         key = api_key << 16 | version
         route = self._routes.get(key)
         if route is None:
@@ -162,7 +168,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # in a moment: this handler is here
+        run_steps(route.make())  # takes a moment only: this handler is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -197,7 +203,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # a disconnect then cancels the encoding, too
+                    slot.waits_for = late  # a disconnect then also cancels the encoding
                     late.add_done_callback(responded)
                 else:
                     finish()
@@ -218,14 +224,14 @@ class Dispatcher:
         answer.add_done_callback(came)
 
     def failed(self, error: BaseException, context: AnyContext) -> None:
-        """See `UsualWay`. A malformed request is no error of ours, and closes the connection as well."""
+        """See `UsualWay`. A malformed request is not an error of the broker; it closes the connection as well."""
         connection, name = context.connection, ApiKey(context.api_key).name
         if isinstance(error, MalformedMessage):
             if isinstance(error, TooManyElements):
                 self._warn_of_limit(connection.client_host, f"{name}: {error}")
             connection.close(f"malformed request: {error}")
         else:
-            # Also a response that cannot be encoded: nobody else would ever let the connection go on.
+            # This also covers a response that cannot be encoded: without the close, the connection would wait forever.
             logger.error("request failed", exc_info=error, extra={"api": name})
             connection.close("internal error")
 
@@ -235,8 +241,9 @@ class Dispatcher:
         dropped=lambda: None,
     )
     def respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
-        """See `UsualWay`. An answer that was there at once was made within a slice, and is encoded in less than
-        another; one that took longer may have any number of elements, so it is encoded in slices."""
+        """See `UsualWay`. A response that the handler returned immediately was built within one slice and is encoded in
+        less than one; a response that took longer may have any number of elements, so it is encoded in slices.
+        """
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         if slot is None:
             route.encode(response, body)
@@ -251,7 +258,9 @@ class Dispatcher:
 def _serve_in_slices(
     decoding: Steps[Any], route: Route, throttling: Throttling | None, context: AnyContext
 ) -> Answer[Any]:
-    """A request of very many elements, or the first one of its API and version."""
+    """Serve a request of very many elements, or the first request of its API and version, whose decoding takes several
+    slices.
+    """
     request = context.in_slices(decoding)
     context.is_unread = isinstance(request, asyncio.Future)
 
@@ -283,7 +292,7 @@ def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | No
 def follow_quotas(
     metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
 ) -> None:
-    """Enforce the quotas of the image for requests and connections, now and after each later image."""
+    """Enforce the quotas of the current image on requests and connections, and those of each later image."""
 
     def on_image(_: ClusterImage, image: ClusterImage) -> None:
         dispatcher.throttling = throttling.on_image(image)

@@ -1,8 +1,8 @@
-"""Envelope (58), v0: a request of a client that another broker forwards to this one, the controller (KIP-590).
+"""Envelope (58), v0: a client's request that another broker forwards to this broker, the controller (KIP-590).
 
-Behaviour: for brokers alone. The request is handled as if the client had sent it here, except for rights and quotas:
-the broker that forwards it has checked them (`server/request/forwarding.py`). It is never forwarded again. Later
-requests of the same connection do not wait for it.
+Behaviour: only brokers may send an Envelope. The inner request is handled as if the client had sent it to this broker,
+without checks of ACLs and quotas: the forwarding broker has made these checks (`server/request/forwarding.py`). The
+inner request is never forwarded again. Later requests of the same connection do not wait for the inner request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class PassedOnContext(AnyContext):
-    """The context of a request in an Envelope: the broker that received it has already checked rights and quotas."""
+    """The context of a request in an Envelope: the broker that received it has already checked ACLs and quotas."""
 
     __slots__ = ()
 

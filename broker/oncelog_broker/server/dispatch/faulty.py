@@ -1,7 +1,8 @@
-"""Faults in requests: a test has set them for `EndTxn.request`, before the request is handled, or for `EndTxn.answer`.
+"""Apply the faults that a test sets for requests: `EndTxn.request` strikes before the request is handled,
+`EndTxn.answer` strikes its response.
 
-`FaultyHandler` wraps a handler if the process is armed (`oncelog serve --fail-control`), and only then. A lost request
-or answer closes the connection, as TCP would: none can be lost between two others.
+`FaultyHandler` wraps a handler only if the process runs with `oncelog serve --fail-control`. A lost request or response
+closes the connection, because TCP cannot lose a message between two others.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from oncelog_protocol.errors import ErrorCode
 NAMED_TRANSACTION: Final = ("transactional_id", "v3_and_below_transactional_id")
 NAMED_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
-"""A Fetch names only partitions that have changed since the previous one."""
+"""APIs whose requests cannot be matched by topic: an incremental Fetch names only partitions that have changed since
+the previous request.
+"""
 GO_ON: Final = object()
-"""The result that means: no fault applies, handle the request."""
+"""Return value that means: no fault applies, handle the request."""
 
 
 def api_name(key: ApiKey) -> str:
-    """Kafka's name of an API, such as EndTxn."""
+    """Return Kafka's name of an API, such as EndTxn."""
     return request_type(key).__name__.removesuffix("Request")
 
 
 class FaultyHandler:
-    """Calls the handler of an API, unless a fault is set for a request or for its answer."""
+    """Calls the handler of an API, unless a fault applies to the request or to its response."""
 
     def __init__(self, key: ApiKey, handler: Callable[..., Answer[Any]], faults: Faults) -> None:
         self._handler = handler
@@ -43,7 +46,7 @@ class FaultyHandler:
         self._answer_point = f"{api_name(key)}.answer"
 
     def __call__(self, request: Any, context: AnyContext) -> Answer[Any]:
-        image = context.services.image  # now: a request may delete the topic that it names
+        image = context.services.image  # read now, because the request may delete the topic that it names
         struck = self._struck(self._request_point, request, image)
         return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
 
@@ -51,7 +54,7 @@ class FaultyHandler:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
     def _before(self, struck: Iterable[Fault], request: Any, context: AnyContext) -> Answer[Any]:
-        """The answer instead of the handler's: GO_ON if the handler is to be called."""
+        """Return the response that replaces the handler's; GO_ON means that the handler is to be called."""
         delays: list[Fault] = []
         answer: Any = GO_ON
         for fault in struck:
@@ -85,13 +88,13 @@ class FaultyHandler:
         return self._later(delays, answer) if delays else answer
 
     def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
-        """Return `answer` after all `delays`, one after the other; each ends when its fault is removed."""
+        """Return `answer` after all `delays` have passed one after the other; removing a fault ends its delay early."""
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
         left = iter(delays)
 
         def wait_on() -> None:
-            if later.done():  # the request was given up
+            if later.done():  # the request was cancelled
                 return
             fault = next(left, None)
             if fault is None:
@@ -123,7 +126,7 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
-    """The subjects of a request, by the name of the filter."""
+    """Return the names in a request (topics, groups and so on), by fault filter."""
     groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
     topics = [
         topic
@@ -155,7 +158,7 @@ def _topic_name(topic: Any, image: ClusterImage) -> str | None:
 
 
 def filters_of(key: ApiKey) -> frozenset[str]:
-    """The filters that a fault of this API may have."""
+    """Return the filters that a fault of this API may have."""
     fields = request_type(key).__annotations__.keys()
     found = {"transactional_id": {*NAMED_TRANSACTION, "transactions"}, "group_id": {"group_id", "groups"}}
     if key not in NAMES_NO_TOPICS:

@@ -1,4 +1,4 @@
-"""Accepts connections on the configured listeners and sweeps the idle ones."""
+"""Accepts connections on the configured listeners and closes idle connections."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 SWEPT_PER_TURN: Final = 50
-"""Connections that are looked at, or closed, in one turn of the loop."""
+"""Connections that one iteration of the loop checks or closes."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
-"""How long a stopping broker waits for written responses to leave."""
+"""Seconds that a stopping broker waits until the buffered responses are sent."""
 
 
 class Listeners:
@@ -43,7 +43,9 @@ class Listeners:
         self._listening: list[Listening] = []
 
     async def listen(self, listener: Listener, security: ListenerSecurity) -> int:
-        """Bind `listener`; the real port. Raises OSError with a message that says what to do."""
+        """Bind `listener`; returns the port that the system assigned. Raises OSError with a message that says what to
+        do.
+        """
 
         def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:
             assert self._dispatcher is not None, "nothing is accepted before start"
@@ -75,7 +77,7 @@ class Listeners:
         return listening.port
 
     async def start(self, dispatcher: Dispatcher) -> None:
-        """Begin to serve on all bound sockets; `dispatcher` gets the requests."""
+        """Start serving on all bound sockets; `dispatcher` receives the requests."""
         self._dispatcher = dispatcher
         for listening in self._listening:
             await listening.start()
@@ -89,8 +91,9 @@ class Listeners:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Stop accepting, let written responses leave, then close the remaining connections. Harmless when that has
-        been done."""
+        """Stop accepting, wait until buffered responses are sent, then close the remaining connections. Does nothing if
+        the listeners are already closed.
+        """
         while self._listening:
             await self._listening.pop().close()
         if self.connections.rates is not None:
@@ -103,8 +106,9 @@ class Listeners:
 
 
 def _cannot_listen(listener: Listener, error: OSError) -> OSError:
-    """The same error, with the remedy in its message. The message of asyncio repeats the address, so the system's
-    message is used instead."""
+    """Return an error of the same kind whose message says what to do. The message that asyncio makes repeats the
+    address, so the system's message is used instead.
+    """
     why, what_to_do = error.strerror or str(error), f"Check {listener.host!r} in `listeners`."
     if error.errno == errno.EADDRINUSE:
         why = os.strerror(errno.EADDRINUSE).lower()

@@ -1,7 +1,8 @@
-"""The context of a request whose client has a quota: counts the resources that the request uses.
+"""The request context of a client that has a quota: counts the resources that the request uses.
 
-Processor time is the time of the loop's thread, read before and after each piece of work for the request: its handler
-and the encoding of its answer, slices, and steps of a task. It is not read if the client has no quota on it.
+Processor time is the CPU time of the event loop's thread, measured before and after each piece of work for the request:
+the handler, the encoding of the response, slices, and steps of a task. Processor time is not measured if the client has
+no quota on it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 STRICT_SINCE: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
-"""From this version on a client understands THROTTLING_QUOTA_EXCEEDED; older clients are throttled afterwards
-(KIP-599)."""
+"""The first version of each API whose clients understand THROTTLING_QUOTA_EXCEEDED; clients of older versions are
+throttled after the request (KIP-599).
+"""
 
 
 class QuotaUse(Protocol):
-    """The interface that counts usage: `throttling`."""
+    """The interface for counting usage, which `throttling` implements."""
 
     def wait(self, key: QuotaKey, limit: Limit) -> float: ...
 
@@ -42,7 +44,7 @@ class QuotaUse(Protocol):
 
 
 class MeteredContext(AnyContext):
-    """Valid as any other."""
+    """An AnyContext that can replace any other request context."""
 
     __slots__ = (
         "_began",
@@ -61,32 +63,33 @@ class MeteredContext(AnyContext):
         self.limits = limits
         self.request_bytes = request_bytes
         self.is_exempt = False
-        """The sender is a broker, on a connection for brokers."""
+        """Whether the sender is a broker on an inter-broker connection."""
         self.is_settled = False
-        """Later usage counts for the next request: this one has been answered."""
+        """Whether the response was sent; later usage counts toward the next request."""
         self.spent = 0.0
-        """Seconds of the processor that are not counted yet."""
+        """Seconds of processor time that are not yet counted against the quota."""
         self.waits_to_mutate = False
         self._began = -1.0 if limits.request is None else self.services.clock.processor()
-        """The processor time at which the present piece of work began; below 0: no work is running, or its time is not
-        counted."""
+        """The processor time, in seconds, at which the present piece of work began; negative if no work is running or
+        its time is not counted.
+        """
 
     # --- the processor's time
 
     def begins_late(self) -> bool:
-        """Whether the work on a request that was decoded in slices begins only now; `handled` ends it."""
+        """Whether the work on a request that was decoded in slices begins only now; `handled` ends this work."""
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
             self._began = self.services.clock.processor()
         return is_late
 
     def handled(self) -> None:
-        """All immediate work of the request is done."""
+        """End the measurement: all immediate work of the request is done."""
         self.measure()
         self._began = -1.0
 
     def measure(self) -> None:
-        """Count the usage until now."""
+        """Count the processor time used until now."""
         if self._began >= 0:
             now = self.services.clock.processor()
             self._spend(now - self._began)
@@ -98,7 +101,9 @@ class MeteredContext(AnyContext):
             self._throttling.count_processor(self)
 
     def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-        """The same work, with each step counted, except steps within work that is counted already."""
+        """Run the same work and count each step's processor time, except steps inside work that is already being
+        counted.
+        """
         processor = self.services.clock.processor
         value: Any = None
         error: BaseException | None = None
@@ -111,14 +116,15 @@ class MeteredContext(AnyContext):
                     result: R = finished.value
                     return result
                 finally:
-                    value = error = None  # an error that is thrown on holds this frame
+                    # An error that is raised later keeps this frame alive, and with it these values.
+                    value = error = None
                     if began >= 0:
                         self._spend(processor() - began)
                 try:
                     value = yield given
                 except GeneratorExit:
                     raise
-                except BaseException as thrown:  # to be cancelled is for the work to know
+                except BaseException as thrown:  # the work itself handles its cancellation
                     error = thrown
         finally:
             work.close()

@@ -1,7 +1,7 @@
-"""The response to a request that is refused as a whole, with one error: equal to the result of Kafka's
+"""Build the response to a request that is refused entirely with one error; equal to the result of Kafka's
 `getErrorResponse`.
 
-For the requests that an application's clients send and must bear to have refused; REFUSABLE lists them.
+REFUSABLE lists the APIs: requests that application clients send and whose refusal they must handle.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FIRST_FIND_OF_MANY: Final = 4
 FIRST_FETCH_OF_MANY: Final = 8
 FIRST_DELETE_BY_ID: Final = 6
 FIRST_OF_BROKERS: Final = 4
-"""From this version on AddPartitionsToTxn is sent by brokers, and its response has a top-level error code."""
+"""First version of AddPartitionsToTxn that brokers send, whose response has a top-level error code."""
 
 
 def refusal(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
-    """Raises KeyError for an API that is not among REFUSABLE."""
+    """Return the response of this API with error `code`; raises KeyError for an API that is not in REFUSABLE."""
     return _REFUSALS[ApiKey(api_key)](request, version, code)
 
 
@@ -110,7 +110,7 @@ def _offset_fetch(request: OffsetFetchRequest, version: int, code: ErrorCode) ->
         topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
         return OffsetFetchResponse(
             error_code=code,
-            topics=[  # version 1 has no error of the whole group
+            topics=[  # version 1 has no error for the entire group
                 topic_type(
                     name=topic.name,
                     partitions=[

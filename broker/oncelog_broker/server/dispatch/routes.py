@@ -18,29 +18,33 @@ from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
 TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, also the first one: timing all of them would cost noticeable time."""
+"""Every eighth request of an API is timed, starting with the first; timing all requests would cost noticeable time."""
 PARTS_PER_JOIN: Final = 1000
-"""How many parts of a large answer are joined at a time."""
+"""Number of parts of a large response that one step joins."""
 
 
 def handler_of(served: Served) -> Callable[..., Any]:
-    """Import the handler of an API. Where the process is armed (`oncelog serve --fail-control`), the faults that a test
-    sets for the API's requests and answers are around it."""
+    """Import the handler of an API. In a process with `oncelog serve --fail-control`, the handler is wrapped so that a
+    test can set faults for the API's requests and responses.
+    """
     handler = served.load()
     if (faults := point.ACTIVE_FAULTS) is None:
         return handler
-    from oncelog_broker.server.dispatch.faulty import FaultyHandler  # imported here: few processes are armed
+    # Imported here, because few processes run with --fail-control.
+    from oncelog_broker.server.dispatch.faulty import FaultyHandler
 
     return FaultyHandler(served.key, handler, faults)
 
 
 class NewRoute(Exception):
-    """The first request of this API and version: `Route.make` must be called before it is decoded."""
+    """Raised for the first request of an API and version: `Route.make` must be called before the request is decoded."""
 
 
 class Route:
-    """The route of one API at one version. It is made when the first request arrives: the handler is imported and both
-    codecs are compiled, which takes milliseconds to tens of milliseconds. Until then `decode` raises NewRoute."""
+    """Decoder, handler and encoder of one API at one version. The route is completed when the first request arrives:
+    its handler is imported and both codecs are compiled, which takes milliseconds to tens of milliseconds. Until the
+    route is complete, `decode` raises NewRoute.
+    """
 
     __slots__ = (
         "_encode_steps",
@@ -60,7 +64,7 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, api_key: int, version: int) -> None:
-        """Raises MalformedMessage where it is not served."""
+        """Raises MalformedMessage if this broker does not serve the API at this version."""
         served = SERVED.get(api_key)
         if served is None or version not in served.versions:
             raise MalformedMessage(f"api key {api_key} version {version} is not served")
@@ -77,14 +81,14 @@ class Route:
         request is handled."""
         self.flexible_response = response_header_version(served.key, version) == 1
         self.make_lane: MakeLane | None = None
-        """The fast lane of this API, if it has one and lanes are open."""
+        """The factory of this API's fast lane; None if the API has no lane or lanes are off."""
         self.requests = 0
-        """The number of requests since the start."""
+        """The number of requests on this route since the broker started."""
         self.times: ApiTimes | None = None
-        """Times of this API in all versions; None if they are not measured."""
+        """Durations of this API's requests in all versions; None if they are not measured."""
 
     def make(self) -> Steps[None]:
-        """Get it ready to serve. Several may do so at the same time."""
+        """Prepare this route for serving. Several requests may run this concurrently."""
         request = request_type(self._served.key)
         yield None
         handler = handler_of(self._served)
@@ -101,7 +105,7 @@ class Route:
         self._encode_steps = response_codec.encode_steps
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
-        """Like `encode`, for an answer of many elements, whose small parts are joined along the way."""
+        """Like `encode`, for a response of many elements; small parts are joined between the steps."""
         joined = len(parts)
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:

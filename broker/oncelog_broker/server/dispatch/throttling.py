@@ -1,23 +1,24 @@
 """Enforces the quotas of clients (KIP-13, KIP-124, KIP-219, KIP-599): the only module that does so.
 
-A client that has exceeded its quota is answered at once, with the time to wait (`throttle_time_ms`), and no further
-request of that connection is handled until that time is over. A Fetch beyond the quota reads nothing: its answer is
-empty.
+A client that has exceeded its quota gets its response immediately, with the time to wait (`throttle_time_ms`), and the
+broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
+gets an empty response.
 
-A connection that has not used a quota yet must wait before its first request that does, while other connections that
-share the quota have exceeded it: its request stays unread until their debt is paid (S95). So a new connection for each
-request gains nothing. The usage of a Produce request is charged when it is delayed. It waits once, for earlier usage,
-and clients that use the quota all the time do not extend its wait. The debt of many simultaneous requests is bounded by
-`MAX_DEBT_WINDOWS`. A connection that has waited for a window or longer is checked again like a new one, so that the
-rate is still enforced. How many connections an address may make is a quota of its own, connection_creation_rate.
+While other connections of the same client have exceeded a quota, a connection that has not used this quota yet delays
+its first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening
+a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
+Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this wait.
+The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or
+longer is checked again like a new one, so that the rate is still enforced. The rate at which an address may open
+connections is a separate quota, connection_creation_rate.
 
     producer_byte_rate        the bytes of Produce requests
-    consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
-    request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
-    controller_mutation_rate  partitions created and deleted
+    consumer_byte_rate        the bytes of records in Fetch responses, except responses to followers
+    request_percentage        processor time (`metered`), except for requests that brokers send as brokers
+    controller_mutation_rate  the partitions that are created and deleted
 
-Each quota is a token bucket (`security/quotas/bucket.py`). As long as no client has a quota the `dispatcher` has no
-Throttling at all. A quota that changes holds from the next request on.
+Each quota is a token bucket (`security/quotas/bucket.py`). While no client has a quota, the `dispatcher` has no
+Throttling object. A changed quota applies from the next request on.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
-"""The largest value of the field."""
+"""The largest value of `throttle_time_ms`, in ms."""
 PERCENT: Final = 0.01
 _STRICT_SINCE: Final[Mapping[int, int]] = {int(api): version for api, version in STRICT_SINCE.items()}
 
@@ -69,7 +70,7 @@ Handler = Callable[[Any, Any], Answer[Any]]
 
 
 class Throttling:
-    """The quotas of one broker's clients."""
+    """Enforces the client quotas of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
         """`is_observed`: usage is also recorded for metrics."""
@@ -84,7 +85,9 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Apply the quotas of an image. Returns the object that enforces them; None if no client has a quota."""
+        """Apply the quotas of a metadata image. Returns the Throttling that enforces the quotas; None if no client has
+        a quota.
+        """
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
             self._has_quotas = any(entity.ip is None for entity in image.quotas)
@@ -104,8 +107,9 @@ class Throttling:
         client_id: str | None,
         request_bytes: int,
     ) -> AnyContext:
-        """The context of a request, which counts its usage if its client has a quota. Connections before their login
-        have no quotas: their requests are limited by `login_gate`. Raises PutOff."""
+        """Return the context of a request; the context counts the request's usage if its client has a quota.
+        Connections have no quotas before their login: `login_gate` limits their requests. Raises PutOff.
+        """
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
@@ -132,8 +136,9 @@ class Throttling:
         )
 
     def serve(self, handler: Handler, request: Any, context: AnyContext) -> Answer[Any]:
-        """Return the answer of the handler, with the throttle time; an empty fetch instead if the client is over its
-        quota."""
+        """Return the handler's response with the throttle time; a client over its fetch quota gets an empty fetch
+        response instead.
+        """
         if not isinstance(context, MeteredContext):
             return handler(request, context)
         is_late = context.begins_late()
@@ -151,28 +156,30 @@ class Throttling:
         return then(answer, lambda response: self._settled(response, context))
 
     def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
-        """Raises PutOff if the connection has not used a quota that this request uses, and other connections have
-        exceeded it. Fetch is asked in `serve`, each time."""
+        """Raises PutOff if this is the connection's first request that uses a certain quota and other connections have
+        exceeded this quota. Fetch is checked in `serve`, at each request.
+        """
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._ask_to_produce(limits, limit, request_bytes)
-        elif version < _STRICT_SINCE.get(api_key, 0):  # newer versions are refused by their handlers
+        elif version < _STRICT_SINCE.get(api_key, 0):  # the handlers themselves refuse newer versions
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # such a request is delayed by a moment at most, as in Kafka
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # such a request waits only a moment, as in Kafka
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff: either the request has its place behind the earlier usage, or the usage is so high that its
-        place would be too far back, and it must be checked again."""
+        """Raises PutOff: either the request is queued behind the earlier usage, or the usage is so high that the wait
+        would exceed the bound, and the request must be checked again.
+        """
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
         if seconds < self.usage.max_debt_seconds:
@@ -183,7 +190,7 @@ class Throttling:
         self._put_off(key, limit, seconds)
 
     def _put_off(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
-        """Raises PutOff if there is a time to wait."""
+        """Raises PutOff if `seconds` is above 0."""
         if seconds > 0:
             self._tell_of_wait(key, limit, seconds)
             raise PutOff(seconds)
@@ -195,7 +202,7 @@ class Throttling:
     # --- called by fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
-        """The quotas of the client, if they were looked up; None: the usual way looks them up."""
+        """Return the client's quotas if they were looked up already; None means that the usual way must do so."""
         gate, limits = connection.gate, connection.client_limits
         if (
             (gate is not None and not gate.exchange.is_done)
@@ -208,7 +215,7 @@ class Throttling:
         return limits
 
     def charge_produce(self, connection: BrokerConnection, limits: ClientLimits, request_bytes: int) -> int:
-        """Count a Produce request that was served in a lane. Returns the throttle time in ms, for which the connection
+        """Charge a Produce request that a fast lane served. Returns the throttle time in ms, for which the connection
         waits from now on."""
         seconds, key, limit = self._count_produced(limits, request_bytes)
         return self._throttle(connection, limits, seconds, key, limit) if seconds > 0 else 0
@@ -216,19 +223,20 @@ class Throttling:
     # --- called by contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
-        """Seconds to wait, as things are."""
+        """Return the seconds that a client must wait at its current usage."""
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
-        """Seconds to wait after that. `in_full`: see `Usage.use`."""
+        """Record usage; returns the seconds that the client must then wait. `in_full`: see `Usage.use`."""
         now = self._clock.monotonic()
         if self.observed is not None:
             self.observed.used(key, limit.shared_by, amount, now)
         return self._usage(key).use(key, limit, amount, now, in_full=in_full)
 
     def count_processor(self, context: MeteredContext) -> float:
-        """Count the processor time of the request; returns seconds to wait, of which there are never many at once, as
-        in Kafka."""
+        """Count the processor time of the request; returns the seconds to wait, which are bounded per request, as in
+        Kafka.
+        """
         limit, spent = context.limits.request, context.spent
         if limit is None:
             return 0.0
@@ -242,7 +250,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # no quota can be set for this name
+            name = hashlib.sha256(name.encode()).hexdigest()  # a quota cannot name a client id of this length
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -258,11 +266,12 @@ class Throttling:
             {},
         )
 
-    # --- the answer
+    # --- the response
 
     def _settled(self, response: Any, context: MeteredContext) -> Any:
-        """The answer with the time to wait, from which on the connection waits. None: the request has no response
-        (acks=0)."""
+        """Set the throttle time in the response, and let the connection wait from now on. A response of None means that
+        the request gets no response (acks=0).
+        """
         if context.is_exempt:
             return response
         seconds, key, limit = self._count_bytes(response, context)
@@ -284,17 +293,18 @@ class Throttling:
     def _throttle(
         self, connection: BrokerConnection, limits: ClientLimits, seconds: float, key: QuotaKey, limit: Limit | None
     ) -> int:
-        """Have the connection wait for `seconds`. Returns what its answer says of that, in ms."""
+        """Let the connection wait for `seconds`. Returns the throttle time for the response, in ms."""
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:
-            limits.charged.pop(key, None)  # the bucket is shared: check again, before its debt is forgotten
+            # Connections share the bucket: check again before the bucket's debt is forgotten.
+            limits.charged.pop(key, None)
         throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
         connection.throttle(throttle_ms / 1000)
         return throttle_ms
 
     def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
-        """Seconds to wait, and because of which quota."""
+        """Count the bytes of a Produce or Fetch; returns the seconds to wait, and the quota that causes the wait."""
         limits = context.limits
         if context.api_key in (ApiKey.FETCH, ApiKey.SHARE_FETCH) and limits.fetch is not None:
             key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
@@ -305,7 +315,7 @@ class Throttling:
         return self.use(key, limit, amount), key, limit
 
     def _count_produced(self, limits: ClientLimits, request_bytes: int) -> tuple[float, QuotaKey, Limit | None]:
-        """As `_count_bytes`, for a Produce request of that size."""
+        """Like `_count_bytes`, for a Produce request of `request_bytes` bytes."""
         key, limit = QuotaKey.PRODUCER_BYTE_RATE, limits.produce
         if limit is None:
             return 0.0, key, None
@@ -316,8 +326,8 @@ class Throttling:
 
 
 def _of_processor(limit: Limit) -> Limit:
-    """Convert a percentage: seconds of processor time per second."""
-    return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # which may be too little for a float
+    """Convert a limit in percent to seconds of processor time per second."""
+    return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # the result may be too small for a float
 
 
 def _is_replica(request: FetchRequest) -> bool:
@@ -330,9 +340,10 @@ def _record_bytes(response: FetchResponse) -> int:
 
 
 def _empty_fetch(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
-    """The empty response that Kafka sends to a client that has to wait. The session applies the request's changes and
-    continues; no session is created, and one that the client closes is not closed here: it is evicted when other
-    sessions need its place."""
+    """Return the empty response that Kafka sends to a client that must wait. The fetch session applies the request's
+    changes and continues; no session is created, and a session that the client closes is not closed here, but evicted
+    when other sessions need its slot.
+    """
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         return FetchResponse(session_id=NO_SESSION, responses=[])
     services = context.services

@@ -1,7 +1,8 @@
 """AlterShareGroupOffsets (91), v0: set the start offsets of share partitions of a group without members (KIP-932).
 
-Behaviour: a group that does not exist is made. What the group has in these partitions begins anew: records that were
-acknowledged are delivered again if they are after the start offset."""
+Behaviour: a group that does not exist is created. The group's state in these partitions is reset: acknowledged records
+after the start offset are delivered again.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +53,12 @@ async def _alter(request: AlterShareGroupOffsetsRequest, context: GroupContext) 
 
 
 def _checked(asked: AskedTopic, starts: dict[bytes, dict[int, int]], context: GroupContext) -> Topic:
-    """The answer if all goes well; adds the share partitions that can be altered to `starts`."""
+    """Return the response for a topic if all its partitions can be altered; adds the share partitions that can be
+    altered to `starts`.
+    """
     topic = context.services.image.topic(asked.topic_name)
     if not context.may(rules.ALTER_SHARE_OFFSETS, asked.topic_name):
-        topic = None  # whoever has no right to a topic cannot see whether it exists
+        topic = None  # a client without a right to a topic must not learn whether the topic exists
         refused: KafkaError | None = KafkaError(rules.ALTER_SHARE_OFFSETS.refused)
     else:
         refused = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if topic is None else None

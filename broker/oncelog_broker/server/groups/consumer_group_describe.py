@@ -1,8 +1,9 @@
 """ConsumerGroupDescribe (69), v0-1: state and members of groups of the consumer protocol (KIP-848).
 
-Behaviour: a group that is not known, or is of another protocol, is GROUP_ID_NOT_FOUND. The assignment of a member
-includes the partitions that it must give up. A group in which a topic is assigned that may not be described is refused
-as a whole. Versions: v1 the protocol of each member (KIP-1099)."""
+Behaviour: a group that is unknown, or of another protocol, fails with GROUP_ID_NOT_FOUND. The assignment of a member
+includes the partitions that the member must revoke. If the client may not describe a topic that is assigned in a group,
+the entire group is refused. Versions: v1 adds the protocol of each member (KIP-1099).
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def handle(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Answ
 
 
 class _Found(NamedTuple):
-    """A group without its members, and the members at the same moment, each with its target: thousands of them are
-    described in slices."""
+    """A group without its members, and separately its members at the same moment, each with its target assignment;
+    thousands of members are described in slices.
+    """
 
     group: DescribedGroup
     members: Sequence[tuple[ConsumerMember, Target]] = ()
@@ -71,8 +73,9 @@ def _describe_each(request: ConsumerGroupDescribeRequest, context: GroupContext)
 def _with_rights(
     request: ConsumerGroupDescribeRequest, groups: list[_Found], context: GroupContext
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    """The groups with their members, and with the client's authorized operations if it asked for them; without the
-    groups that it may not see."""
+    """Return the groups with their members and, if requested, the client's authorized operations; groups that the
+    client may not see are omitted.
+    """
     shown, image = [], context.services.image
     for group, members in groups:
         for described, target in members:
@@ -133,7 +136,7 @@ def _member(member: ConsumerMember, target: Mapping[bytes, Collection[int]], ima
 
 
 def _assignment(partitions: Mapping[bytes, Collection[int]], image: ClusterImage) -> Member.Assignment:
-    """The assignment without deleted topics."""
+    """Return the assignment without deleted topics."""
     return Member.Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(numbers))

@@ -1,7 +1,9 @@
 """ConsumerGroupHeartbeat (68), v0-1: a member of a consumer group joins, stays or leaves (KIP-848).
 
-Behaviour: refused as a whole where a topic is named that may not be described. A regular expression is looked at when
-it is first sent, in a thread. Versions: v1 regular expressions, and the client makes the member id."""
+Behaviour: the entire request is refused if it names a topic that the client may not describe. A regular expression is
+validated in a thread when a member first sends it. Versions: v1 adds regular expressions, and the client generates the
+member id.
+"""
 
 from __future__ import annotations
 

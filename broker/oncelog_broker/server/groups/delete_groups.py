@@ -1,6 +1,8 @@
-"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group by itself.
+"""DeleteGroups (42), v0-2: delete groups without members, with their offsets (KIP-229); each group succeeds or fails
+independently.
 
-The state of the share partitions of a share group is deleted first (KIP-932)."""
+For a share group, the state of its share partitions is deleted first (KIP-932).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""DeleteShareGroupOffsets (92), v0: delete the state that a share group without members has of topics (KIP-932).
+"""DeleteShareGroupOffsets (92), v0: delete the state that a share group without members has for given topics (KIP-932).
 
-Behaviour: a member that subscribes to such a topic later begins by the group's share.auto.offset.reset."""
+Behaviour: a member that subscribes to such a topic later starts at the position that the group's
+share.auto.offset.reset sets.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""DescribeShareGroupOffsets (90), v0-1: the start offsets of share partitions, and how many records are left (KIP-932).
+"""DescribeShareGroupOffsets (90), v0-1: the start offsets of share partitions, and the lag (KIP-932).
 
-Behaviour: a partition of which the group has no state has a start offset of -1, without an error. The lag counts the
-records from the start offset to the high watermark, without those that are acknowledged or archived; it is -1 while
-one of the two is not known. Versions: v1 the lag (KIP-1226)."""
+Behaviour: a partition for which the group has no state has the start offset -1, without an error. The lag counts the
+records from the start offset to the high watermark, without acknowledged and archived records; the lag is -1 if the
+start offset or the high watermark is unknown. Versions: v1 adds the lag (KIP-1226).
+"""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ Partition = Topic.DescribeShareGroupOffsetsResponsePartition
 
 FIRST_LAG_VERSION: Final = 1
 ENDS_SECONDS: Final = 5.0
-"""How long another broker may take to say where its partitions end; without an answer the lag is not known."""
+"""Seconds that another broker has to return its partitions' high watermarks; without a response the lag is unknown."""
 LATEST: Final = -1
 Ends = dict[tuple[str, int], int]
-"""The high watermarks of partitions, by topic name and number."""
+"""High watermarks by topic name and partition index."""
 
 
 def handle(
@@ -101,7 +102,7 @@ def _partition(index: int, state: ShareState | KafkaError, end: int | None) -> P
 
 
 async def _ends(wanted: Mapping[ShareKey, str], context: GroupContext) -> Ends:
-    """The high watermarks of these partitions, as far as their leaders say them."""
+    """Return the high watermarks of these partitions; partitions whose leaders do not respond are missing."""
     services = context.services
     ends: Ends = {}
     elsewhere: dict[int, list[tuple[str, int]]] = {}

@@ -1,9 +1,9 @@
 """FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
 
-Behaviour: the leader of the partition of the internal topic to which the key hashes (S30), at its address on the
-listener of the request. The first request for a group creates `__consumer_offsets`, the first for a transactional id
-`__transaction_state`, the first for a share partition `__share_group_state`. Only brokers may ask for share partitions.
-Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
+Behaviour: the coordinator is the leader of the internal topic's partition to which the key hashes (S30); the response
+has the leader's address on the listener of the request. The first request for a group creates `__consumer_offsets`, the
+first for a transactional id `__transaction_state`, the first for a share partition `__share_group_state`. Only brokers
+may look up share partitions. Versions: v1 adds key types, v4 many keys in one request (T16), v6 share groups.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 FIRST_BATCHED_VERSION: Final = 4
 FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
-"""The version from which on a key type may be asked for."""
+"""The first version in which each key type may be requested."""
 INTERNAL_TOPIC: Final = {
     int(CoordinatorType.GROUP): CONSUMER_OFFSETS,
     int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
     int(CoordinatorType.SHARE): SHARE_GROUP_STATE,
 }
-"""Where the keys of a type are kept."""
+"""The internal topic that keeps the state of each key type."""
 RULES: Final = {
     int(CoordinatorType.GROUP): rules.FIND_GROUP,
     int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION,
@@ -71,7 +71,7 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 
 def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
-    """Why the coordinator of this key is not told; None: it is."""
+    """Return why the coordinator of this key is not disclosed; None means that it is."""
     rule = RULES[key_type]
     if key_type != CoordinatorType.SHARE:
         return None if context.may(rule, key) else rule.refused

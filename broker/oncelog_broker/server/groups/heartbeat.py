@@ -1,4 +1,6 @@
-"""Heartbeat (12), v0-4: a member is alive, and learns whether it must join again. Versions: v3 static members."""
+"""Heartbeat (12), v0-4: a member reports that it is alive, and learns whether it must rejoin. Versions: v3 adds static
+members.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def handle(request: HeartbeatRequest, context: GroupContext) -> Answer[Heartbeat
 
 
 def _failed(error: KafkaError) -> HeartbeatResponse:
-    """While its group is loaded, a member is assumed to be alive, so Heartbeat is answered without an error: clients do
-    not expect COORDINATOR_LOAD_IN_PROGRESS, which Kafka does not send here (aiokafka's consumer stops on it)."""
+    """While the coordinator loads a group, its members are assumed to be alive, so Heartbeat gets a response without an
+    error: clients do not expect COORDINATOR_LOAD_IN_PROGRESS, which Kafka does not return here (aiokafka's consumer
+    stops on this error).
+    """
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

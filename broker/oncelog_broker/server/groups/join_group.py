@@ -1,7 +1,8 @@
-"""JoinGroup (11), v0-9: enter a group, or its next generation; waits until the generation is formed.
+"""JoinGroup (11), v0-9: a member joins a group or its next generation; the response waits until the generation is
+formed.
 
-Versions: v0 has no rebalance timeout, v4 gives a new member an id first (KIP-394), v5 static members (KIP-345), v7 a
-null protocol name if there is no generation, v9 lets a returning static leader skip the assignment (KIP-814).
+Versions: v0 has no rebalance timeout, v4 first gives a new member an id (KIP-394), v5 adds static members (KIP-345), v7
+has a null protocol name if no generation exists, v9 lets a returning static leader skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

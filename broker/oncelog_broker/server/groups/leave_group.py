@@ -1,7 +1,7 @@
 """LeaveGroup (13), v0-5: members leave, or an administrator removes them.
 
-Versions: before v3 one member, whose error is the top-level one; from v3 many, static ones by their instance id only
-(KIP-345); v5 a reason, which is logged (KIP-800).
+Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, static ones by
+their instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""They take some 2 ms. The members of a larger request leave in several steps, as if there were several requests."""
+"""Limit on the members that leave in one step; this many take some 2 ms. The members of a larger request leave in
+several steps, as if there were several requests.
+"""
 
 
 def handle(request: LeaveGroupRequest, context: GroupContext) -> Answer[LeaveGroupResponse]:
@@ -47,8 +49,9 @@ def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """An error of one part applies to all: the group is not coordinated here, or does not exist, and the client
-    retries."""
+    """An error of one part applies to the entire request: this broker does not coordinate the group, or the group does
+    not exist; the client retries.
+    """
     for answer in answers:
         if answer.error_code:
             return answer
@@ -81,7 +84,7 @@ def _of_one_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
 
 
 def _unknown(member: Member) -> LeaveGroupResponse.MemberResponse:
-    """The group does not exist, so the member does not exist either."""
+    """Return the error for a member of a group that does not exist."""
     return LeaveGroupResponse.MemberResponse(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

@@ -1,6 +1,6 @@
 """ListGroups (16), v0-5: the groups that this broker coordinates.
 
-Versions: v4 filter by state (KIP-518), v5 by type (KIP-848). Filters are the same in upper and lower case.
+Versions: v4 adds a filter by state (KIP-518), v5 a filter by type (KIP-848). Filters ignore upper and lower case.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""OffsetCommit (8), v2-10: store how far a group has read.
+"""OffsetCommit (8), v2-10: store the offsets up to which a group has read.
 
-Behaviour: members commit in their generation; without generation and member id the group must have no members. A
-partition that does not exist is refused by itself, as is metadata longer than offset.metadata.max.bytes (T15).
-Versions: v2-4 a retention of its own, v6 leader epochs, v7 static members, v10 topic ids in place of names (T9).
+Behaviour: members commit with their generation; a commit without generation and member id requires that the group has
+no members. A partition that does not exist is refused individually, as is metadata longer than
+offset.metadata.max.bytes (T15). Versions: v2-4 have a retention time, v6 adds leader epochs, v7 static members, v10
+topic ids in place of names (T9).
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def _commit(
 
 
 def _commit_in_parts(request: OffsetCommitRequest, context: GroupContext) -> Steps[list[Answer[OffsetCommitResponse]]]:
-    """Others have their turn in between, so the group may change: then the rest is refused, partition by partition."""
+    """Other requests run between the parts, so the group may change meanwhile: then the remaining partitions are
+    refused one by one.
+    """
     answers = []
     for part in parts(request.topics):
         answers.append(_commit(request, part, context))

@@ -1,4 +1,4 @@
-"""OffsetDelete (47), v0: forget offsets of a group, for topics that it does not read (KIP-496)."""
+"""OffsetDelete (47), v0: delete offsets of a group for topics that the group does not read (KIP-496)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def handle(request: OffsetDeleteRequest, context: GroupContext) -> Answer[Offset
 def _delete_some(
     request: OffsetDeleteRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetDeleteResponse]:
-    """Delete offsets of `topics`; other topics are answered with their own error, unless the group is refused as a
-    whole."""
+    """Delete offsets of `topics`; each `denied` topic gets its own error, unless the entire group is refused."""
 
     def with_the_denied(response: OffsetDeleteResponse) -> Answer[OffsetDeleteResponse]:
         return response if response.error_code else context.in_slices(_with_refusals(response, denied))

@@ -1,11 +1,11 @@
-"""OffsetFetch (9), v1-10: how far groups have read.
+"""OffsetFetch (9), v1-10: the committed offsets of groups.
 
-Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. A partition that is
-named twice is answered once. With require_stable an offset with a pending transactional commit is
-UNSTABLE_OFFSET_COMMIT (S37), which clients retry. A member of a consumer group sends its epoch (v9), which must be the
-present one: an offset that a member with an older epoch reads may still be overwritten by another member. Versions: v2
-all topics of a group and an error of the whole, v5 leader epochs, v7 require_stable, v8 many groups in one request, v10
-topic ids in place of names (T9).
+Behaviour: a partition without a committed offset returns -1, which is no error; an unknown group has no committed
+offsets. The response contains a partition once even if the request names it twice. With require_stable, an offset with
+a pending transactional commit fails with UNSTABLE_OFFSET_COMMIT (S37), which clients retry. A member of a consumer
+group sends its member epoch (v9), which must be current: otherwise another member might still overwrite the offset that
+the member reads. Versions: v2 adds all topics of a group and a top-level error, v5 leader epochs, v7 require_stable, v8
+many groups in one request, v10 topic ids in place of names (T9).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NO_TOPIC_ID: Final = bytes(16)
 PARTITIONS: Final = "partition_indexes"
 """The name of the field of a requested topic that lists its partitions."""
 Named = list[tuple[str, Collection[int]]]
-"""Topics by name, with their partitions."""
+"""Topics by name, each with its partition indexes."""
 TopicKey = tuple[str, bytes]
-"""Name and id, of which the version says which one the client filled in."""
+"""Topic name and topic id; the request version decides which of the two the client has set."""
 
 
 def handle(request: OffsetFetchRequest, context: GroupContext) -> Answer[OffsetFetchResponse]:
@@ -59,7 +59,7 @@ def handle(request: OffsetFetchRequest, context: GroupContext) -> Answer[OffsetF
 
 
 def _only_group(request: OffsetFetchRequest) -> Steps[GroupRequest]:
-    """The group of a request before v8, as one of many."""
+    """Return the group of a request before v8 as a list of one group."""
     group = GroupRequest(group_id=request.group_id, topics=None)
     if request.topics is not None:
         group.topics = []
@@ -79,7 +79,7 @@ def _fetch_each(request: OffsetFetchRequest, context: GroupContext) -> Steps[lis
 
 
 def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
-    """If a group is named twice, the topics of both entries are combined."""
+    """Yield each group once; if a group is named twice, its topics are combined."""
     found: dict[str, GroupRequest] = {}
     for number, group in enumerate(groups, 1):
         first = found.setdefault(group.group_id, group)
@@ -94,8 +94,9 @@ def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
 
 
 def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> Answer[GroupResponse]:
-    """Return the offsets of one group. The offsets of very many partitions are read in several parts, at different
-    times: a commit in between may be in one part and not in another, as with two requests."""
+    """Return the offsets of one group. Very many partitions are read in several parts at different times, so a
+    concurrent commit may be visible in one part and not in another, as with two requests.
+    """
 
     def failed(error: KafkaError) -> GroupResponse:
         return GroupResponse(group_id=group.group_id, topics=[], error_code=error.code)
@@ -149,7 +150,9 @@ def _each(
 
 
 def _joined(context: GroupContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
-    """An error of one part applies to all: the group is not coordinated here, and the client retries."""
+    """An error of one part applies to the entire group: this broker does not coordinate the group, and the client
+    retries.
+    """
     for answer in answers:
         if answer.error_code:
             return answer
@@ -165,9 +168,10 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
 def _all_topics(
     group: GroupRequest, require_stable: bool, context: GroupContext
 ) -> Answer[list[TopicRequest] | KafkaError]:
-    """Where the group has offsets; with `require_stable` also where an open transaction commits its first one, which
-    would else seem not to exist after the transaction was committed (S37). A deleted topic cannot be reported to a
-    client that uses ids."""
+    """Return the partitions for which the group has offsets; with `require_stable` also partitions whose first offset
+    an open transaction will commit, because otherwise the client would take such a partition for one without offsets
+    (S37). A deleted topic cannot be reported to a client that uses topic ids.
+    """
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image
 
@@ -240,7 +244,7 @@ def _refused(topic: TopicRequest, code: ErrorCode) -> TopicResponse:
 
 
 def _of_one_group(answer: GroupResponse, asked: GroupRequest, version: int) -> Steps[OffsetFetchResponse]:
-    """The response before v8; v1 has no top-level error, so there each partition carries the error."""
+    """Return the response before v8; v1 has no top-level error, so each partition carries the error."""
     code = ErrorCode.of(answer.error_code)
     answers = iter(answer.topics)
     if code and version < FIRST_GROUP_ERROR_VERSION:

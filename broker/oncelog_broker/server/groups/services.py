@@ -1,4 +1,4 @@
-"""For handlers of consumer groups and their offsets."""
+"""Services for handlers of consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GroupServices(CommonServices, Protocol):
     peers: Peers
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create an internal topic that no client has created explicitly; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic automatically; see `topic_creation.TopicCreation.create`."""
 
 
 GroupContext: TypeAlias = RequestContext[GroupServices]

@@ -1,7 +1,8 @@
 """ShareGroupDescribe (77), v1: state and members of share groups (KIP-932).
 
-Behaviour: a group that is not known, or is of another protocol, is GROUP_ID_NOT_FOUND. A group in which a topic is
-assigned that may not be described is refused as a whole."""
+Behaviour: a group that is unknown, or of another protocol, fails with GROUP_ID_NOT_FOUND. If the client may not
+describe a topic that is assigned in a group, the entire group is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ Member = DescribedGroup.Member
 
 
 class _Found(NamedTuple):
-    """A group without its members, and these as they are in the same moment."""
+    """A group without its members, and separately its members at the same moment."""
 
     group: DescribedGroup
     members: Sequence[ShareMember] = ()

@@ -1,7 +1,8 @@
 """ShareGroupHeartbeat (76), v1: a member of a share group joins, stays or leaves (KIP-932).
 
-Behaviour: refused as a whole where a topic is named that may not be described. The first one creates
-`__share_group_state`, where the state of share partitions is kept."""
+Behaviour: the entire request is refused if it names a topic that the client may not describe. The first
+ShareGroupHeartbeat creates `__share_group_state`, which keeps the state of share partitions.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""SyncGroup (14), v0-5: the leader sends the assignments of a generation, the other members wait for theirs.
+"""SyncGroup (14), v0-5: the group leader sends the assignments of a generation, and the other members wait for theirs.
 
-Versions: v3 static members (KIP-345), v5 protocol type and name, which must be given (KIP-559, T14).
+Versions: v3 adds static members (KIP-345), v5 adds protocol type and name, which are required (KIP-559, T14).
 """
 
 from __future__ import annotations

@@ -1,2 +1,3 @@
-"""State that outlives a request: `fetch_sessions` are incremental fetches, `refused_batches` are batches that producers
-will send again."""
+"""State that outlives a request: `fetch_sessions` has the sessions of incremental fetches, `refused_batches` has
+refused batches that producers will retry.
+"""

@@ -1,22 +1,23 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-Pure: requests in, plans out, both in steps, since either may be about tens of thousands of partitions. A session
-remembers, for each partition, the client's last fetch position and the last values that it was sent. The epoch counts
-the requests of a session, so that a lost or repeated request is noticed.
+The session code does no I/O: it turns requests into plans, in steps, because a request or a response may have tens of
+thousands of partitions. For each partition, a session remembers the client's last fetch position and the values last
+sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is noticed.
 
     session id  epoch   meaning
-    0           -1      no session: everything is asked, everything is answered
-    any         0       make a session (and close the one named)
-    id          -1      close the session; everything is asked and answered
-    id          n > 0   incremental: the n-th request since the session was made
+    0           -1      no session: full request and full response
+    any         0       create a session (and close the named session)
+    id          -1      close the session; full request and full response
+    id          n > 0   incremental: the n-th request since the session was created
 
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client for whose
-session there is no room fetches without one, which costs bytes but no correctness. A client whose session outgrows the
-bounds gets the error for an unknown session, as after an eviction. Each follower has its one session: followers take no
-room from clients, nor clients from followers.
+session there is no room fetches without a session, which costs bytes but is equally correct. A client whose session
+outgrows the bounds gets the error for an unknown session, as after an eviction. Each follower has one session of its
+own: followers take no slots from clients, nor clients from followers.
 
-A session belongs to the principal that made it. It contains the names of topics, and its epoch is its owner's position
-in it: for other clients no session with that id exists (E57), and ids cannot be guessed from other ids.
+A session belongs to the principal that created it. A session contains topic names, and its epoch is its owner's
+position: so other principals get the error for an unknown session (E57), and session ids cannot be guessed from other
+ids.
 """
 
 from __future__ import annotations
@@ -36,53 +37,58 @@ PartitionResponse = TopicResponse.PartitionData
 Endpoints = Sequence[FetchResponse.NodeEndpoint]
 
 FIRST_TOPIC_ID_VERSION: Final = 13
-"""From this version on Fetch names topics by their ids."""
+"""First version in which Fetch names topics by id."""
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session: the number for which a broker is designed."""
+"""Limit on the partitions of one session: the number of partitions for which a broker is designed."""
 MAX_CACHED_PARTITIONS: Final = 100_000
 """Limit on the partitions of all sessions together; each costs some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
-"""How many partitions are handled in one slice, which takes some 0.1 ms."""
+"""Number of partitions that one slice handles, which takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
-"""A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
+"""Seconds without a request after which a session may be evicted in favour of a new one
+(min.incremental.fetch.session.eviction.ms).
+"""
 
 
 class TopicName(NamedTuple):
-    """A topic as the request names it: by name before v13, by id from then on."""
+    """A topic as the request names it: by name before v13, by id since v13."""
 
     name: str
     topic_id: bytes
 
 
 class Wanted(NamedTuple):
-    """One partition to be read."""
+    """One partition that a request reads."""
 
     topic: TopicName
     request: PartitionRequest
 
 
 class SessionPartition:
-    """One partition of a session. `high_watermark` and `log_start_offset`: as last told, -1 before that."""
+    """One partition of a fetch session. `high_watermark` and `log_start_offset`: the values last sent to the client, -1
+    before the first response.
+    """
 
     __slots__ = ("high_watermark", "log_start_offset", "partition", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.partition: Any = None
-        """The partition that was found last under this name, for the fast lane; None: none yet. It may have resigned
-        since."""
+        """The Partition object last found under this name, for the fast lane; None means none yet. The partition may
+        have lost its leadership since then.
+        """
         self.high_watermark = -1
         self.log_start_offset = -1
 
     def update_sent(self, answer: PartitionResponse) -> bool:
-        """Whether the client must get these values; then they are stored as the last sent ones."""
+        """Store these values as the last sent ones; returns whether they differ, so that the client must get them."""
         if answer.error_code:
-            self.high_watermark = -1  # the next values always count as new
+            self.high_watermark = -1  # so that the next values always count as new
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
@@ -97,8 +103,9 @@ Named = dict[Key, SessionPartition]
 
 
 class FetchSession:
-    """The incremental fetch session of one client. Invariant: `epoch` is the epoch that its next incremental request
-    must carry."""
+    """The incremental fetch session of one client. Invariant: `epoch` is the epoch that the client's next incremental
+    request must carry.
+    """
 
     __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
 
@@ -111,7 +118,7 @@ class FetchSession:
         self.partitions: OrderedDict[Key, SessionPartition] = OrderedDict(named)
 
     def count_request(self) -> None:
-        """The next request carries the next epoch."""
+        """Increment the epoch, which the next request must carry."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def update(self, named: Named, forgotten: Iterable[Key]) -> None:
@@ -147,7 +154,9 @@ class FetchPlan:
         )
 
     def response(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> FetchResponse:
-        """The answer; `answers` in the order of `wanted`, `endpoints` of the leaders that they name."""
+        """Return the response; `answers` are in the order of `wanted`, `endpoints` belong to the leaders that the
+        answers name.
+        """
         topics: dict[TopicName, TopicResponse] = {}
         self._tell(self.wanted, answers, topics)
         return self._response(topics, endpoints)
@@ -185,12 +194,12 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # the others come first in the next response
+            session.partitions.move_to_end(key)  # the other partitions come first in the next response
         return is_news or not self._incremental
 
 
 class FetchSessions:
-    """All fetch sessions of a broker. Invariant: `_cached_partitions` are in them."""
+    """All fetch sessions of a broker. Invariant: `_cached_partitions` is the number of partitions in all sessions."""
 
     def __init__(self, slots: int, *, max_partitions: int = MAX_CACHED_PARTITIONS) -> None:
         self._slots = slots
@@ -198,7 +207,7 @@ class FetchSessions:
         self._cached_partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._of_followers: dict[int, FetchSession] = {}
-        """Broker -> its session."""
+        """Maps the id of a follower's broker to its session."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -212,10 +221,10 @@ class FetchSessions:
         follower: int | None = None,
         owner: object = None,
     ) -> Steps[FetchPlan]:
-        """The partitions that `request` reads. `by_id`: it names topics by id; `now` is monotonic, in seconds; `owner`:
-        the principal that asks.
+        """Return the plan of the partitions that `request` reads. `by_id`: the request names topics by id; `now` is
+        monotonic, in seconds; `owner`: the requesting principal.
 
-        Sessions change in the last step only.
+        The sessions change only in the last step.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -225,13 +234,15 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            self._give_up(request.session_id, owner)  # before any of them is processed
+            # The old session is closed before any partition of the request is processed.
+            self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
         number = 0
         for topic in request.topics:
             name = TopicName(topic.topic, topic.topic_id)
-            for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
+            # If a request names a partition twice, the last entry counts, as in Kafka.
+            for partition in topic.partitions:
                 named[name, partition.partition] = SessionPartition(Wanted(name, partition))
                 number += 1
                 if number % PARTITIONS_PER_STEP == 0:
@@ -262,14 +273,16 @@ class FetchSessions:
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
     def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
-        """The session of that id, if it is the follower's, or else the owner's."""
+        """Return the session with this id if it belongs to the follower, or otherwise to the owner; None if no such
+        session exists.
+        """
         session = self._sessions.get(session_id) if follower is None else self._of_followers.get(follower)
         if session is None or session.session_id != session_id or session.owner != owner:
             return None
         return session
 
     def go_on(self, session: FetchSession, now: float) -> None:
-        """Count a request of the session that names no partition which is new to it; `now` as in `plan`."""
+        """Count a request that names no new partition in the session; `now` as in `plan`."""
         session.count_request()
         session.last_used = now
         if self._sessions.get(session.session_id) is session:
@@ -289,7 +302,7 @@ class FetchSessions:
     def _create(
         self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
     ) -> FetchSession | None:
-        """A new session; None if the active sessions leave no slot, or no room for its partitions."""
+        """Create a session; returns None if the active sessions leave no slot, or no room for the partitions."""
         if follower is not None:
             session = self._of_followers[follower] = FetchSession(
                 self._new_id(), named, by_id=by_id, now=now, owner=owner
@@ -321,7 +334,7 @@ class FetchSessions:
         return True
 
     def _give_up(self, session_id: int, owner: object) -> None:
-        """Close the session that a client names, if it is that client's."""
+        """Close the session that a client names, if the session belongs to this client."""
         session = self._sessions.get(session_id)
         if session is not None and session.owner == owner:
             self._close(session_id)
@@ -332,7 +345,9 @@ class FetchSessions:
             self._cached_partitions -= len(session.partitions)
 
     def _evict(self, now: float) -> bool:
-        """Free the slot of the session that rested longest, if it did so long enough."""
+        """Evict the session that has been idle longest, if it has been idle for EVICTION_SECONDS; returns whether a
+        slot was freed.
+        """
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))

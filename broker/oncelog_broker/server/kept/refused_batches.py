@@ -1,17 +1,18 @@
-"""The first batches of producers that were refused for a retriable reason: they will be sent again, and must come
-before all others.
+"""Remembers each producer's first batch that was refused for a retriable reason: the producer will retry this batch,
+and the broker must append it before all later batches.
 
-Clients send several batches without waiting for answers. A broker that learns a moment later than the producers that it
-leads a partition refuses the first batches, and is the leader when the next ones of the same pipeline arrive. Kafka
-refuses those with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues with a new epoch, in which it also renumbers
-batches that the previous leader had appended, and replicated, without a response: these would be duplicated. And if a
-partition does not know the producer, it would accept the later batch as its first one, and refuse the first one for
-ever.
+Clients send several batches without waiting for answers. If a broker learns a moment later than the producers that it
+leads a partition, it refuses the first batches, and already is the leader when the next batches of the same pipeline
+arrive. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues with a new epoch,
+and renumbers even batches that the previous leader had appended and replicated without sending a response: these
+batches would be duplicated. And if a partition does not know the producer, it would accept a later batch as the
+producer's first one, and then refuse the real first batch forever.
 
-So a batch behind a refused batch is refused for the same reason until the first one is sent again. An entry lasts only
-some seconds: if a producer sends the first batch to another broker, it must get the real error of the later one. Pure.
+Therefore a batch behind a refused batch is refused for the same reason until the producer retries the refused batch. An
+entry lasts only some seconds: if a producer retries the first batch at another broker, the later batch must get its
+real error. Pure.
 
-Any client can cause entries, for any producer and for topics that do not exist: so they are few, small, and
+Any client can cause entries, for any producer and for topics that do not exist: so entries are few, small, and
 short-lived.
 """
 
@@ -25,14 +26,15 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""The newest are remembered: five megabytes."""
+"""Limit on the remembered batches; the newest are kept, and this many use five megabytes."""
 REMEMBERED_SECONDS: Final = 10.0
-"""Longer than batches sent together with the refused one are in flight."""
+"""Seconds that an entry lasts: longer than batches that were sent together with the refused batch are in flight."""
 
 
 class Destination(NamedTuple):
-    """A partition as its producer names it, always in the same way: a broker that does not know it yet has no other
-    name."""
+    """A partition as its producer names it, always in the same way: a broker that does not know the partition yet has
+    no other name for it.
+    """
 
     topic: str
     topic_id: bytes
@@ -44,11 +46,11 @@ class Refused(NamedTuple):
     sequence: int
     reason: ErrorCode
     at: float
-    """Monotonic, in seconds."""
+    """Monotonic time of the refusal, in seconds."""
 
 
 class RefusedBatches:
-    """Partition and producer id -> the refused batch with the lowest sequence. Times: monotonic, in seconds."""
+    """For each partition and producer id: the refused batch with the lowest sequence. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.lowest: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
@@ -59,7 +61,7 @@ class RefusedBatches:
     ) -> None:
         """Note that a batch of `producer` that begins with `sequence` was refused for this temporary `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
-            return  # no such topic will ever exist
+            return  # a topic of this name cannot exist
         key = where, producer.producer_id
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
@@ -70,18 +72,20 @@ class RefusedBatches:
             self.lowest.popitem(last=False)
 
     def reason(self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, now: float) -> ErrorCode | None:
-        """Why an earlier batch than the one that begins with `sequence` was refused; None if none was."""
+        """Return why a batch before the batch with `sequence` was refused; None if no earlier batch was refused."""
         first = self._remembered((where, producer.producer_id), now)
         if first is None or first.epoch != producer.epoch or sequence <= first.sequence:
             return None
         return first.reason
 
     def forget(self, where: Destination, producer_id: int, now: float) -> None:
-        """A batch of the producer was appended: from now on the log knows its next sequence."""
+        """Forget the refused batch: a batch of the producer was appended, so the log knows the producer's next sequence
+        from now on.
+        """
         self.lowest.pop((where, producer_id), None)
         oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self.lowest.popitem(last=False)  # so that the lookup soon ends for later batches
+            self.lowest.popitem(last=False)  # so that the map empties soon, and later batches need no lookup
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self.lowest.get(key)

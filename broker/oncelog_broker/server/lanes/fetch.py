@@ -1,12 +1,12 @@
-"""The fast lane of Fetch: requests of a session, or without one, that name at most one partition.
+"""The fast lane of Fetch: serves requests that name at most one partition, with or without a fetch session.
 
-A request that differs from one before it only in numbers (epochs, offsets, the partition's index) is recognised by its
-other bytes. `one_fetch` looks at the partitions, waits and answers.
+A request that differs from an earlier request only in numbers (epochs, offsets, the partition's index) is recognised by
+its other bytes. `one_fetch` checks the partitions, waits, and responds.
 
-Order: first all partitions are looked at, and the lane declines where one of them needs the usual way, for an error, a
-divergence or a throttle, say. Then the request is counted in its session, and a follower's position is noted in each
-partition. What turns out from then on to need the usual way (two partitions with news, aborted transactions) is read
-again there (`records.fetch.read_again`).
+Order: first the lane checks all partitions, and declines if one of them needs the usual way, for example because of an
+error, a diverging log or a throttle. Then the lane counts the request in its session, and notes a follower's position
+in each partition. If a request turns out to need the usual way only after this point (two partitions with news, aborted
+transactions), `records.fetch.read_again` serves it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ from oncelog_protocol.templates import NoTemplate, changing
 FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 MIN_VERSION: Final = 10
-"""Older versions have fewer fields, and may not see zstd."""
+"""First version that the lane serves; older versions have fewer fields, and their clients may not understand zstd."""
 MAX_KNOWN: Final = 64
-"""How many requests a lane remembers, one for each topic; and of a topic without a session, how many partitions."""
+"""Limit on the requests that a lane remembers, one for each topic, and on the partitions that it remembers of a topic
+without a session.
+"""
 MAX_REQUEST_BYTES: Final = 2048
-"""The longest request that a lane remembers."""
+"""Bytes of the longest request that a lane remembers."""
 MAX_LOOKED_AT: Final = 1000
-"""The largest session that is served here, in partitions: all are looked at in one turn of the loop, which takes a
-microsecond each."""
+"""Partitions of the largest session that a lane serves: all are checked in one iteration of the loop, a microsecond for
+each.
+"""
 
 
 class FetchLane:
@@ -81,13 +84,13 @@ class FetchLane:
         )
         """The fields of a partition in a request, all of them numbers."""
         self._layouts: dict[int, Struct] = {}
-        """How requests are divided into kept bytes and numbers, by the size of their frames."""
+        """By the frame's size: which bytes of a request are compared, and which are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
-        """By the bytes around the numbers."""
+        """Remembered requests by the bytes around the numbers."""
         self._config: object = None
-        """The configuration of which `_ways` has the limit."""
+        """The configuration from which the limit in `_ways` was taken."""
         self._is_known = False
-        """Whether the present request is like one before it."""
+        """Whether the present request equals an earlier one except for the numbers."""
         self._will_learn = False
         """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
         on."""
@@ -174,7 +177,7 @@ class FetchLane:
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
-        """What is remembered of requests like this one; None: they are not to be remembered."""
+        """Return the data to remember about such requests; None means that they are not remembered."""
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state
@@ -191,14 +194,14 @@ class FetchLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
-            return None  # encoded in another way than ours: not for templates
+            return None  # the client encodes requests differently from our encoder: templates do not fit
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # a request of the same size has its numbers elsewhere
+            return None  # another request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 
     def _find(self, each: SessionPartition, context: RecordContext) -> None:
-        """Note which partition it is, if this broker leads it."""
+        """Store the Partition object of this session partition, if this broker leads it."""
         if each.partition is not None and not each.partition.is_resigned:
             return
         replicas, (name, topic_id), index = context.services.replicas, each.wanted.topic, each.wanted.request.partition
@@ -209,4 +212,4 @@ class FetchLane:
 
 
 make_lane = FetchLane
-"""What `served` loads."""
+"""The attribute that `served` loads."""

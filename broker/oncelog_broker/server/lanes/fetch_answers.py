@@ -1,4 +1,4 @@
-"""The bytes of Fetch responses that tell of one partition, or of none, made from the declaration of the response."""
+"""The bytes of Fetch responses with one partition or none, built from the declaration of the response."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 
 MAX_KEPT: Final = 64
-"""How many templates are kept: one for each partition that a lane tells of, and for each of its sessions."""
+"""Limit on the templates that are kept: one for each partition that a lane returns, and for each of the lane's
+sessions.
+"""
 NO_RECORDS: Final = memoryview(b"")
 NO_TOPIC: Final = TopicName("", b"")
 NO_PARTITION: Final = -1
 
 
 class _Template:
-    """A response up to its records, and what is behind them."""
+    """The bytes of a response before its records, and the bytes behind the records."""
 
     __slots__ = ("fixed_bytes", "kept", "pack", "tail")
 
@@ -31,24 +33,24 @@ class _Template:
         packed = Struct(">ii" + layout)
         self.pack, self.kept, self.tail = packed.pack, kept, tail
         self.fixed_bytes = packed.size - 4 + len(tail)
-        """What the frame says of its size, but for the length of the records and the records."""
+        """The frame size in bytes, without the records and without the varying part of their length field."""
 
 
 class FetchAnswers:
-    """The responses of one version of Fetch."""
+    """Builds the responses of one Fetch version."""
 
     __slots__ = ("_kept", "_response_header", "_version", "_write_records")
 
     def __init__(self, version: int, *, flexible: bool) -> None:
-        """`flexible`: whether the header of the response has tagged fields."""
+        """`flexible`: whether the response header has tagged fields."""
         self._version = version
         self._response_header = b"\0" if flexible else b""
         self._write_records = records_writer(FetchResponse, version)
         self._kept: dict[tuple[int, bool, TopicName, int], _Template] = {}
-        """By session, whether aborted transactions are told, topic and partition."""
+        """Templates by session id, whether aborted transactions are included, topic and partition."""
 
     def without_partition(self, correlation_id: int, session_id: int) -> list[Buffer]:
-        """The frame that tells of no partition."""
+        """Return the frame of a response without partitions."""
         template = self._template(session_id, NO_TOPIC, NO_PARTITION, read_committed=False)
         return [template.pack(template.fixed_bytes, correlation_id, *template.kept)]
 
@@ -63,7 +65,9 @@ class FetchAnswers:
         *,
         read_committed: bool,
     ) -> list[Buffer]:
-        """The frame that tells of one partition. `offsets`: high watermark, last stable offset, log start offset."""
+        """Return the frame of a response with one partition. `offsets`: high watermark, last stable offset and log
+        start offset.
+        """
         template = self._template(session_id, topic, index, read_committed=read_committed)
         parts: list[Buffer] = [b""]
         self._write_records(parts, records)

@@ -1,8 +1,9 @@
-"""One request of the lane of Fetch: looks at its partitions, and answers at once or when a wait in the purgatory ends.
+"""Serves one request of the Fetch lane: checks the partitions, and responds immediately or when a wait in the purgatory
+ends.
 
-Of the partitions those count that have something to be told: records that may be read, or a high watermark or log start
-offset that differs from what the session was told last. The lane reads and answers if it is one; it waits if too little
-may be read. All else is read again and answered in the usual way.
+A partition has news if it has records to return, or if its high watermark or log start offset differs from the value
+last sent in the session. If one partition has news, the lane reads it and responds; if too few bytes are available, the
+request waits. All other cases are read again and served in the usual way.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ AS_FOLLOWER: Final = (rules.FETCH_AS_FOLLOWER.kind, CLUSTER_NAME)
 
 
 class FetchWays:
-    """What all requests of one lane use."""
+    """The objects that all requests of one lane share."""
 
     __slots__ = ("answers", "max_bytes", "monotonic", "route", "services", "usual", "version")
 
@@ -56,7 +57,7 @@ class FetchWays:
 
 
 class Asked:
-    """What requests with the same bytes around their numbers ask for."""
+    """The remembered data of requests with the same bytes around their numbers."""
 
     __slots__ = (
         "client_id",
@@ -72,13 +73,13 @@ class Asked:
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request` is one of them."""
+        """`request`: any one of these requests."""
         self.request = request
         self.client_id = client_id
         self.session_id = request.session_id
         state = request.replica_state
         self.follower = None if state is None else fetch.Follower(state.replica_id, state.replica_epoch)
-        """None: a consumer asks."""
+        """None means that a consumer sends the requests."""
         self.follower_id = None if state is None else state.replica_id
         self.read_committed = state is None and request.isolation_level == READ_COMMITTED
         self.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -88,7 +89,7 @@ class Asked:
         if request.topics:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
-        """The partitions of the topic that were asked for without a session, by index."""
+        """The partitions of this topic that were fetched without a session, by index."""
 
 
 class OneFetch:
@@ -119,7 +120,7 @@ class OneFetch:
         session: FetchSession | None,
         partitions: list[SessionPartition],
     ) -> None:
-        """`partitions`: of the session, or the one that a request without a session names."""
+        """`partitions`: all partitions of the session, or the one partition of a request without a session."""
         self._ways = ways
         self._connection = connection
         self._correlation_id = correlation_id
@@ -127,21 +128,22 @@ class OneFetch:
         self._session = session
         self._partitions = partitions
         self._told: list[SessionPartition] = []
-        """The partitions of which something is to be told."""
+        """The partitions with news for the client."""
         self._readable: list[SessionPartition] = []
-        """Those of them with records that may be read."""
+        """The partitions among them that have records to return."""
         self._epoch = 0
-        """The epoch of the session when the request was counted; another one: somebody else uses the session, too."""
+        """The session's epoch when this request was counted; a different epoch later means that another request uses
+        the session, too.
+        """
         self._started = self._waiting_since = self._answered = 0.0
-        """Monotonic seconds: when the request began to be served, to wait, and to be answered; 0: its time is not
-        taken."""
+        """Monotonic seconds at which serving, waiting and responding began; 0 means that the request is not timed."""
         self._slot: Slot | None = None
-        """Its place among the answers of the connection, while it waits."""
+        """The request's slot in the connection's answer queue while the request waits."""
 
     # --- looking
 
     def look(self) -> bool:
-        """Find the partitions of which something is to be told. False: one of them is for the usual way."""
+        """Find the partitions with news. Returns False if a partition needs the usual way."""
         asked, services = self._asked, self._ways.services
         follower, authorizer, allowed = asked.follower, services.authorizer, None
         if authorizer is not None:
@@ -170,7 +172,7 @@ class OneFetch:
             if state.offline_reason is not None or not state.log_start_offset <= offset <= end:
                 return False
             if request.last_fetched_epoch not in (-1, log.leader_epochs.latest_epoch):
-                return False  # its log may have diverged from this one
+                return False  # the follower's log may have diverged from this broker's log
             if follower is not None:
                 if (
                     epoch != partition.leader_epoch
@@ -199,7 +201,7 @@ class OneFetch:
     # --- serving
 
     def serve(self) -> None:
-        """Count the request, which is served from now on, and answer it or let it wait."""
+        """Count the request, which the lane serves from now on, and respond or wait."""
         ways, session, asked = self._ways, self._session, self._asked
         route = ways.route
         route.requests += 1
@@ -231,7 +233,7 @@ class OneFetch:
                 route.times.total.append(ways.monotonic() - self._started)
 
     def _note(self, follower: fetch.Follower) -> None:
-        """Note in each partition how far the follower is."""
+        """Note the follower's position in each partition."""
         services = self._ways.services
         now, joining = services.clock.monotonic(), list[Partition]()
         for each in self._partitions:
@@ -248,7 +250,7 @@ class OneFetch:
             services.isr_keeper.consider(joining)
 
     def _read(self, each: SessionPartition) -> memoryview | None:
-        """The records of a partition; None: they are for the usual way."""
+        """Return the records of a partition; None means that the usual way must read them."""
         asked, partition, request = self._asked, each.partition, each.wanted.request
         reader, may_copy = partition.log.reader, self._connection.copied_answer_bytes > 0
         max_bytes = min(request.partition_max_bytes, asked.request.max_bytes, self._ways.max_bytes)
@@ -271,7 +273,7 @@ class OneFetch:
         return found
 
     def _answer(self, records: memoryview) -> None:
-        """Answer with the records of the only partition of which something is to be told, if there is one."""
+        """Respond with the records of the only partition with news, or without a partition if none has news."""
         asked, session, answers, size = self._asked, self._session, self._ways.answers, len(records)
         session_id = 0 if session is None else session.session_id
         if asked.follower is None:
@@ -289,7 +291,7 @@ class OneFetch:
         high_watermark, log_start_offset = partition.high_watermark, partition.log.state.log_start_offset
         if session is not None:
             told.high_watermark, told.log_start_offset = high_watermark, log_start_offset
-            if size:  # what gave data waits its turn: the others come first next time
+            if size:  # a partition that returned records goes to the end: the others come first next time
                 session.partitions.move_to_end((wanted.topic, wanted.request.partition))
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(
@@ -303,7 +305,7 @@ class OneFetch:
     # --- waiting
 
     def _wait(self, missing_bytes: int) -> None:
-        """Wait until `missing_bytes` more may be read, or something else ends the wait."""
+        """Wait in the purgatory until `missing_bytes` more bytes are available, or something else ends the wait."""
         ways, asked, services = self._ways, self._asked, self._ways.services
         partitions = [each.partition for each in self._partitions]
         if asked.follower is None:
@@ -323,7 +325,7 @@ class OneFetch:
         assert slot is not None
         if enough.cancelled():
             self._connection.cancelled(slot)
-        elif slot.waits_for is not None:  # else the connection has ended
+        elif slot.waits_for is not None:  # otherwise the connection has ended
             try:
                 self._answer_late(slot)
             except Exception as error:
@@ -358,7 +360,7 @@ class OneFetch:
         )
 
     def _read_in_the_usual_way(self) -> None:
-        """Read and answer, or wait if the request has not waited yet, as the handler does."""
+        """Read and respond as the handler does; the request may wait if it has not waited yet."""
         ways, asked, context, slot = self._ways, self._asked, self._context(), self._slot
         plan = FetchPlan(
             [each.wanted for each in self._partitions], self._session, incremental=self._session is not None

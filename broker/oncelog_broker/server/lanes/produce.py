@@ -1,10 +1,11 @@
-"""The fast lane of Produce: one batch for one partition, which the connection has written to before.
+"""The fast lane of Produce: serves requests with one batch for one partition to which the connection has written
+before.
 
-Everything in front of the records, the client's id, transactional id, acks, timeout, topic and partition, is compared
-as bytes with the requests before; a connection may write to some partitions in turn. What the usual way asks before it
-appends is asked here, too, and any other answer than the usual one makes the lane decline. The append itself is
-`Partition.append` in both ways, and its errors are answered by the usual way. With acks=all and several replicas the
-answer waits in the partition's purgatory, and the next request of the connection is handled meanwhile.
+The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
+earlier requests; a connection may write to several partitions alternately. The lane makes every check that the usual
+way makes before an append, and declines if a check has another result than usual. Both ways append by
+`Partition.append`, and the usual way reports its errors. With acks=all and several replicas the response waits in the
+partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from oncelog_protocol.templates import NoTemplate, Pattern, around_records, chan
 MIN_VERSION: Final = 7
 """Older versions of Produce have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""How many destinations a lane remembers: combinations of partition, acks and transactional id."""
+"""Limit on the destinations that a lane remembers: combinations of partition, acks and transactional id."""
 MAX_HEAD_BYTES: Final = 2048
-"""The longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32 kB, and
-each connection may have many."""
+"""Bytes of the longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32
+kB, and each connection may have many."""
 MAX_LENGTHS: Final = 4
-"""How many different lengths of the bytes before the records a lane remembers: topic names differ in length."""
+"""Limit on the different head lengths that a lane remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
-"""What changes from one answer to another; they lie one behind the other."""
+"""The fields that change from one response to the next; they are adjacent."""
 
 TopicData = ProduceRequest.TopicProduceData
 PartitionData = TopicData.PartitionProduceData
@@ -67,7 +68,7 @@ Rights = tuple[tuple[int, str | None], ...]
 
 
 respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
-"""(connection, frame, perhaps a slot): sends an answer; the same fail point as in the usual way."""
+"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the usual way."""
 
 
 def _not_appended() -> NoReturn:
@@ -85,7 +86,7 @@ def _append_in_transaction(
 
 
 class _Destination:
-    """Where requests with the same bytes in front of their records go, and how they are answered."""
+    """The destination of requests with the same head, and the template of their responses."""
 
     __slots__ = (
         "answer",
@@ -114,7 +115,7 @@ class _Destination:
         answer: Pattern,
         client_id: str | None,
     ) -> None:
-        """`answer`: the response behind its size and correlation id; ANSWER_FIELDS and the throttle time change."""
+        """`answer`: the response after its size and correlation id; only ANSWER_FIELDS and the throttle time change."""
         self.partition = partition
         self.client_id = client_id
         topic = request.topic_data[0]
@@ -128,7 +129,7 @@ class _Destination:
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
-        """What the principal must be allowed: the kinds and names of rules."""
+        """The rights that the principal needs: the kinds and names of ACL rules."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
@@ -170,12 +171,13 @@ class ProduceLane:
         self.monotonic = monotonic
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
-        """Destinations by the bytes between the correlation id and the length of the records."""
+        """Destinations by their heads: the bytes between the correlation id and the length of the records."""
         self._lengths: tuple[int, ...] = ()
-        """Positions in a frame at which those bytes may end."""
+        """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether the destination of the present request is in `_known`. If the lane then declines, it learns nothing
-        from the request."""
+        """Whether `_known` has the destination of the present request. If the lane declines a known request, it learns
+        nothing from it.
+        """
         self._will_learn = False
         """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
         on."""
@@ -209,7 +211,7 @@ class ProduceLane:
                     return False
         if partition.is_resigned:
             self._is_known = False
-            del self._known[head]  # there may be another one of that name
+            del self._known[head]  # a new topic of the same name may exist
             return False
         log = partition.log
         if (
@@ -219,7 +221,7 @@ class ProduceLane:
         ):
             return False
         if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
-            return False  # to be verified
+            return False  # the transaction must be verified
 
         limits, throttling = None, self.usual.throttling
         if throttling is not None:
@@ -227,7 +229,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # it may have to wait for what others have used
+                return False  # the request may have to wait for other clients' usage of the quota
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -274,7 +276,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """The context of a request that is answered in the usual way."""
+        """Return the context for a request that the usual way answers."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -286,7 +288,7 @@ class ProduceLane:
         limits: ClientLimits | None,
         error: KafkaError,
     ) -> None:
-        """Answer as the usual way does when the batch was not appended."""
+        """Respond as the usual way does to a batch that was not appended."""
         header, position = self.route.header.decode_from(frame)
         request = self.route.decode(frame, position)
         context = self.context(connection, correlation_id, header.client_id)
@@ -296,7 +298,7 @@ class ProduceLane:
         self.usual.respond(response, self.route, context)
 
     def charge(self, connection: BrokerConnection, limits: ClientLimits | None, request_bytes: int) -> int:
-        """Count a request that is answered now. Returns the throttle time in ms."""
+        """Charge a request that is answered now to the client's quota. Returns the throttle time in ms."""
         throttling = self.usual.throttling
         if limits is None or throttling is None:
             return 0
@@ -332,7 +334,7 @@ class ProduceLane:
         if len(head) > MAX_HEAD_BYTES:
             return
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:
-            return  # encoded in another way than ours: not for templates
+            return  # the client encodes requests differently from our encoder: templates do not fit
         if position not in self._lengths:
             if len(self._lengths) == MAX_LENGTHS:
                 return
@@ -345,7 +347,7 @@ class ProduceLane:
         )
 
     def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
-        """The response to a request of that batch, behind its size and correlation id."""
+        """Return the template of the response to such a request, after the size and correlation id."""
         answered = TopicResponse.PartitionProduceResponse(index=data.index, error_code=0, base_offset=0)
         response = ProduceResponse(
             responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]
@@ -356,7 +358,9 @@ class ProduceLane:
         return pattern.behind(b"\0" if self.route.flexible_response else b"")
 
     def _forget_gone(self) -> bool:
-        """Whether there is room again: partitions that are deleted, or led by another broker, are not written to."""
+        """Forget destinations whose partition was deleted or is led by another broker; returns whether there is room
+        for a new destination.
+        """
         gone = [head for head, known in self._known.items() if known.partition.is_resigned]
         for head in gone:
             del self._known[head]
@@ -364,7 +368,7 @@ class ProduceLane:
 
 
 class _Appended:
-    """A batch that is appended with acks=all, until its answer leaves."""
+    """A batch that was appended with acks=all and whose response is not sent yet."""
 
     __slots__ = (
         "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
@@ -381,7 +385,7 @@ class _Appended:
         request_bytes: int,
         offsets: tuple[int, int, int],
     ) -> None:
-        """`offsets`: base offset, log append time, log start offset."""
+        """`offsets`: base offset, log append time in ms and log start offset."""
         self._lane = lane
         self._connection = connection
         self._correlation_id = correlation_id
@@ -390,11 +394,11 @@ class _Appended:
         self._request_bytes = request_bytes
         self._offsets = offsets
         self._slot: Slot | None = None
-        """Its place among the answers of the connection, while it waits."""
+        """The request's slot in the connection's answer queue while the request waits."""
         self._started = self._waiting_since = 0.0
 
     def replicate(self, next_offset: int, started: float) -> bool:
-        """Answer when the records below `next_offset` are replicated. Returns whether that is later than now.
+        """Respond when the records below `next_offset` are replicated. Returns whether the response must wait.
         `started`: as in `UsualWay.wait`."""
         lane, known = self._lane, self._known
         committed = known.partition.committed(next_offset)
@@ -415,12 +419,12 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """The records are replicated, or will not be in time."""
+        """Respond: the records are replicated, or the request's timeout has passed."""
         lane, connection, slot = self._lane, self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
             connection.cancelled(slot)
-        elif slot.waits_for is not None:  # else the connection has ended
+        elif slot.waits_for is not None:  # otherwise the connection has ended
             code, times = committed.result(), lane.route.times
             if code is not ErrorCode.NONE:
                 response, context = self._failure(code)
@@ -449,7 +453,7 @@ class _Appended:
         respond(self._connection, [answer], self._slot)
 
     def _failure(self, code: ErrorCode) -> tuple[ProduceResponse | None, RecordContext]:
-        """The response that tells of `code`, and its context."""
+        """Return the response with error `code`, and the request context."""
         known = self._known
         context = self._lane.context(self._connection, self._correlation_id, known.client_id)
         response = produce.not_replicated(known.request, context, known.partition, self._offsets, code)
@@ -459,4 +463,4 @@ class _Appended:
 
 
 make_lane = ProduceLane
-"""What `served` loads."""
+"""The attribute that `served` loads."""

@@ -1,13 +1,15 @@
-"""The connections: bytes in, frames to the dispatcher, answers out in order. These modules do not interpret requests.
+"""The connections: receive bytes, pass frames to the dispatcher, send responses in order. These modules do not
+interpret requests.
 
-- `connection` is one connection: its socket, and its requests in order. `connection_state` decides when the next one is
-  handled: a lifecycle of five states, and named holds. `connections` has all open connections, `connection_rates`
-  limits new ones per address.
-- In: `frame_reader` cuts frames out of the receive buffer; `header_cache` saves decoding the same header again, and a
-  `lane` the whole request, if it is like the previous ones.
-- Out: answers wait for their turn in the `answer_queue`, and their bytes for the socket in a `write_buffer`.
-- Back-pressure: `limits` has the limits of one client, and the `memory_budget` counts the bytes of requests and answers
-  of each connection, so that a connection is not read while its share is used up.
-- `tls_transport` is TLS between socket and connection, `tls_handshakes` lets its handshakes take turns, and
+- `connection` is one connection: its socket, and the order of its requests. `connection_state` decides when the next
+  request is handled: it has a lifecycle of five states, and named holds. `connections` has all open connections,
+  `connection_rates` limits new connections per address.
+- Receive side: `frame_reader` cuts frames out of the receive buffer; `header_cache` avoids decoding the same header
+  again; a `lane` avoids decoding an entire request that resembles earlier ones.
+- Send side: responses wait for earlier responses in the `answer_queue`, and their bytes wait for the socket in a
+`write_buffer`.
+- Back-pressure: `limits` has the limits of one client, and the `memory_budget` counts the bytes of requests and
+  responses of each connection; a connection is not read while its share is used up.
+- `tls_transport` is TLS between socket and connection, `tls_handshakes` schedules the handshakes in turns, and
   `login_gate` decides what may be sent before a login.
 """

@@ -1,10 +1,11 @@
-"""The send side of a connection: answers are sent in the order of the requests, however long each takes.
+"""The send side of a connection: sends responses in the order of the requests, however long each request takes.
 
-An answer that is not ready has a slot in the queue; ready answers behind it wait in slots, too. With no slot in the
-queue, an answer is written at once, together with those of the other requests handled in the same pass.
+A response that is not ready has a slot in the queue; ready responses behind it wait in slots, too. While the queue has
+no slot, a response is written immediately, together with the responses to other requests that are handled in the same
+pass.
 
-Back-pressure: while too many answers, or too many bytes of them, are unsent, `Hold.ANSWERS_FULL` is set, and no further
-request of the connection is handled.
+Back-pressure: while too many responses, or too many bytes of responses, are unsent, `Hold.ANSWERS_FULL` is set, and no
+further request of the connection is handled.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORT
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
-"""How many answers of one connection may wait for their result or behind others. At this number no further request is
-handled."""
+"""Limit on the responses of one connection that wait for their result or behind earlier responses. At this limit no
+further request is handled.
+"""
 ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
-"""Parts of a response of this size or more are written unchanged; smaller ones are joined first."""
+"""Minimum size in bytes of a response part that is written without copying; smaller parts are joined first."""
 
 
 class Slot:
-    """The place of one answer. It `is_ready` when its `parts` are complete; they may be empty (acks=0).
+    """The position of one response in the queue. The slot `is_ready` when its `parts` are complete; `parts` may be
+    empty (acks=0).
 
-    `is_unread`: the request is still being decoded, and has had no effect yet.
+    `is_unread`: the request is still being decoded and has had no effect yet.
     """
 
     __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
@@ -55,7 +58,7 @@ class Slot:
 
 
 class AnswerQueue:
-    """The answers of one connection. Invariant: the first slot, if any, is not ready."""
+    """The queue of one connection's responses. Invariant: the first slot, if any, is not ready."""
 
     __slots__ = (
         "_copies_all",
@@ -74,28 +77,31 @@ class AnswerQueue:
     )
 
     def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
-        """`scheduler` is shared by all connections. `lifecycle`: the one of this connection; `Hold.ANSWERS_FULL` is set
-        there while so many answers are outstanding that no further request may be handled."""
+        """`scheduler` is shared by all connections. `lifecycle` belongs to this connection; `Hold.ANSWERS_FULL` is set
+        there while so many responses are outstanding that no further request may be handled.
+        """
         self.memory = Holding(limits.answers, address)
-        """Its holding of the memory budget: the bytes on the heap, if they are more than WRITE_HIGH_WATER_BYTES."""
+        """This queue's holding in the memory budget: the unsent bytes on the heap, if they exceed
+        WRITE_HIGH_WATER_BYTES.
+        """
         self._copies_all = False
-        """Whether the transport copies everything to the heap, because it encrypts."""
+        """Whether the transport copies all bytes to the heap because it encrypts them."""
         self._heap_bytes = 0
-        """How many of the bytes written since the transport was last empty are not slices of mapped files."""
+        """Heap bytes written since the transport was last empty; slices of mapped files do not count."""
         self._written = 0
         self._transport: asyncio.Transport | None = None
         self._write_buffer = WriteBuffer(scheduler)
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
-        """Heap bytes of ready answers that wait for earlier ones."""
+        """Heap bytes of ready responses that wait for earlier responses."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
         self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
-        """`on_room` is called when the last of a large answer is with the transport."""
+        """`on_room` is called when the transport has taken the last byte of a large response."""
         self._transport = transport
         self._copies_all = copies_all
         portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
@@ -103,20 +109,21 @@ class AnswerQueue:
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
-        """The client has disconnected: answers are dropped."""
+        """Drop the responses: the client has disconnected."""
         self._transport = None
         self._write_buffer.close()
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Cancel the answers that wait for other clients. A request that is still being decoded is cancelled when it
-        would wait."""
+        """Cancel the responses that wait for other clients. A request that is still being decoded is cancelled when it
+        would start to wait.
+        """
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
                 slot.waits_for.cancel()
 
     def close(self) -> None:
-        """The connection has ended: cancel all answers."""
+        """Cancel all responses: the connection has ended."""
         self._transport = None
         self._write_buffer.close()
         self._is_closed = True
@@ -124,27 +131,27 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
-                slot.waits_for = None  # its error, if it has one, may refer to the slot
+                slot.waits_for = None  # an error of the future may refer to the slot
         self.memory.owe(0)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is not ready yet."""
+        """Whether a response is not ready yet."""
         return bool(self._slots)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether bytes wait here to be given to the transport."""
+        """Whether bytes wait in this queue for room in the transport."""
         return self._write_buffer.waiting_bytes > 0
 
     @property
     def sent(self) -> int:
-        """How many bytes the client has taken, since the beginning."""
+        """The number of bytes that the client has received since the connection began."""
         return self._written - self._unsent_bytes()
 
     @property
     def unsent_heap_bytes(self) -> int:
-        """How many unsent bytes are on the heap because the client does not read; 0 while it reads."""
+        """Unsent bytes on the heap because the client does not read; 0 while the client reads."""
         if not (self._stalled_since or self.is_leaving):
             return 0
         held = self._heap_bytes
@@ -154,7 +161,7 @@ class AnswerQueue:
 
     def _weigh(self) -> None:
         if not (self._ready_bytes or self._stalled_since or self._write_buffer.waiting_bytes or self.memory.held):
-            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: all that was written has left
+            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: all written bytes have been sent
                 self._lifecycle.holds &= ~ANSWERS_FULL
             else:
                 self._lifecycle.holds |= ANSWERS_FULL
@@ -174,8 +181,9 @@ class AnswerQueue:
     # --- answers
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Send an answer, which begins with its size and header: to the request being handled, or to the one of
-        `slot`."""
+        """Send a response, whose first bytes are its size and header; it belongs to the request being handled, or to
+        the request of `slot`.
+        """
         if slot is not None and not slot.is_ready:
             slot.parts += parts
         elif self._slots:
@@ -188,14 +196,18 @@ class AnswerQueue:
             self._write(parts)
 
     def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False, is_unread: bool = False) -> Slot:
-        """Reserve a slot for the answer to the request being handled: `put` the answer there later, and `finish`."""
+        """Reserve a slot for the response to the request being handled; later `put` the response there, and call
+        `finish`.
+        """
         slot = Slot(waits_for, [], is_long_poll=is_long_poll, is_unread=is_unread)
         self._slots.append(slot)
         self._weigh()
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """The answer of `slot` is complete, or will not come. Send all answers that are ready in order."""
+        """Note that the response of `slot` is complete, or will not come. Then send all ready responses at the front of
+        the queue.
+        """
         if self._is_closed:
             return  # the client has stopped reading: bytes counted now would never be subtracted
         slot.is_ready, slot.waits_for = True, None
@@ -217,7 +229,7 @@ class AnswerQueue:
             self._write(outgoing)
 
     def hold(self) -> None:
-        """Collect the answers from now on until `release`, to write them together."""
+        """Collect responses until `release`, in order to write them together."""
         self._outgoing = []
 
     def release(self) -> None:
@@ -254,7 +266,9 @@ class AnswerQueue:
     # --- clients that do not read
 
     def stall(self, now: float) -> None:
-        """The client leaves more than WRITE_HIGH_WATER_BYTES unread, until `flow`. `now` is the loop's time."""
+        """Note that the client has left more than WRITE_HIGH_WATER_BYTES unread, until `flow` is called. `now` is the
+        loop's time.
+        """
         self._stalled_since = now
         self._write_buffer.stall()
         self._unsent = self._unsent_bytes()
@@ -266,8 +280,9 @@ class AnswerQueue:
         self._weigh()
 
     def stalled_seconds(self, now: float) -> float:
-        """For how long the client has read nothing. A client on a slow line, which reads a large answer for long, is
-        not stalled. To be called periodically."""
+        """Return for how many seconds the client has read nothing. A client on a slow line that takes long to read a
+        large response is not stalled. The caller calls this periodically.
+        """
         if not self._stalled_since:
             return 0.0
         self._weigh()
@@ -287,7 +302,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """How many bytes are not slices of mapped files."""
+    """Return the number of bytes that are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:
@@ -296,7 +311,9 @@ def heap_size_of(pieces: list[Buffer]) -> int:
 
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:
-    """The same bytes in few pieces: runs of small parts joined, large ones (record data) unchanged."""
+    """Return the same bytes in fewer pieces: runs of small parts are joined, large parts (record data) stay as they
+    are.
+    """
     if max(map(len, parts)) < SCATTER_BYTES:
         return [b"".join(parts)]
     result: list[Buffer] = []

@@ -1,17 +1,17 @@
-"""One client connection: the callbacks of the event loop, which join receive side, requests and send side.
+"""One client connection: the event loop's callbacks, which connect the receive side, the requests and the send side.
 
-Requests are handled in order. The next request is handled when the effects of the previous one are done (T17); most
-requests are answered by then. A request that still waits has a slot in the `answer_queue`. An unanswered request blocks
-the requests behind it, as in Kafka, unless it has declared its effects done (`let_next_in`): a Produce that is appended
-and waits for other replicas does so, so that the waits of pipelined requests overlap while their appends stay in order.
-`connection_state` names every reason why the next request is not handled. Meanwhile the client's bytes stay in the
-receive buffer and, when that is full, in the client's socket: back-pressure.
+Requests are handled in order. The next request is handled when the effects of the previous request are done (T17); by
+then most requests have their response. A request that still waits for its response has a slot in the `answer_queue`. A
+waiting request blocks the requests behind it, as in Kafka, unless it has declared its effects done (`let_next_in`): a
+Produce that is appended and waits for other replicas does so, so that pipelined requests wait concurrently while their
+appends stay in order. `connection_state` names every reason why the next request is not handled. While a request is
+held, the client's bytes stay in the receive buffer and, when the buffer is full, in the client's socket: back-pressure.
 
 When a client closes the connection, the requests that arrived completely are still handled, one after the other: a
-producer with acks=0 closes when it has sent everything, and expects no response. These requests do not wait for other
-clients or replicas.
+producer with acks=0 closes when it has sent everything, and expects no response. These last requests do not wait for
+other clients or replicas.
 
-In one turn of the loop a connection has one request handled, and more only while the loop budget lasts, which all
+In one iteration of the loop a connection handles one request, and more only within the loop budget, which all
 connections share (docs/design/fairness.md).
 """
 
@@ -48,17 +48,20 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
-"""How long a connection without memory for a large frame waits before it asks again."""
+"""Seconds that a connection without memory for a large frame waits before it requests memory again."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""Seconds that a request of a disconnected client may take. After that it is abandoned, together with the requests
-behind it."""
+"""Seconds that a request of a disconnected client may take. After this time the request is abandoned, together with the
+requests behind it.
+"""
 REST_SECONDS: Final = 1.0
-"""How long a connection rests before it gives up its receive buffer."""
+"""Seconds without a request after which a connection frees its receive buffer."""
 
 
 class PutOff(Exception):
-    """The request is not to be handled yet: other clients have used up the quota that it shares with them."""
+    """Raised when the request must be handled later: other clients have exceeded the quota that this client shares with
+    them.
+    """
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"put off for {seconds} s")
@@ -66,15 +69,17 @@ class PutOff(Exception):
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` is without its size. Raises MalformedMessage for a request that cannot be answered,
-    PutOff for one that must be passed again later."""
+    """Serves one request; `frame` does not include the size field. Raises MalformedMessage for a request that cannot be
+    answered, and PutOff for a request that must be passed again later.
+    """
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop sees it. It passes each frame to `handle`, which answers with `respond`, at once
-    or after `wait_for`."""
+    """A connection as the event loop's protocol object. The connection passes each frame to `handle`, which calls
+    `respond`, immediately or after `wait_for`.
+    """
 
     __slots__ = (
         "_answer_budget",
@@ -123,7 +128,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         is_encrypted: bool = False,
     ) -> None:
-        """`gate`: which requests are allowed before a login; None if none is needed."""
+        """`gate`: decides which requests are allowed before the login; None if no login is needed."""
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
@@ -133,26 +138,31 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if there is none."""
+        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if no request holds the connection.
+        """
         self._may_be_large = False
-        """The next request may begin however large it is: this connection has its turn among the large requests."""
+        """Whether the next request may begin at any size, because this connection has its turn among the large
+        requests.
+        """
         self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._memory_retry: asyncio.TimerHandle | None = None
-        """When it fires, memory is asked for again, and `Hold.MEMORY` is lifted. Nothing is read until then."""
+        """The timer after which the connection requests memory again and lifts `Hold.MEMORY`. Nothing is read until
+        this timer fires.
+        """
         self._without_memory_since = 0.0
         self._answer_budget = connections.limits.answers
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
         self._unthrottle: asyncio.TimerHandle | None = None
-        """When it fires, `Hold.THROTTLE` is lifted."""
+        """The timer after which `Hold.THROTTLE` is lifted."""
         self._throttled_since = self._throttled_until = 0.0
         self.client_limits: ClientLimits | None = None
-        """The quotas of the client; None until they are looked up."""
+        """The client's quotas; None until they are looked up."""
         self.listener = listener
         self.rights: Rights | None = None
-        """The rights of the principal; None until they are looked up, and after a change of principal."""
+        """The principal's rights; None until they are looked up, and after a change of principal."""
         self.principal = principal
         self.gate = gate
         self._is_encrypted = is_encrypted
@@ -164,7 +174,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_port = 0
         self.state: dict[str, object] = {}
         self.at_end: dict[str, Callable[[], None]] = {}
-        """What is called when the connection is over, by who asked for it."""
+        """Callbacks for the end of the connection, by the name of their owner."""
 
     # --- the transport's callbacks
 
@@ -175,7 +185,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            # Handle nothing: uvloop reads although it was paused before it began.
+            # Handle nothing: uvloop delivers bytes although reading was paused before it began.
             self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
@@ -203,13 +213,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def eof_received(self) -> bool:
-        """Whether the transport stays open, for answers to requests that are still to be handled."""
+        """Return whether the transport stays open for responses to requests that are still to be handled."""
         if self._lifecycle.state in HANDLING:
             return self._leave()
         return self._answers.is_leaving
 
     def _leave(self) -> bool:
-        """The client sends no more. Returns False if neither a request to handle nor an answer to send is left."""
+        """Note that the client sends no more bytes. Returns False if no request is left to handle and no response is
+        left to send.
+        """
         is_unread = self._held_by is not None and self._held_by.is_unread
         if not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
             return False
@@ -220,7 +232,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return True
 
     def _end(self) -> None:
-        """All work is done: cancel the answers and free the buffers."""
+        """Cancel the waiting responses and free the buffers: all work is done."""
         if self._lifecycle.state is State.ENDED:
             return
         self._lifecycle.on(Event.LOST)
@@ -238,7 +250,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def room_bytes(self) -> int:
-        """The size of the buffer that `get_buffer` returns; 0 if it must be created first."""
+        """The size in bytes of the buffer that `get_buffer` returns; 0 if the buffer must be allocated first."""
         return self._received.room_bytes
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -247,7 +259,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._lifecycle.holds:
             self._handle_frames()
             if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
-                # The loop would read on as long as bytes arrive: let other connections run first.
+                # Without the pause the loop would read as long as bytes arrive, and other connections would not run.
                 self._pause_reading()
                 self._wait_for_next_turn()
         elif self._received.is_full:
@@ -264,7 +276,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _on_room(self) -> None:
-        """The last of a large answer is with the transport."""
+        """Continue: the transport has taken the last byte of a large response."""
         if self._lifecycle.state is State.DRAINING:
             self._close_transport()
         self.last_active = self._loop.time()
@@ -273,15 +285,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle complete frames in the buffer until a hold is set or the loop budget is spent. Answers that are ready
-        at once are sent together."""
+        """Handle complete frames in the buffer until a hold is set or the loop budget is spent. Responses that are
+        ready immediately are sent together.
+        """
         self._answers.hold()
         try:
             self._handle_each()
             self._make_room()
         except PutOff as error:
             self.throttle(error.seconds)
-            if self._received.is_full:  # the buffer stays as it is: nothing is moved or copied to have more room
+            if self._received.is_full:  # the buffer keeps its position: no bytes are moved or copied to gain room
                 self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
@@ -307,8 +320,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # Measured from here, not from its first byte: the frame could not proceed while requests before it were
-                # handled.
+                # Time is measured from here, not from the frame's first byte: the frame could not proceed while earlier
+                # requests were handled.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -328,7 +341,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
 
     def _wait_for_next_turn(self) -> None:
-        """Handle no more requests in this turn of the loop."""
+        """Handle no more requests in this iteration of the loop."""
         self._lifecycle.put(Hold.TURN)
         self._loop.call_soon(self._in_next_turn)
 
@@ -337,7 +350,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def take_slice(self) -> bool:
-        """Its turn among the connections with large requests: handle the large request."""
+        """Handle the large request: this connection has its turn among connections with large requests."""
         self._lifecycle.lift(Hold.LARGE_REQUEST)
         self._may_be_large = True
         self._go_on()
@@ -345,8 +358,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def throttle(self, seconds: float) -> None:
-        """Handle no request for `seconds`: the client has used more than a quota (KIP-219). Its bytes stay in the
-        receive buffer and, when that is full, in its socket."""
+        """Handle no request for `seconds`: the client has exceeded a quota (KIP-219). The client's bytes stay in the
+        receive buffer and, when the buffer is full, in the client's socket.
+        """
         now = self._loop.time()
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
         if is_ending or now + seconds <= self._throttled_until:
@@ -360,7 +374,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
     def _end_throttling(self) -> None:
-        """Lift the throttle. Its time does not count as a delay by the client."""
+        """Lift the throttle. The throttle time does not count as a delay by the client."""
         if self._unthrottle is not None:
             self._unthrottle.cancel()
         now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
@@ -373,7 +387,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Make room for the next read, or pause reading: further bytes stay in the client's socket."""
         if self._lifecycle.state is State.LAST_REQUEST:
-            self._received.give_up()  # nothing behind the last request is handled
+            self._received.give_up()  # no request behind the last one is handled
             return
         if self._lifecycle.state is not State.OPEN:
             return
@@ -388,8 +402,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _watch(self) -> None:
-        """Check a connection that holds more than its share of memory. Only one connection may, so it is checked more
-        often than `sweep` does."""
+        """Check a connection that uses more than its share of memory. Only one connection may exceed its share, so it
+        is checked more often than `sweep` does.
+        """
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
         self._is_watched = self._received.memory.is_beyond and not is_ending
         if not self._is_watched:
@@ -400,7 +415,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _wait_for_memory(self) -> None:
-        """Read and handle nothing for a moment. The time does not count as a delay of the frame that has begun."""
+        """Read and handle nothing for MEMORY_RETRY_SECONDS. This time does not count as a delay of the frame that has
+        begun.
+        """
         self._pause_reading()
         if self._memory_retry is None:
             self._lifecycle.put(Hold.MEMORY)
@@ -421,9 +438,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._without_memory_since = 0.0
 
     def _go_on(self) -> None:
-        """A hold was removed: handle the next requests if none remains."""
+        """Handle the next requests if no hold remains; called when a hold was removed."""
         if not self._lifecycle.holds:
-            if self._received.end or self._lifecycle.state is not State.OPEN:  # else nothing has come, nor is lent
+            # Otherwise no bytes are buffered, and none are lent.
+            if self._received.end or self._lifecycle.state is not State.OPEN:
                 self._handle_frames()
             if not self._lifecycle.holds:
                 if self._lifecycle.state is State.CLIENT_GONE:
@@ -442,16 +460,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- answers out
+    # --- responses out
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Answer the request being handled, or the one of `slot`. `parts` begins with size and header."""
+        """Send the response to the request being handled, or to the request of `slot`. `parts` begins with the
+        response's size and header.
+        """
         self._answers.put(parts, slot)
 
     @property
     def copied_answer_bytes(self) -> int:
-        """How many bytes of records in an answer may be copies on the heap: a part of the free memory, since records
-        can be mapped."""
+        """Return how many bytes of records in a response may be copies on the heap: a fraction of the free memory,
+        because records can also be sent from mapped files.
+        """
         if not self._answer_budget.used:
             return self._connections.limits.copied_answer_bytes
         return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
@@ -465,12 +486,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         is_long_poll: bool = False,
         is_unread: bool = False,
     ) -> Slot:
-        """The request being handled is answered later: with `respond` and this slot, then `finish`.
+        """Announce that the response comes later: the caller then calls `respond` with this slot, and `finish`.
 
         `answer` is cancelled when the client disconnects; if other requests are behind it, only if it `is_long_poll`,
-        which waits for other clients. With `reads_frame` the frame stays unchanged until then. `holds_back`: no other
-        request is handled before `finish`, or before `let_next_in`. `is_unread`: the request is still to be decoded,
-        and is not given up before `begins`.
+        that is, waits for other clients. With `reads_frame` the frame's bytes stay unchanged until then. `holds_back`:
+        no other request is handled before `finish` or `let_next_in`. `is_unread`: the request is still being decoded,
+        and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -483,14 +504,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return slot
 
     def begins(self, slot: Slot) -> None:
-        """The request of this slot is decoded, and is handled from now on."""
+        """Note that this slot's request is decoded and is handled from now on."""
         slot.is_unread = False
         if slot.is_long_poll and self._lifecycle.state is State.CLIENT_GONE:
             self._loop.call_soon(self._answers.stop_long_polls)
 
     def let_next_in(self, slot: Slot) -> None:
-        """All effects of the request of this slot are done, although it is not answered: the next request is handled in
-        the next iteration of the loop."""
+        """Note that all effects of this slot's request are done, although it has no response yet: the next request is
+        handled in the next iteration of the loop.
+        """
         if self._held_by is slot:
             self._effects_done()
             if not self._lifecycle.holds & LIFTED_IN_TIME:
@@ -501,7 +523,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lifecycle.lift(Hold.EFFECTS)
 
     def finish(self, slot: Slot) -> None:
-        """The request of this slot has its answer, or gets none. Only now the connection starts to rest."""
+        """Note that this slot's request has its response, or gets none. The connection's idle time starts only now."""
         if self._held_by is slot:
             self._effects_done()
         self.last_active = self._loop.time()
@@ -512,7 +534,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def cancelled(self, slot: Slot) -> None:
-        """The answer of this slot was cancelled: its client has disconnected, or the broker stops."""
+        """Note that the response of this slot was cancelled: its client has disconnected, or the broker is stopping."""
         if self._lifecycle.state is State.CLIENT_GONE:
             self.finish(slot)
         else:
@@ -532,11 +554,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def close_after_answer(self) -> None:
-        """The request being handled is the last one. The connection closes when all answers are sent."""
+        """Make the request being handled the last one. The connection closes when all answers are sent."""
         self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
-        """The client has logged in as `principal`. If the login `may_expire`, the gate still checks each request."""
+        """Note that the client has logged in as `principal`. If the login `may_expire`, the gate still checks each
+        request.
+        """
         self.principal = principal
         self.rights = None
         self._received.accept_requests()
@@ -544,22 +568,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.gate = None
 
     def shut(self) -> None:
-        """Close after all written bytes have been sent: the broker stops."""
+        """Close the connection after all buffered bytes are sent: the broker is stopping."""
         self._lifecycle.on(Event.CLOSED)
         self._close_transport()
 
     def _close_transport(self) -> None:
-        """Close the transport if all written bytes have been sent; otherwise `_on_room` calls this again."""
+        """Close the transport if all buffered bytes are sent; otherwise `_on_room` calls this again."""
         if self._transport is None:
             self._end()
         elif not self._answers.is_leaving:
             self._transport.close()
 
     def sweep(self, now: float) -> None:
-        """Periodic check: close an idle or stalled connection, give memory back. `now` is the loop's time."""
+        """Periodic check: close an idle or stalled connection, and free unused memory. `now` is the loop's time."""
         limits = self._connections.limits
         if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
-            # Other connections need the memory that it holds: handle the request, and throttle afterwards.
+            # Other connections need the memory that this request holds: handle the request, and throttle afterwards.
             if self.client_limits is not None:
                 self.client_limits.serve_next()
             self._end_throttling()

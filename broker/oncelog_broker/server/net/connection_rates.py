@@ -1,8 +1,9 @@
-"""How fast connections may be made: to each listener, to all together, and from each address (KIP-402, KIP-612).
+"""Limits the rate of new connections: to each listener, to all listeners together, and from each address (KIP-402,
+KIP-612).
 
 Connections that arrive too fast for a listener wait in its backlog. The inter-broker listener has its own rate: many
-clients do not delay a broker. A connection from an address beyond its quota is accepted, since the address is not known
-before, and closed after a delay, during which a client that waits for this connection makes no other one.
+clients do not delay a broker. A connection from an address beyond its quota is accepted, because the address is not
+known before, and is closed after a delay; a client that waits for this connection opens no other one meanwhile.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from oncelog_broker.security.quotas.usage import Usage
 from oncelog_protocol.quotas import QuotaKey
 
 MAX_HELD: Final = 256
-"""Connections that wait at a time for their closing; further ones are closed at once."""
+"""Limit on the connections that wait for their delayed closing; connections beyond this limit are closed immediately.
+"""
 
 
 class _Rate:
-    """The rate of one listener, or of all."""
+    """The connection rate of one listener, or of all listeners together."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -43,7 +45,7 @@ class _Rate:
 
 
 class _Pace:
-    """The pace of one listener: its own rate, and that of all."""
+    """The pace of one listener: combines its own rate and the rate of all listeners."""
 
     def __init__(self, rates: list[_Rate], clock: Clock, window: float) -> None:
         self._rates = rates
@@ -83,16 +85,16 @@ class ConnectionRates:
         self.made: dict[str, Made] = {}
         """By listener."""
         self.turned_away = 0
-        """Connections of addresses that made too many, since the start."""
+        """Connections closed since the start because their address had exceeded its rate."""
 
     def on_image(self, image: ClusterImage) -> None:
-        """Hold addresses to the quotas of this image."""
+        """Enforce the address quotas of this image."""
         if image.quotas is not self._quotas:
             self._quotas = image.quotas
             self._has_quotas = any(entity.ip is not None for entity in image.quotas)
 
     def pace(self, listener: str) -> Pace | None:
-        """How fast a listener may accept connections. None: as fast as they like."""
+        """Return the pace at which a listener may accept connections. None means no limit."""
         config = self._config
         of_listener = ListenerConfig(config, listener)
         is_own = of_listener.name_of(MAX_CONNECTION_CREATION_RATE) != MAX_CONNECTION_CREATION_RATE.name
@@ -103,7 +105,7 @@ class ConnectionRates:
         return _Pace(limited, self._clock, self._window) if limited else None
 
     def count(self, listener: str) -> None:
-        """A connection was accepted."""
+        """Count an accepted connection of this listener."""
         made = self.made.get(listener)
         if made is None:
             made = self.made[listener] = Made(self._window)
@@ -111,7 +113,9 @@ class ConnectionRates:
         made.recent.add(1, self._clock.monotonic())
 
     def refuse_if_over_rate(self, transport: asyncio.Transport, ip: str) -> bool:
-        """Whether a connection that was made is one too many of its address. Then it is closed, after a while."""
+        """Return whether a new connection exceeds the rate of its address. If so, the connection is closed after a
+        delay.
+        """
         limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
         if limit is None:
             return False
@@ -129,7 +133,7 @@ class ConnectionRates:
         return True
 
     def close(self) -> None:
-        """The broker stops."""
+        """Close the connections that wait: the broker is stopping."""
         for transport in list(self._held):
             self._close(transport)
 

@@ -3,10 +3,10 @@
 The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
 reference` draws it (docs/reference/connections.md).
 
-A hold is one named reason to wait. Several may be set at a time, and each is removed by the code that set it: a
-connection that is throttled while it queues with a large request waits for both. A state in which no requests are
-handled is also one of the holds; so the next request is handled if no hold is set, and the hot path is one test of an
-integer.
+A hold is a named reason for not handling the next request. Several holds may be set simultaneously, and the code that
+sets a hold also removes it: a connection that is throttled while it queues with a large request waits for both. Each
+state that handles no requests also sets a hold, so the next request is handled if no hold is set, and the hot path
+tests a single integer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """An event that changes the state of a connection. Its value says when it happens."""
+    """An event that changes the state of a connection. An event's value says when the event happens."""
 
     LAST_REQUEST_TAKEN = "The request being handled is to be the last: a login was refused."
     CLIENT_LEFT = "The client sends no more, and a request or answer is left to handle or send."
@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.LAST_REQUEST: {
         Event.LAST_REQUEST_TAKEN: State.LAST_REQUEST,
-        Event.CLIENT_LEFT: State.LAST_REQUEST,  # frames behind the last request are never handled
+        Event.CLIENT_LEFT: State.LAST_REQUEST,  # requests after the last one are never handled
         Event.ALL_DONE: State.DRAINING,
         Event.CLOSED: State.DRAINING,
         Event.LOST: State.ENDED,
@@ -70,7 +70,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.ENDED: dict.fromkeys(Event, State.ENDED),
 }
-"""The state after an event, of every state and event."""
+"""The next state for each state and event."""
 
 
 HANDLING: Final = frozenset({State.OPEN, State.CLIENT_GONE})
@@ -78,7 +78,7 @@ HANDLING: Final = frozenset({State.OPEN, State.CLIENT_GONE})
 
 
 class Hold(IntEnum):
-    """A reason why the next request is not handled now: one bit."""
+    """A reason why the next request is not handled now, as one bit."""
 
     EFFECTS = 1
     ANSWERS_FULL = 2
@@ -90,7 +90,7 @@ class Hold(IntEnum):
 
 
 LIFTED_IN_TIME: Final = Hold.TURN | Hold.LARGE_REQUEST | Hold.THROTTLE
-"""The holds that are removed after a time, whatever client and broker do."""
+"""The holds that are removed after a time, whatever the client and the broker do."""
 
 HOLD_MEANINGS: Final[Mapping[Hold, str]] = {
     Hold.EFFECTS: "The effects of the request before it are not done (T17). Lifted when they are, or it is answered.",
@@ -111,8 +111,9 @@ class Lifecycle:
     def __init__(self) -> None:
         self.state = State.OPEN
         self.holds = 0
-        """The bits of the holds that are set. If this is 0, the next request is handled as soon as it
-        arrives. Invariant: `Hold.STATE` is set if and only if `state` is not in HANDLING."""
+        """The bits of the holds that are set. If no bit is set, the next request is handled as soon as it arrives.
+        Invariant: `Hold.STATE` is set if and only if `state` is not in HANDLING.
+        """
 
     def __repr__(self) -> str:
         return f"Lifecycle({self.state.name}, {', '.join(hold.name for hold in Hold if self.holds & hold)})"

@@ -1,4 +1,4 @@
-"""All open connections of a broker: admits them within the limits, and counts them out again."""
+"""All open connections of a broker: admits connections within the limits, and releases closed ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class OpenConnection(Protocol):
-    """The interface of a connection to the code that handles all connections together."""
+    """The interface that a connection offers to code that handles all connections."""
 
     @property
     def listener(self) -> str:
-        """The name of its listener."""
+        """The name of the listener that accepted this connection."""
 
     def sweep(self, now: float) -> None: ...
 
@@ -30,25 +30,29 @@ class OpenConnection(Protocol):
 
 
 class Connections:
-    """Invariant: `limits` counts exactly these connections."""
+    """All open connections; invariant: `limits` counts exactly these connections."""
 
     def __init__(self, limits: Limits, budget: LoopBudget, rates: ConnectionRates | None = None) -> None:
-        """`budget`: the time that they may spend together in one turn of the loop, beyond one request each. `rates`:
-        how fast they may be made."""
+        """`budget`: the time that all connections together may spend in one iteration of the loop, beyond one request
+        each. `rates`: limits the rate of new connections; None means no limit.
+        """
         self.limits = limits
         self.rates = rates
         self.budget = budget
         self.scheduler = RoundRobin(budget)
-        """Connections with large answers: in one slice, one portion of an answer is written."""
+        """Schedules connections with large responses: one slice writes one portion of a response."""
         self.large_requests = RoundRobin(budget)
-        """Connections with a large request that this turn of the loop had no time for: a slice is one request."""
+        """Schedules connections with a large request that did not fit into this iteration of the loop: one slice
+        handles one request.
+        """
         self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
     def refuse_if_over_rate(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
-        """Refuse a connection beyond the rate of its address, and return whether it was refused. To be called once for
-        each accepted connection."""
+        """Refuse a connection beyond the rate of its address; returns whether it was refused. The caller calls this
+        once for each accepted connection.
+        """
         if self.rates is None:
             return False
         self.rates.count(listener)
@@ -58,7 +62,7 @@ class Connections:
         return True
 
     def admit(self, connection: OpenConnection, host: str) -> str | None:
-        """Admit the connection. Returns the limit that forbids it, or None."""
+        """Admit the connection. Returns a description of the limit that forbids it, or None."""
         refused = self.limits.admit(host)
         if refused is None:
             self._open[connection] = None
@@ -66,7 +70,7 @@ class Connections:
         return refused
 
     def release(self, connection: OpenConnection, host: str) -> None:
-        """Forget a connection that is closed; does nothing for one that was not admitted."""
+        """Remove a closed connection; does nothing for a connection that was not admitted."""
         if connection in self._open:
             del self._open[connection]
             self.limits.release(host)
@@ -74,7 +78,7 @@ class Connections:
                 self._empty.set()
 
     async def drained(self, timeout: float) -> None:
-        """Return when all connections are closed, at the latest after `timeout` seconds."""
+        """Return when all connections are closed, but at the latest after `timeout` seconds."""
         try:
             await asyncio.wait_for(self._empty.wait(), timeout)
         except TimeoutError:

@@ -1,9 +1,10 @@
-"""The receive side of a connection: one buffer that bytes are read into, and the frames that are cut out of it.
+"""The receive side of a connection: one buffer for received bytes, from which frames are cut.
 
-The buffer grows with the bytes received, never with a claimed length, and is freed when the connection is idle. A large
-frame gets address space for its whole length, so that it never has to be copied, but memory only as its bytes arrive. A
-frame is a slice of the buffer, not a copy: it is unchanged until the next frame is requested, or, if the request still
-reads it, as long as the request needs it (`lend`): bytes that arrive meanwhile go into another buffer.
+The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle. A
+large frame gets address space for its entire length, so that it is never copied, but uses memory only as its bytes
+arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the next frame is requested or, if
+the request still reads it (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
+buffer.
 """
 
 from __future__ import annotations
@@ -20,31 +21,33 @@ from oncelog_broker.server.net.memory_budget import Holding
 
 SIZE: Final = Struct(">i")
 MIN_FRAME_BYTES: Final = 8
-"""Api key, version and correlation id: less is not a request."""
+"""Size of API key, version and correlation id: a shorter frame is not a request."""
 INITIAL_BUFFER_BYTES: Final = 16 * 1024
 READ_AHEAD_BYTES: Final = 128 * 1024
-"""Room beyond a large frame, so that one read may also receive the next frames."""
+"""Bytes of room behind a large frame, so that one read may also receive the next frames."""
 
 READ_BYTES: Final = 128 * 1024
-"""For one read. The event loop reads up to 32 times in an iteration from one socket, while bytes are available."""
+"""Bytes of room for one read. In one iteration the event loop reads up to 32 times from one socket while bytes are
+available.
+"""
 LARGE_FRAME_BYTES: Final = 1024 * 1024
-"""A frame above this has a buffer of its own, whose memory is allocated in pieces of this size."""
+"""A frame above this size in bytes gets its own buffer, whose memory is allocated in pieces of this size."""
 KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
-"""A buffer that has grown above this is given up as soon as it is empty: few requests are so large."""
+"""A buffer above this size in bytes is freed as soon as it is empty, because few requests are so large."""
 
 
 class FrameRefused(Exception):
-    """A frame with an invalid size, one beyond the limit, or one for which the system has no memory."""
+    """Raised for a frame with an invalid size, above the limit, or for which the system has no memory."""
 
 
 class _Bytes(bytearray):
-    """A byte array that can tell whether slices of it are still in use."""
+    """A byte array that reports whether slices of it are still in use."""
 
     __slots__ = ("__weakref__",)
 
 
 class ReceiveBuffer:
-    """The bytes that one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the
+    """The bytes that one connection has received and not yet handled. Invariant: 0 <= begin <= end <= size of the
     buffer."""
 
     __slots__ = (
@@ -65,69 +68,70 @@ class ReceiveBuffer:
         self._limits = limits
         self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = Holding(limits.requests, address)
-        """The buffer's share of the memory budget: its size, once that is above the initial one."""
+        """The buffer's holding in the memory budget: its size in bytes, once it exceeds the initial size."""
         self.received = 0
         """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How many bytes of the view may be written: all, except for a large frame."""
+        """How many bytes of the view may be written: all of them, except for a large frame."""
         self.begin = 0
-        """Where the next frame begins."""
+        """The position where the next frame begins."""
         self.end = 0
-        """The end of the received bytes: equal to `begin` if none are left."""
+        """The end of the received bytes; equal to `begin` if no bytes are left."""
         self._wanted = 0
-        """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
+        """Size in bytes of the incomplete frame, including its size field; 0 if no frame has begun."""
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """The client must authenticate first: set the limit on frames until then. Raw SASL tokens may be of any size,
-        also none."""
+        """Set the frame limit that applies until the client has authenticated. Raw SASL tokens may have any size,
+        including 0.
+        """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
 
     def accept_requests(self) -> None:
-        """The client has authenticated."""
+        """Lift the limit: the client has authenticated."""
         self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = self.memory.moved_to(self._limits.requests)
 
     # --- bytes in
 
     def room(self) -> memoryview:
-        """Where the next bytes may be written."""
+        """The buffer's free part, into which the next bytes are written."""
         if not self._granted:
             self._replace(_Bytes(INITIAL_BUFFER_BYTES))
         return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
 
     @property
     def room_bytes(self) -> int:
-        """The size of the room for further bytes; 0 if the buffer is freed."""
+        """Size of the free part in bytes; 0 if the buffer is freed."""
         return min(self._granted - self.end, READ_BYTES)
 
     def add(self, size: int) -> None:
-        """Note that so many bytes were written into the room."""
+        """Note that `size` bytes were written into the free part."""
         self.end += size
         self.received += size
 
     @property
     def is_full(self) -> bool:
-        """Whether the room for further bytes is used up."""
+        """Whether the buffer has no free part left."""
         return self.end == self._granted > 0
 
     @property
     def is_amid_frame(self) -> bool:
-        """Whether the next frame has begun and is not whole; updated by `next_frame`."""
+        """Whether the next frame has begun and is incomplete; updated by `next_frame`."""
         return self._wanted > 0
 
     @property
     def frame_received(self) -> int:
-        """Bytes of the frame that is not whole yet."""
+        """Received bytes of the incomplete frame."""
         return self.end - self.begin
 
     # --- frames out
 
     @property
     def has_whole_frame(self) -> bool:
-        """Whether the next frame is whole; False where it is none."""
+        """Whether the next frame is complete; False if its size is invalid."""
         available = self.end - self.begin - SIZE.size
         if available < self._min_frame_bytes:
             return False
@@ -135,7 +139,7 @@ class ReceiveBuffer:
         return bool(self._min_frame_bytes <= size <= available)
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame, without its size; None where none is whole. Raises FrameRefused."""
+        """Return the next complete frame without its size field; None if no frame is complete. Raises FrameRefused."""
         begin = self.begin
         available = self.end - begin
         self._wanted = 0
@@ -153,23 +157,24 @@ class ReceiveBuffer:
         return self._view[begin + 4 : self.begin]
 
     def put_back(self, frame: memoryview) -> None:
-        """The last frame is not handled yet: it is the next one again."""
+        """Return the last frame to the buffer: `next_frame` returns it again."""
         self.begin -= SIZE.size + len(frame)
 
     def lend(self) -> None:
-        """The request still reads the last frame: its bytes stay unchanged until the request drops it."""
+        """Keep the last frame's bytes unchanged until the request that reads it drops it."""
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Restart at the front of an empty buffer. Returns False if that is not possible or not enough to make room."""
+        """Move to the front of the empty buffer. Returns False if that is not possible or not enough to make room."""
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
         self.begin = self.end = 0
         return True
 
     def make_room(self) -> bool:
-        """Make room for more bytes, now that no frame in the buffer is in use except a lent one. False if no memory is
-        available: call again later."""
+        """Make room for more bytes, while no frame of the buffer is in use except a lent one. Returns False if no
+        memory is available; the caller then calls again later.
+        """
         if self._is_lent:
             self._is_lent = False
             if self.memory.held:
@@ -230,19 +235,20 @@ class ReceiveBuffer:
         self._view, self._granted, self.begin, self.end = view, len(view), 0, pending
 
     def give_up(self) -> None:
-        """Drop the buffer (slices of it that are still in use keep it alive) and its share of the memory budget."""
+        """Drop the buffer (slices that are still in use keep it alive) and its share of the memory budget."""
         self._view, self._granted = memoryview(b""), 0
         self.begin = self.end = 0
         self.memory.owe(0)
 
 
 def _give_back_with(buffer: object, memory: Holding) -> None:
-    """Let the memory budget count `memory` until no slice of `buffer` is in use: a request being handled keeps its
-    frame after its connection has ended, and the connection's next frames are counted in addition."""
+    """Keep `memory` counted in the memory budget until no slice of `buffer` is in use: a request being handled keeps
+    its frame after its connection has ended, and the connection's next frames are counted in addition.
+    """
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
-        with suppress(RuntimeError):  # the loop has ended, and the budget is no longer used
-            loop.call_soon_threadsafe(memory.owe, 0)  # the last slice may have been a thread's
+        with suppress(RuntimeError):  # the loop has ended, and nobody uses the budget any more
+            loop.call_soon_threadsafe(memory.owe, 0)  # a thread may have released the last slice
 
     finalize(buffer, gone).atexit = False

@@ -1,4 +1,4 @@
-"""Request headers, decoded once per connection: the client id is nearly always that of the previous request."""
+"""Caches each connection's last request header: the client id is nearly always the same as in the previous request."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from oncelog_protocol.codec import MessageCodec
 from oncelog_protocol.messages.headers import RequestHeader
 
 PREFIX: Final = Struct(">hhi")
-"""API key, version, correlation id: how every request header begins."""
+"""API key, version and correlation id, the first fields of every request header."""
 KEPT_HEADER_BYTES: Final = 1024
-"""A larger header behind the PREFIX is decoded each time: so the memory that a connection keeps is bounded."""
+"""Bytes behind the PREFIX above which a header is not cached, so that the memory of a connection is bounded."""
 MAX_HEADER_TAGS: Final = 100
-"""Tagged fields in one header. Kafka defines none, so all of them are skipped."""
+"""Limit on the tagged fields in one header. Kafka defines no such fields, so all of them are skipped."""
 
 
 class CachedHeader:
-    """The header of a connection's last request behind the PREFIX: comparing bytes saves decoding them."""
+    """The bytes behind the PREFIX of a connection's last request header: comparing them saves decoding."""
 
     __slots__ = ("client_id", "route_header", "tail")
 
@@ -28,7 +28,7 @@ class CachedHeader:
 
     @classmethod
     def read(cls, route_header: MessageCodec[RequestHeader], frame: memoryview) -> tuple[CachedHeader, int, str | None]:
-        """Decode the header of `frame`; returns the header to cache, where the body begins, and the client id.
+        """Decode the header of `frame`; returns the header to cache, the position of the body, and the client id.
 
         Raises MalformedMessage.
         """

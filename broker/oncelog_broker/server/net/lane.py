@@ -1,4 +1,4 @@
-"""What a fast lane is to the dispatcher and to a connection, and whether there are any."""
+"""The interfaces between a fast lane, the dispatcher and a connection, and the switch that turns lanes off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 VARIABLE: Final = "ONCELOG_FAST_LANES"
-"""`off` closes all lanes of this process: benchmarks and tests compare the two ways."""
+"""Environment variable: `off` turns off all lanes of this process, so that benchmarks and tests can compare both ways.
+"""
 
 
 def are_open(environment: Mapping[str, str] = os.environ) -> bool:
@@ -16,33 +17,37 @@ def are_open(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class UsualWay(Protocol):
-    """What lanes use of the dispatcher: its quotas, and its ways for answers that they do not know."""
+    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no lane builds."""
 
     throttling: Any
     """Enforces the quotas of clients (`dispatch.throttling`); None while there are no quotas."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
-        """Encode and send the answer to a request, at once; with a slot in slices, and the caller finishes the slot."""
+        """Encode and send the response to a request, immediately; with a slot, encode in slices, and the caller
+        finishes the slot.
+        """
 
     def wait(
         self, answer: Any, route: Any, context: Any, started: float, slot: Any = None, waiting: float = 0.0, /
     ) -> None:
-        """Send `answer`, a future, when it comes. `started`: when the request began to be served, 0 if its time is not
-        taken. `slot`: where the request waits already, since `waiting`; both times are monotonic, in seconds."""
+        """Send the result of the future `answer` when it is done. `started`: when serving the request began; 0 means
+        that it is not timed. `slot`: the slot in which the request has waited since `waiting`; both times are
+        monotonic, in seconds.
+        """
 
     def failed(self, error: BaseException, context: Any, /) -> None:
-        """Log an error that no handler should raise, and close the connection of the request."""
+        """Log an error that a handler raised unexpectedly, and close the connection of the request."""
 
 
 class Lane(Protocol):
-    """Serves the requests of one API and version on one connection, if they are as those before."""
+    """Serves the requests of one API and version on one connection, if they resemble earlier requests."""
 
     def serve(self, connection: Any, frame: memoryview, correlation_id: int, /) -> bool:
-        """Serve the request; False: nothing has been done, and it takes the usual way."""
+        """Serve the request; returns False if the request must take the usual way, and then has had no effect."""
 
     def learn(self, frame: memoryview, request: Any, response: Any, context: Any, /) -> None:
-        """Take note of a request that was just served in the usual way. `response` is None where it comes later."""
+        """Learn from a request that was just served in the usual way. `response` is None if it comes later."""
 
 
 MakeLane = Callable[..., Lane]
-"""(route, version, services, usual way, monotonic clock) -> a lane for one connection."""
+"""Creates a lane for one connection from (route, version, services, usual way, monotonic clock)."""

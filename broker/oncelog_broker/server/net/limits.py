@@ -1,7 +1,8 @@
-"""The limits on connections and memory of all clients together, and of one address (`memory_budget`).
+"""The limits on connections and memory for all clients together and for one address (`memory_budget`).
 
-Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
-`connections.max.idle.ms`. Our own: `queued.max.response.bytes`. The constants below have no key.
+Kafka's settings: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
+`connections.max.idle.ms`. A setting that Kafka does not have: `queued.max.response.bytes`. The constants below cannot
+be configured.
 """
 
 from __future__ import annotations
@@ -14,36 +15,46 @@ from typing import Final
 from oncelog_broker.server.net.memory_budget import Holding, MemoryBudget
 
 FRAME_SECONDS: Final = 30.0
-"""A frame that has begun must be whole within this time, or the connection is closed (slow-loris)..."""
+"""Seconds within which a frame that has begun must be complete, or the connection is closed (slow-loris)."""
 MIN_FRAME_RATE: Final = 256 * 1024
-"""... and a second more for each so many bytes of it that have arrived: a slow network may carry a large frame."""
+"""Each time that this many bytes of the frame have arrived, FRAME_SECONDS is extended by one second, because a slow
+network may carry a large frame.
+"""
 RESPONSE_STALL_SECONDS: Final = 60.0
-"""A client that reads none of its responses for this long is cut off."""
+"""Seconds after which a client that reads none of its responses is disconnected."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unsent response bytes per connection above which the budget counts the ones on the heap. With that many bytes unsent,
-no further request of the connection is handled."""
+"""Unsent response bytes of a connection above which the memory budget counts the bytes on the heap. Above this number
+of unsent bytes no further request of the connection is handled.
+"""
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
-"""Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost
-little."""
+"""Unsent response bytes of all kinds above which no more requests of the connection are handled; unsent slices of
+mapped files cost little.
+"""
 COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Limit on the bytes of records that one response may copy to the heap; other records are sent from the mapped
 files."""
 ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
-"""The assumed size of a response before it is made: a request waits while its connection may not hold this much."""
+"""The assumed size of a response before it is built: a request waits while its connection may not use this many bytes.
+"""
 MAX_REQUEST_ELEMENTS: Final = 50_000
-"""Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
-that a broker is planned for."""
+"""Limit on the array elements in one request, each of which costs a microsecond or more; allows several elements for
+each of the 10,000 partitions for which a broker is designed.
+"""
 BYTES_BESIDE_METADATA: Final = 4 << 20
-"""Limit on a request without records, in addition to group.metadata.max.bytes. Its fields are copied in one step, 0.6
-ms for each MB. Records are not copied, so only requests with records may reach socket.request.max.bytes."""
+"""Limit in bytes on a request without records, in addition to group.metadata.max.bytes. The fields of such a request
+are copied in one step, 0.6 ms for each MB. Records are not copied, so only requests with records may reach
+socket.request.max.bytes.
+"""
 LOGIN_BYTES: Final = 16 * 1024 * 1024
-"""Limit on the request bytes of all connections together that have not logged in yet. A login counts only with tokens
-larger than the first buffer of its connection."""
+"""Limit on the request bytes of all connections together that have not logged in yet. A connection before its login
+counts only with tokens larger than its first buffer.
+"""
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""A larger request may cost some milliseconds. So the large requests of many connections do not all begin in one
-iteration of the event loop, as small ones do."""
+"""Size in bytes above which a request may cost some milliseconds. Above this size, the requests of many connections do
+not all begin in one iteration of the event loop, as small requests do.
+"""
 ELEMENTS_AT_ONCE: Final = 4_000
-"""A request with more array elements is decoded in slices; this many take two to four milliseconds."""
+"""Array elements above which a request is decoded in slices; decoding this many takes two to four milliseconds."""
 
 
 @dataclass(slots=True)
@@ -57,17 +68,18 @@ class Limits:
     queued_max_response_bytes: int
     idle_seconds: float
     connection_descriptors: int = sys.maxsize
-    """How many file descriptors of this process are for connections."""
+    """The number of this process's file descriptors that connections may use."""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     requests: MemoryBudget = field(init=False)
-    """Received bytes of requests, beyond the first buffer of each connection."""
+    """The budget for received request bytes, beyond the first buffer of each connection."""
     logins: MemoryBudget = field(init=False)
-    """The same for connections whose client must authenticate first."""
+    """The budget for received request bytes of connections that must authenticate first."""
     answers: MemoryBudget = field(init=False)
-    """The response bytes on the heap that wait until clients read them, or until earlier responses are sent."""
+    """The budget for response bytes on the heap that wait until clients read them or until earlier responses are sent.
+    """
 
     copied_answer_bytes: int = field(init=False)
     """Limit on the bytes of records that a response may copy to the heap while no other responses are waiting."""
@@ -79,7 +91,7 @@ class Limits:
         self.copied_answer_bytes = min(COPIED_ANSWER_BYTES, Holding(self.answers, "").room // 4)
 
     def admit(self, ip: str) -> str | None:
-        """Count a new connection in, or say why not."""
+        """Count a new connection; returns None, or a description of the limit that forbids the connection."""
         if self.connections >= self.max_connections:
             return f"max.connections={self.max_connections} reached"
         if self.connections >= self.connection_descriptors:
@@ -93,7 +105,7 @@ class Limits:
         return None
 
     def release(self, ip: str) -> None:
-        """Count a connection that was admitted out."""
+        """Subtract a connection that `admit` has counted."""
         self.connections -= 1
         self.per_ip[ip] -= 1
         if not self.per_ip[ip]:

@@ -1,7 +1,7 @@
-"""The requests that a connection of a SASL listener may send, checked before a request is decoded.
+"""Decides which requests a connection of a SASL listener may send; checked before a request is decoded.
 
-A connection without a gate may send any request: those of other listeners, and authenticated ones on listeners without
-re-authentication.
+A connection without a gate may send any request: all connections of other listeners, and authenticated connections on
+listeners without re-authentication.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
-"""For each login: the first one from the beginning of the connection, a later one (KIP-368) from its handshake. Kafka
-has no such limit."""
+"""Seconds for each login: the first login counts from the start of the connection, a later one (KIP-368) from its
+handshake. Kafka has no limit on the duration of a login.
+"""
 
 
 class GatedConnection(Protocol):
@@ -49,7 +50,7 @@ class GatedConnection(Protocol):
 
 
 class LoginGate:
-    """The gate of one connection."""
+    """The login gate of one connection."""
 
     __slots__ = ("_clock", "_failed_delay_seconds", "_listener", "_until", "exchange", "max_frame_bytes")
 
@@ -70,11 +71,11 @@ class LoginGate:
         self._begin_login()
 
     def is_late(self, now: float) -> bool:
-        """Whether the login that is under way takes too long. `now` is the loop's time."""
+        """Return whether the current login takes too long. `now` is the loop's time."""
         return not self.exchange.is_done and now > self._until
 
     def handshake(self, mechanism: str, version: int) -> None:
-        """Choose a mechanism. A client that logs in again has as long for it as for the first login (S94). Raises
+        """Choose a SASL mechanism. A client that logs in again has as many seconds as for the first login (S94). Raises
         KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
         is_again = self.exchange.is_done
         self.exchange.handshake(mechanism, version)
@@ -85,8 +86,10 @@ class LoginGate:
         self._until = asyncio.get_running_loop().time() + LOGIN_SECONDS
 
     def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
-        """Whether the frame is a request that may be handled; False where it was a token, which is answered. Raises
-        MalformedMessage where it may not be: the connection is closed, as Kafka does."""
+        """Return whether the frame is a request that may be handled; False means that the frame was a token and has
+        been answered. Raises MalformedMessage for a request that is not allowed: the caller then closes the connection,
+        as Kafka does.
+        """
         if self.exchange.phase is Phase.RAW_TOKENS:
             self._take_raw(connection, bytes(frame))
             return False
@@ -101,8 +104,9 @@ class LoginGate:
         raise MalformedMessage(f"{name} before it was authenticated")
 
     def authenticate(self, connection: GatedConnection, token: bytes) -> tuple[bytes, int]:
-        """The answer to a token, and for how many milliseconds the login holds. Raises KafkaError; after Refused the
-        answer is to be given by `refusal`."""
+        """Return the response to a token, and the session lifetime of the login in milliseconds. Raises KafkaError; if
+        the error is Refused, the caller responds with `refusal`.
+        """
         try:
             progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000, self._clock.uptime())
         except Refused as refused:
@@ -116,7 +120,7 @@ class LoginGate:
         return progress.token, progress.session_lifetime_ms
 
     def refusal(self, connection: GatedConnection, response: R) -> asyncio.Future[R]:
-        """`response`, after a delay that slows down password guessing; then the connection is closed."""
+        """Return `response` after a delay that slows down password guessing; then the connection is closed."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         connection.close_after_answer()
@@ -132,7 +136,8 @@ class LoginGate:
         try:
             answer, _ = self.authenticate(connection, token)
         except KafkaError as error:
-            # Before SaslAuthenticate no error could be sent: the connection closes.
+            # With raw tokens, which older clients use instead of SaslAuthenticate, no error can be sent: the connection
+            # closes.
             held = self.refusal(connection, error)
             slot = connection.wait_for(held, reads_frame=False, holds_back=True)
             held.add_done_callback(

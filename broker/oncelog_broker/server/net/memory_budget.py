@@ -1,16 +1,17 @@
-"""Which connection, at which address, holds how many bytes of requests or of answers: the bound of back-pressure. Pure.
+"""Counts how many bytes of requests or responses each connection and each address uses: the basis of back-pressure.
+Pure.
 
-A `MemoryBudget` counts the bytes of one kind that all connections together may use. The share of a connection depends
-on the usage of the others: an address may use three quarters of the bytes that other addresses leave of the budget, and
-a connection three quarters of the bytes that the other connections of its address leave of that. So a new connection
-always gets some bytes, however many are in use, and a single connection gets more than half of all (the "dynamic
+A `MemoryBudget` limits the bytes of one kind that all connections together may use. The share of a connection depends
+on the usage of the others: an address may use three quarters of what other addresses leave of the budget, and a
+connection three quarters of what other connections of its address leave of the address's part. So a new connection
+always gets some bytes, however many are in use, and a single connection gets more than half of the budget (the "dynamic
 thresholds" of shared packet buffers, Choudhury and Hahne 1998).
 
-A request may need more than a share, and several half-received ones must not wait for each other for ever: so one
-holder at a time may exceed its share: the waiting one that needs the fewest bytes in total. So the total is at most the
-budget plus that one request.
+A request may need more than a share, and several half-received requests must not wait for each other forever: so one
+holding at any time may exceed its share, namely the waiting one that needs the fewest bytes in total. The total is
+therefore at most the budget plus one request.
 
-A holder of bytes must make progress while others are refused some (`Progress`), or is disconnected.
+While others are refused bytes, a connection that uses bytes must make progress (`Progress`), or it is disconnected.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While others wait for memory, the bytes of a connection must move at a rate that would finish within this time: bytes
-received for a request, or sent of an answer."""
+"""While others wait for memory, a connection must receive or send bytes at a rate that would complete its request or
+response within this many seconds.
+"""
 PROGRESS_WINDOW_SECONDS: Final = 5.0
-"""A shorter time without a byte says nothing of a client..."""
+"""Seconds for which progress is measured: a shorter pause of a client means nothing."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""... but a holder beyond its share must be faster."""
+"""Seconds for which progress is measured while a holding exceeds its share: it must be faster."""
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
@@ -36,26 +38,26 @@ def _share(left: int) -> int:
 
 
 class MemoryBudget:
-    """The budget for bytes of one kind. `limit` may be NO_LIMIT."""
+    """The memory budget for bytes of one kind. A `limit` of NO_LIMIT means that the budget is unlimited."""
 
     __slots__ = ("_least", "_waiting", "beyond", "by_address", "is_short", "is_tight", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        """Bytes held, without the bytes of `beyond`."""
+        """Bytes in use, without the bytes of `beyond`."""
         self.by_address: Counter[str] = Counter()
-        """`used`, divided by address."""
+        """The part of `used` that each address uses."""
         self.beyond: Holding | None = None
-        """The only holding that may exceed its share."""
+        """The only holding that may exceed its share; None if none does."""
         self.is_tight = False
-        """More than half of the limit is in use."""
+        """Whether more than half of the limit is in use."""
         self.is_short = False
-        """A holding was refused bytes, and half of the limit has not been free since."""
+        """Whether a holding was refused bytes and half of the limit has not been free since."""
         self._waiting: dict[Holding, int] = {}
-        """Holding that was refused more than its share -> the bytes it needs in all."""
+        """Holdings that were refused more than their share, each with the bytes that it needs in total."""
         self._least: int | None = None
-        """The lowest value in `_waiting`; None: not known."""
+        """The lowest value in `_waiting`; None means that it must be computed."""
 
     @property
     def total(self) -> int:
@@ -86,7 +88,7 @@ class MemoryBudget:
             self._least = None
 
     def _is_next(self, needs: int) -> bool:
-        """Whether a holding that needs so many bytes in total may now exceed its share."""
+        """Return whether a holding that needs `needs` bytes in total may now exceed its share."""
         if self.beyond is not None or not self._waiting:
             return self.beyond is None
         if self._least is None:
@@ -106,8 +108,9 @@ class Holding:
 
     @property
     def share(self) -> int:
-        """The most bytes that this holding may have, given the bytes of the others; below 0 if those exceed their
-        shares."""
+        """The most bytes that this holding may use, given the usage of the other holdings; negative if those exceed
+        their shares.
+        """
         budget = self._budget
         of_address = budget.by_address[self._address]
         own = 0 if budget.beyond is self else self.held
@@ -116,11 +119,11 @@ class Holding:
 
     @property
     def room(self) -> int:
-        """How many bytes more it may hold, 0 if none."""
+        """How many more bytes this holding may use; 0 if none."""
         return UNLIMITED if self._budget.limit < 0 else max(0, self.share - self.held)
 
     def allows(self, size: int) -> bool:
-        """Whether this holding may have `size` bytes in all. A refusal makes the budget short."""
+        """Return whether this holding may use `size` bytes in total. A refusal sets the budget's `is_short`."""
         if self._budget.limit < 0 or size <= self.share:
             return True
         self._budget.is_short = True
@@ -128,7 +131,7 @@ class Holding:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether this is the one holding that exceeds its share."""
+        """Whether this holding is the one that may exceed its share."""
         return self._budget.beyond is self
 
     @property
@@ -138,11 +141,11 @@ class Holding:
         return self._budget.is_short
 
     def hold(self, size: int, needs: int = 0) -> bool:
-        """Set the size to `size` bytes in total: a smaller size is always possible; for a larger one False means that
-        no memory is available now.
+        """Set this holding to `size` bytes in total; a smaller size is always granted, and False means that no memory
+        is available for a larger size now.
 
-        `needs`: the size that it will finally have, for its place in the queue of those that need more than their
-        share.
+        `needs`: the size that the holding will finally need; it decides the position in the queue of holdings that need
+        more than their share.
         """
         budget = self._budget
         if size <= self.held or budget.limit < 0 or size <= self.share:
@@ -160,11 +163,11 @@ class Holding:
         return True
 
     def wait_no_longer(self) -> None:
-        """Leave the queue: it will not ask again for now."""
+        """Leave the queue: this holding needs no more memory for now."""
         self._budget._no_longer_waits(self)
 
     def owe(self, size: int) -> None:
-        """Set the size to `size` bytes in total without permission: bytes that exist must be counted."""
+        """Set this holding to `size` bytes in total without a check, because existing bytes must be counted."""
         budget = self._budget
         budget._no_longer_waits(self)
         if budget.beyond is self:
@@ -177,15 +180,16 @@ class Holding:
         self.held = size
 
     def moved_to(self, budget: MemoryBudget) -> Holding:
-        """A new holding of another budget, with all bytes of this one."""
+        """Return a new holding of another budget that takes over all bytes of this one."""
         other = Holding(budget, self._address)
         other.owe(self.held)
         self.owe(0)
         return other
 
     def handed_over(self) -> Holding:
-        """A new holding with all bytes of this one: for bytes that no longer belong to their connection but are still
-        in use."""
+        """Return a new holding that takes over all bytes of this one, for bytes that no longer belong to their
+        connection but are still in use.
+        """
         other = Holding(self._budget, self._address)
         if self._budget.beyond is self:
             self._budget.beyond = other
@@ -194,7 +198,9 @@ class Holding:
 
 
 class Progress:
-    """Whether a connection moves enough bytes for the bytes that it holds. Asked periodically; `now` in seconds."""
+    """Decides whether a connection moves enough bytes for the memory that it uses. Called periodically; `now` is in
+    seconds.
+    """
 
     __slots__ = ("_moved", "_since")
 
@@ -203,14 +209,14 @@ class Progress:
         self._moved = moved
 
     def restart(self, now: float, moved: int) -> None:
-        """The time until now does not count."""
+        """Start a new measurement: the time until now does not count."""
         self._since, self._moved = now, moved
 
     def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. Until
-        `window_seconds` have passed since then, returns False.
+        """Return whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last measurement. Returns
+        False until `window_seconds` have passed.
 
-        `moved`: bytes so far, since the beginning.
+        `moved`: bytes moved since the connection began.
         """
         elapsed = now - self._since
         if elapsed < window_seconds:

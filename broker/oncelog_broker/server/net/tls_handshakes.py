@@ -1,12 +1,13 @@
-"""Schedules TLS handshakes: each step of one costs the loop about a millisecond.
+"""Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
-One step is taken in an iteration of the loop, however many clients there are. At most MAX_AT_ONCE handshakes run at a
-time; the other clients wait, with their first bytes buffered. Addresses begin handshakes in turn, a new address first,
-so that an address with thousands of clients delays only its own clients. Within an address the newest client begins
-first: if more clients come than can be served, an old one has disconnected, or will, before its handshake could begin.
+One iteration of the loop takes one step, however many clients there are. At most MAX_AT_ONCE handshakes run
+concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin order,
+a new address first, so that an address with thousands of clients delays only its own clients. Within an address the
+newest client starts first: if more clients come than can be served, an old client disconnects before its handshake
+could start.
 
-When MAX_AT_ONCE are running, an address with more of them than a waiting address gives up its oldest handshake. Among
-addresses with equally many, a handshake that has made no progress for LEFT_SECONDS is given up.
+While MAX_AT_ONCE handshakes run, an address that has more of them than a waiting address aborts its oldest handshake.
+If both have equally many, a handshake without progress for LEFT_SECONDS is aborted.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from typing import Final, Protocol
 from oncelog_broker.runtime.round_robin import RoundRobin
 
 MAX_AT_ONCE: Final = 256
-"""Handshakes under way at the same time: some 50 KB each."""
+"""Limit on concurrent handshakes, each of which uses some 50 KB."""
 LEFT_SECONDS: Final = 0.5
-"""Seconds without progress after which a handshake may be given up for another."""
+"""Seconds without progress after which a handshake may be aborted in favour of another."""
 HOSTS_LOOKED_AT: Final = 8
-"""How many waiting addresses are searched for one with fewer handshakes than another."""
+"""Limit on the waiting addresses that are searched for one with fewer handshakes than another address."""
 HANDSHAKE_SECONDS: Final = 10.0
-"""Seconds from the connection to the end of its handshake."""
+"""Limit in seconds from the start of the connection to the end of its handshake."""
 
 
 class Handshake(Protocol):
-    """The handshake of one client."""
+    """The TLS handshake of one client."""
 
     @property
     def host(self) -> str:
@@ -39,31 +40,31 @@ class Handshake(Protocol):
         """Process the received bytes."""
 
     def close(self, reason: str) -> None:
-        """Give it up."""
+        """Abort the handshake."""
 
 
 class TlsHandshakes:
-    """The handshakes of one broker. An address without handshakes is forgotten."""
+    """Schedules the TLS handshakes of one broker. An address without handshakes takes no memory."""
 
     def __init__(self) -> None:
         self._under_way: dict[Handshake, float] = {}
-        """Handshake -> the loop's time when it began, oldest first."""
+        """Running handshakes with the loop's time at which each began, oldest first."""
         self._places: dict[str, dict[Handshake, None]] = {}
-        """Address -> its handshakes under way, oldest first."""
+        """For each address, its running handshakes, oldest first."""
         self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
-        """Address -> its waiting handshakes, newest last; the address whose turn is next first."""
+        """For each address, its waiting handshakes, newest last; the next address to serve comes first."""
         self._ready: deque[Handshake] = deque()
         self._round_robin = RoundRobin()
-        """It has one member, these handshakes: one step is taken in an iteration of the loop."""
+        """Its only member is this object, so that one iteration of the loop takes one step of a handshake."""
         self._is_member = False
         self._timer: asyncio.TimerHandle | None = None
-        """When it fires another handshake may begin; None if no time is known."""
+        """The timer after which another handshake may start; None if no such time is known."""
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def on_input(self, handshake: Handshake) -> None:
-        """Bytes have arrived for the handshake: it needs a slice."""
+        """Schedule the handshake: bytes have arrived for it."""
         if handshake in self._under_way:
             self._ready.append(handshake)
         else:
@@ -75,7 +76,7 @@ class TlsHandshakes:
         self._join()
 
     def leave(self, handshake: Handshake) -> None:
-        """The handshake is done, or its client has disconnected. Harmless for an unknown one."""
+        """Remove a handshake that is done or whose client has disconnected. Does nothing for an unknown handshake."""
         self._give_up_place(handshake)
         waiting = self._waiting.get(handshake.host)
         if waiting is not None:
@@ -94,7 +95,9 @@ class TlsHandshakes:
             self._round_robin.join(self)
 
     def take_slice(self) -> bool:
-        """One step of one handshake. Returns False: the handshake joins again by itself, whatever the step raises."""
+        """Take one step of one handshake. Returns False, because this object rejoins the round robin itself, even if
+        the step raises.
+        """
         self._is_member = False
         try:
             self._take_one_step()
@@ -139,19 +142,20 @@ class TlsHandshakes:
         newest.take_step()
 
     def _next(self) -> tuple[str, float]:
-        """The address whose turn is next, and the seconds until its handshake may begin."""
+        """Return the next address to serve, and the seconds until its handshake may start."""
         first = next(iter(self._waiting))
         if len(self._under_way) < MAX_AT_ONCE:
             return first, 0.0
         most = self._most_places()
         for host in islice(self._waiting, HOSTS_LOOKED_AT):
             if len(self._places.get(host, ())) + 1 < len(most):
-                return host, 0.0  # the address with the most gives one up, and still has as many
+                # The address with the most handshakes aborts one, and still has as many as this address.
+                return host, 0.0
         began = self._under_way[next(iter(most))]
         return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
 
     def _most_places(self) -> dict[Handshake, None]:
-        """The handshakes of the address that has the most, oldest first."""
+        """Return the handshakes of the address that has the most, oldest first."""
         return max(self._places.values(), key=len)
 
     def _give_up_place(self, handshake: Handshake) -> None:

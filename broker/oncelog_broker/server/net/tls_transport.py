@@ -1,14 +1,16 @@
-"""TLS between a socket and a `BrokerConnection`: for the event loop a protocol, for the connection its transport.
+"""TLS between a socket and a `BrokerConnection`: the event loop uses it as a protocol, the connection uses it as its
+transport.
 
 It replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed for it;
-handshakes have turns (`tls_handshakes`); encrypted bytes must be counted together with those in the socket's buffer;
-and a client that sends no more must still get its answers. So TLS behaves like TCP, and `BrokerConnection` sees no
-difference.
+handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the socket's
+buffer; and a client that has ended its stream must still get its responses. So TLS behaves like TCP, and
+`BrokerConnection` sees no difference.
 
-All connections receive through one shared buffer, since received bytes are decrypted at once into the buffer of the
-connection, which the memory budget counts. Read at most as many bytes from a socket as that buffer has room for, plus
-one record, so that hardly any bytes remain here when the connection pauses reading. OpenSSL also gets only that many at
-a time: its buffers never shrink. The bytes of a connection that no budget counts are UNCOUNTED_BYTES at most.
+All connections receive through one shared buffer, because received bytes are decrypted immediately into the buffer of
+the connection, which the memory budget counts. Each read of a socket takes at most as many bytes as the connection's
+buffer has room for, plus one record, so that hardly any bytes remain here when the connection pauses reading. OpenSSL
+also gets only that many bytes per call, because its buffers never shrink. A connection has at most UNCOUNTED_BYTES that
+no budget counts.
 """
 
 from __future__ import annotations
@@ -30,21 +32,25 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES: Final = 128 * 1024
-"""For one read of a socket, at most: as much as has room in the receive buffer of the connection..."""
+"""Largest read of a socket in bytes; a read is also limited to the room in the connection's receive buffer."""
 RECORD_BYTES: Final = 17 * 1024
-"""... and one record, if that has less: of less than a record nothing can be decrypted."""
+"""Size in bytes of a TLS record, and the smallest read: less than a record cannot be decrypted."""
 OPENSSL_BYTES: Final = 2 * RECORD_BYTES
-"""The most bytes in OpenSSL in each direction: no more are passed at once to be decrypted or encrypted, and no more
-remain when the connection pauses reading (of a record that had begun, and of one read without room for it)."""
+"""Limit on the bytes inside OpenSSL in each direction: each call passes at most this many bytes to decrypt or encrypt,
+and at most this many remain when the connection pauses reading (of an incomplete record, and of one read without room
+for it).
+"""
 PLAIN_BYTES: Final = 32 * 1024
-"""So many bytes of plain text make at most OPENSSL_BYTES when encrypted: two whole records."""
+"""Plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
-"""Both buffers, which OpenSSL makes a third larger than necessary, and the buffer of the current record."""
+"""The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
+"""
 HANDSHAKE_READ_BYTES: Final = 4096
-"""The read size until the handshake is done: a first message fits. Further bytes of a client that waits for its turn
-stay in its socket."""
+"""Size in bytes of a read until the handshake is done: a first message fits. While a client waits for its handshake,
+further bytes stay in its socket.
+"""
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
-"""The most bytes that a client may send before its handshake is done: certificates have some kilobytes."""
+"""Limit on the bytes that a client may send before its handshake is done: certificates have some kilobytes."""
 HANDSHAKE_RECORD: Final = 0x16
 """The first byte of a TLS connection: the type of a handshake record."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
@@ -60,8 +66,9 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. It is admitted when it is accepted, and passes its place to the connection that it
-    carries."""
+    """One TLS connection. The connection is counted when the socket is accepted, and its place passes to the
+    `BrokerConnection` after the handshake.
+    """
 
     def __init__(
         self, security: ListenerSecurity, handshakes: TlsHandshakes, connections: Connections, make: MakeConnection
@@ -81,17 +88,17 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
         self._encrypted: list[bytes] = []
-        """Encrypted bytes on the way from OpenSSL to the socket, before the bytes in `_outgoing`."""
+        """Encrypted bytes on the way from OpenSSL to the socket; they precede the bytes in `_outgoing`."""
         self._tls: ssl.SSLObject | None = None
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
         self._is_paused = False
-        """The connection takes no more until it says so, and the socket is not read."""
+        """Whether the connection has paused reading, so that the socket is not read."""
         self._will_pump = False
         self._has_ended = False
-        """The client sends no more."""
+        """Whether the client has ended its stream."""
         self._told_of_end: bool | None = None
-        """Whether the transport stays open after that, as the connection has said."""
+        """Whether the transport stays open after the client's end, as the connection decided; None before the end."""
 
     # --- the socket's callbacks
 
@@ -100,7 +107,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
-            self._state = _State.CLOSED  # uvloop reads although it was paused before it began
+            self._state = _State.CLOSED  # uvloop delivers bytes although reading was paused before it began
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -115,7 +122,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._has_ended:
-            return  # OpenSSL takes nothing behind the end, so it would only gather, in no ledger
+            # OpenSSL takes no bytes after the end of the stream, so they would only accumulate, and no budget counts
+            # them.
+            return
         if self._state is _State.OPEN:
             self._pump(_RECEIVED[:nbytes])
         elif self._state is _State.SHAKING:
@@ -167,7 +176,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._handshakes.on_input(self)
 
     def take_step(self) -> None:
-        """Its turn: process the received bytes of the handshake."""
+        """Process the received bytes of the handshake, which has its turn."""
         if self._state is not _State.SHAKING or self._raw is None:
             return
         if self._tls is None:
@@ -182,7 +191,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._flush()
             self._raw.resume_reading()
         except (ssl.SSLError, ValueError) as error:
-            self._flush()  # the alert that says why
+            self._flush()  # send the alert that explains the failure
             reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
             self.close(f"TLS handshake failed: {reason}", gently=True)
         else:
@@ -190,7 +199,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._open()
 
     def _open(self) -> None:
-        """Pass the place to the connection, with the bytes received after the handshake."""
+        """Pass the connection's place, and the bytes received after the handshake, to the `BrokerConnection`."""
         assert self._tls is not None
         assert self._raw is not None
         self._handshakes.leave(self)
@@ -209,7 +218,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # --- receiving
 
     def _pump(self, received: memoryview | None = None) -> None:
-        """Decrypt the buffered bytes, and those `received` now, as far as the connection accepts them."""
+        """Decrypt the buffered bytes and the bytes of `received`, as far as the connection accepts them."""
         app, tls, incoming = self._app, self._tls, self._incoming
         assert app is not None
         assert tls is not None
@@ -235,7 +244,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._abort(f"TLS: {error.reason or error}")
 
     def _tell_of_end(self) -> bool:
-        """Whether the transport stays open for answers."""
+        """Notify the connection of the client's end; returns whether the transport stays open for responses."""
         if self._told_of_end is None and self._app is not None:
             self._told_of_end = self._app.eof_received()
         return bool(self._told_of_end)
@@ -252,7 +261,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._has_ended:
             self._raw.resume_reading()
         if not self._will_pump:
-            # Not at once: the connection is being called.
+            # Not immediately, because this runs inside a call of the connection.
             self._will_pump = True
             self._loop.call_soon(self._pump_on)
 
@@ -278,7 +287,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _encrypt(self, piece: Buffer) -> None:
         raw, tls, size = self._raw, self._tls, len(piece)
         if raw is None or raw.is_closing():
-            return  # OpenSSL has sent the end of the stream, and the bytes in the socket are still sent
+            return  # OpenSSL has sent the end of the stream, and the socket's buffered bytes are still sent
         if self._app is None or tls is None or not size:
             return
         try:
@@ -320,8 +329,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._raw.abort()
 
     def close(self, reason: str | None = None, *, gently: bool = False) -> None:
-        """The method of a transport: send the written bytes, then the end of the stream, and close. With a `reason`,
-        which is logged, abort a handshake, or `gently` send its last bytes first."""
+        """The method of an asyncio transport: send the buffered bytes, then the end of the stream, and close. With a
+        `reason`, which is logged, the handshake is aborted; `gently` first sends the handshake's last bytes.
+        """
         if reason is None:
             self._close_raw()
             return
@@ -338,7 +348,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # the client's answer is not awaited
+                pass  # the client's end of the stream is not awaited
             self._flush()
         self._raw.close()
 
@@ -350,7 +360,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # --- as an open connection, until the handshake is done
 
     def shut(self) -> None:
-        """The broker stops."""
+        """Close the connection: the broker is stopping."""
         self.abort()
 
     def sweep(self, now: float) -> None:
@@ -362,11 +372,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 def _read_into(
     tls: ssl.SSLObject, incoming: ssl.MemoryBIO, received: memoryview | None, room: memoryview
 ) -> tuple[int, memoryview | None, bool]:
-    """Returns how many bytes were decrypted into `room`, the rest of `received`, which follows the bytes in `incoming`,
-    and whether the client has sent the end of the stream."""
+    """Returns how many bytes were decrypted into `room`, the rest of `received` (which follows the bytes in
+    `incoming`), and whether the client has ended its stream.
+    """
     size, space = 0, len(room)
     while True:
-        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes may be a part of a record
+        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes may be an incomplete record
             fits = OPENSSL_BYTES - incoming.pending
             incoming.write(received[:fits])
             received = received[fits:] if len(received) > fits else None

@@ -1,9 +1,9 @@
-"""Passes answers to the transport in portions, so that each iteration of the loop is short.
+"""Passes responses to the transport in portions, so that each iteration of the loop is short.
 
-An answer from the log may be 50 MB of slices of mapped files. If an answer were written whole, the kernel would copy as
-much as the socket's buffers take, megabytes for each connection, in one iteration of the loop; and each copied page
-would count as memory of this process. So a large answer is written in portions: while the loop budget lasts and the
-client reads, and then in the next turns, in round-robin order with other connections.
+A response from the log may be 50 MB of slices of mapped files. If such a response were written in one call, the kernel
+would copy as much as the socket's buffers take, megabytes for each connection, in one iteration of the loop; and each
+copied page would count as memory of this process. Therefore a large response is written in portions: first while the
+loop budget lasts and the client reads, then in later iterations, in round-robin order with other connections.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
-"""Bytes written at once: half a millisecond of copying, two if pages must be mapped. A consumer's default of 1 MB per
+"""Bytes of one write: half a millisecond of copying, two if pages must be mapped. A consumer's default of 1 MB per
 partition, with its framing, fits into one write."""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
-"""The same for a transport that encrypts into memory of its own."""
+"""Bytes of one write for a transport that encrypts into its own memory."""
 
 
 class WriteBuffer:
-    """The unsent answers of one connection. Invariant: while anything waits here, nothing is written past it."""
+    """The unsent responses of one connection. Invariant: while this buffer has waiting bytes, no bytes bypass it."""
 
     __slots__ = (
         "_is_stalled",
@@ -41,11 +41,13 @@ class WriteBuffer:
     def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
-        """None while closed, so that an ended connection does not refer to itself."""
+        """Called when no response waits any more; None while closed, so that an ended connection does not refer to
+        itself.
+        """
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
-        """Bytes that are not with the transport yet."""
+        """Bytes that the transport does not have yet."""
         self._is_stalled = False
         self.portion_bytes = PORTION_BYTES
         self.is_scheduled = False
@@ -53,21 +55,22 @@ class WriteBuffer:
     def open(
         self, transport: asyncio.Transport, on_clear: Callable[[], None], portion_bytes: int = PORTION_BYTES
     ) -> None:
-        """`on_clear` is called when no answer waits any more."""
+        """`on_clear` is called when no response waits any more."""
         self._transport = transport
         self._on_clear = on_clear
         self.portion_bytes = portion_bytes
 
     def close(self) -> None:
-        """Drop all waiting answers."""
+        """Drop all waiting responses."""
         self._transport = self._on_clear = None
         self._waiting.clear()
         self.waiting_bytes = 0
 
     def write(self, pieces: list[Buffer], size: int) -> None:
-        """Write `pieces`, of `size` bytes together, in order, as soon as the transport and the loop budget allow."""
+        """Write `pieces` (`size` bytes in total) in order, as soon as the transport and the loop budget allow."""
         if size <= self.portion_bytes and not self._waiting and self._transport is not None:
-            self._transport.writelines(pieces)  # one for each request: few in one iteration of the loop are so large
+            # One write for each request: in one iteration of the loop, few responses are so large.
+            self._transport.writelines(pieces)
             return
         self._waiting += pieces
         self.waiting_bytes += size
@@ -76,7 +79,7 @@ class WriteBuffer:
         self._join()
 
     def stall(self) -> None:
-        """The transport takes no more until `flow`."""
+        """Stop writing until `flow`: the transport's buffer is full."""
         self._is_stalled = True
 
     def flow(self) -> None:
@@ -84,7 +87,7 @@ class WriteBuffer:
         self._join()
 
     def take_slice(self) -> bool:
-        """Write one portion. Returns whether there is more that the transport accepts."""
+        """Write one portion. Returns whether more bytes wait that the transport accepts."""
         if self._can_give:
             self._give_portion()
             if not self._waiting and self._on_clear is not None:

@@ -1,12 +1,14 @@
 """DeleteRecords (21), v0-2: make the records below an offset unreadable by moving the log start offset.
 
-Offset -1 stands for the high watermark. Segments that lie wholly below the new start are deleted. The new start is on
-disk before the answer: what was said to be gone does not come back after a crash. Nor does it after an election: the
-answer waits up to timeout_ms for all replicas that are in sync, and says where the last of them begins. (Kafka waits
-for all that are alive; here one that is not in sync may join only when it has deleted the same.)
+Offset -1 means the high watermark. Segments that lie entirely below the new start are deleted. The new start is on disk
+before the response is sent, so that deleted records do not reappear after a crash. Deleted records do not reappear
+after an election either: the response waits up to timeout_ms for all in-sync replicas, and contains the lowest log
+start offset among them. (Kafka waits for all live replicas; here a replica outside the ISR may join only after it has
+deleted the same records.)
 
-A new leader whose high watermark has not caught up answers OFFSET_NOT_AVAILABLE, which clients retry, for an offset
-above it: the offset may be that of an acknowledged record. (Kafka answers OFFSET_OUT_OF_RANGE.)
+For an offset above its high watermark, a new leader whose high watermark has not caught up returns
+OFFSET_NOT_AVAILABLE, which clients retry: the offset may belong to an acknowledged record. (Kafka returns
+OFFSET_OUT_OF_RANGE.)
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ HIGH_WATERMARK: Final = -1
 
 
 class Deleted(NamedTuple):
-    """A deletion in one partition, done in this broker's log."""
+    """A deletion in one partition that is done in this broker's log."""
 
     result: PartitionResult
     partition: Partition
     offset: int
-    """All records before it are to be deleted."""
+    """All records before this offset are to be deleted."""
 
 
 def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[DeleteRecordsResponse]:
@@ -47,7 +49,7 @@ def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[Dele
 
 
 class _Delete:
-    """One DeleteRecords request."""
+    """The state of one DeleteRecords request."""
 
     __slots__ = ("_context", "_deleted", "_deleted_here", "_request")
 
@@ -56,10 +58,10 @@ class _Delete:
         self._context = context
         self._deleted_here: list[Deleted] = []
         self._deleted: list[Deleted] = []
-        """The deletions that have other replicas."""
+        """The deletions in partitions that have other replicas."""
 
     def all_then_note(self) -> Steps[DeleteRecordsResponse]:
-        """Delete in our logs, and write that down."""
+        """Delete the records in this broker's logs, and write the new log start offsets to disk."""
         topics = []
         for topic in self._request.topics:
             results = []
@@ -77,7 +79,7 @@ class _Delete:
         except OSError as error:
             logger.error("log starts could not be written down", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
-            # The records are not to be read now, but may be again after a crash. Other disks may have written theirs.
+            # The records cannot be read now, but might reappear after a crash. Other disks may have succeeded.
             if partition.log.state.durable_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)
@@ -98,7 +100,7 @@ class _Delete:
         return result
 
     def everywhere(self, response: DeleteRecordsResponse) -> Answer[DeleteRecordsResponse]:
-        """The response, when the other replicas have deleted the same."""
+        """Return the response when the other replicas have deleted the same records."""
         deleted = [each for each in self._deleted if not each.result.error_code]
         if not deleted:
             return response
@@ -123,14 +125,14 @@ def _failed(index: int, code: ErrorCode) -> PartitionResult:
 
 
 def _delete(topic: str, partition: Partition, offset: int) -> int:
-    """Delete the records before an offset; returns that offset. Raises KafkaError."""
+    """Delete the records before an offset; returns the new log start offset. Raises KafkaError."""
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target > partition.high_watermark and not partition.high_watermark_caught_up:
-        # The leader before may have acknowledged records up to there (as in KIP-207).
+        # The previous leader may have acknowledged records up to this offset (as in KIP-207).
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if not 0 <= target <= partition.high_watermark:
         raise KafkaError(

@@ -1,14 +1,14 @@
-"""Fetch (1), v4-18: record batches from an offset on; waits for more if there are too few.
+"""Fetch (1), v4-18: returns record batches from an offset on; waits for more if too few are available.
 
-Behaviour: partitions in the order of the request or session (T11); whole batches only; the first partition with data
-may exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for
-min_bytes, or for max_bytes if that is less. Errors of a partition answer at once, and so does a reader's epoch that is
-not in the log (diverging_epoch). Records are slices of mapped files, except for the first few, which are copied. How
-many, the ledger decides: a client that does not read its answers holds little of the heap. A follower (replica_state)
-reads to the log's end, waits for new appends, and its fetch offsets report its progress. Versions: v7 incremental
-sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with
-NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 the same with FENCED_LEADER_EPOCH, and the leader's address
-(KIP-951).
+Behaviour: partitions come in the order of the request or session (T11); only complete batches are returned; the first
+batch of the first partition with data may exceed every limit, so that no batch is too large to read. The request waits
+up to max_wait_ms for min_bytes, or for max_bytes if that is less. An error of a partition ends the wait immediately, as
+does a reader's epoch that is not in the log (diverging_epoch). Records are sent as slices of mapped files, except the
+first few, which are copied. The memory budget decides how many bytes are copied, so that a client that does not read
+its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits for new appends, and
+its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs,
+v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 the
+leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 FIRST_REPLICA_EPOCH_VERSION: Final = 15
-"""From this version on a follower sends its incarnation (KIP-903)."""
+"""First version in which a follower sends its broker epoch (KIP-903)."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""However long a client says that it would wait."""
+"""Limit in seconds on the wait, whatever max_wait_ms a client sends."""
 
 
 class Follower(NamedTuple):
-    """A broker that fetches as a follower, in one incarnation."""
+    """A broker that fetches as a follower: its id and its broker epoch."""
 
     broker_id: int
     epoch: int
@@ -55,15 +55,17 @@ def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchRespons
 def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
-    """The answer to a request that is planned, and whose follower, if it is one's, is noted: of `request` all but its
-    partitions counts."""
+    """Return the response to a request that is already planned, after a follower's position was noted; `request` counts
+    except for its partitions.
+    """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)
 
 
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
-    """The follower that sends the request, which may read beyond the high watermark and move it: another broker of this
-    cluster that the image contains, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
+    """Return the follower that sends the request, which may read beyond the high watermark and move it: another broker
+    of this cluster that is in the image, on the inter-broker listener (CVE-2018-1288). Raises KafkaError.
+    """
     state, brokers = request.replica_state, context.services.image.brokers
     is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION
     if state is None or not is_follower or not context.may_as_broker(rules.FETCH_AS_FOLLOWER):
@@ -72,8 +74,8 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # An incarnation newer than the known one is refused, and retried when the image shows it: once accepted, it
-        # would exclude all others.
+        # A broker epoch newer than the known one is refused, and the follower retries until the image shows it: once
+        # accepted, such an epoch would exclude all others.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 
@@ -81,8 +83,10 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
 def delayed_fetch_of(
     follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
 ) -> DelayedFetch:
-    """The fetch of a follower, in the purgatories of its partitions, which ends early if the follower `has_news` to
-    learn or is awaited. The caller sets its deadline."""
+    """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; it ends early if the
+    follower `has_news` to receive or other requests wait for the follower. The caller sets the deadline of the delayed
+    fetch.
+    """
 
     def hurry(waiting: DelayedFetch) -> None:
         seconds = services.replicas.news_pace.seconds(follower.broker_id, len(partitions), services.clock.monotonic())
@@ -96,7 +100,9 @@ def delayed_fetch_of(
 
 
 class _Fetch:
-    """One request, which reads its partitions, may wait for more, and then reads them again."""
+    """The state of one request, which reads its partitions, may wait for more records, and then reads its partitions
+    again.
+    """
 
     __slots__ = ("_context", "_follower", "_plan", "_refused", "_request")
 
@@ -108,7 +114,7 @@ class _Fetch:
         self._plan: FetchPlan
 
     def plan_and_read(self) -> Steps[FetchRead | None]:
-        """None where the session refuses."""
+        """Return the read; None if the fetch session refuses the request."""
         services, by_id = self._context.services, self._context.version >= FIRST_TOPIC_ID_VERSION
         try:
             self._plan = yield from services.fetch_sessions.plan(
@@ -124,7 +130,7 @@ class _Fetch:
         return (yield from self._read(is_first=True))
 
     def read_again(self, plan: FetchPlan, *, may_wait: bool) -> Answer[FetchResponse]:
-        """See the function of this name."""
+        """See the module-level function `read_again`."""
         self._plan = plan
         return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 

@@ -1,7 +1,7 @@
-"""One pass of a Fetch over its partitions: for a consumer or a follower.
+"""One pass of a Fetch over its partitions, for a consumer or a follower.
 
-A consumer reads below the high watermark or the last stable offset, at the leader or at a replica that is nearer. A
-follower reads to the log's end, and its fetch offset reports its progress, which moves the high watermark.
+A consumer reads below the high watermark or the last stable offset, at the leader or at a nearer replica. A follower
+reads to the log's end, and its fetch offset reports its progress, which moves the high watermark.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
 AbortedTransaction = PartitionResponse.AbortedTransaction
 Read = tuple[memoryview, list[AbortedTransaction] | None]
-"""Records, and which transactions among them are aborted (None: not asked, S52)."""
+"""Records, and the aborted transactions among them (None: not requested, S52)."""
 
 FIRST_ZSTD_VERSION: Final = 10
 NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""With these errors aborted_transactions is an empty list, as in Kafka; with other errors it is null."""
+"""The errors for which aborted_transactions is an empty list, as in Kafka; for other errors it is null."""
 
 
 class FetchRead(ABC):
-    """One pass over the partitions of a plan, by `all_of`; `answers` are in its order."""
+    """One pass over the partitions of a plan, by `all_of`; `answers` are in the plan's order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -51,17 +51,18 @@ class FetchRead(ABC):
         self.partitions: list[Partition] = []
         """The partitions that were read without an error."""
         self._sizes: list[int] = []
-        """How many bytes were read of each of `partitions`."""
+        """The number of bytes read from each of `partitions`."""
         self.is_urgent = False
-        """The response must leave at once, however few bytes were read."""
+        """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """For how many seconds throttled partitions will be skipped, 0 if there are none. The fetch does not wait for
-        their records."""
+        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. The fetch does not wait
+        for records of throttled partitions.
+        """
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
         self.hints: LeaderHints | None = None
-        """Hints at the leaders of partitions that other brokers lead; None if no partition needs one."""
+        """The leaders to name for partitions that other brokers lead; None if no partition needs a leader hint."""
 
     def all_of(self, plan: FetchPlan) -> Steps[FetchRead]:
         for wanted in plan.wanted:
@@ -72,8 +73,9 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Whether a partition has news, or another leader, since it was read without an error: possible only if other
-        work ran in between."""
+        """Return whether a partition that was read without an error has news or another leader since; possible only if
+        other work ran in between.
+        """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
         partition, asked = None, wanted.request
@@ -96,7 +98,7 @@ class FetchRead(ABC):
         return answer
 
     def count(self) -> None:
-        """Count the bytes that are sent: not those of a pass after which the request waits for more."""
+        """Count the sent bytes in the metrics, but not the bytes of a pass after which the request waits for more."""
         for partition, size in zip(self.partitions, self._sizes, strict=True):
             traffic = partition.traffic
             traffic.fetches += 1
@@ -108,7 +110,9 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _without_records(self, partition: Partition, asked: PartitionRequest) -> PartitionResponse | None:
-        """The response without records; None: the records may be read. Raises KafkaError."""
+        """Return the response for a partition that returns no records; None means that its records may be read. Raises
+        KafkaError.
+        """
 
     @abstractmethod
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
@@ -116,7 +120,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
-        """The answer; `partition` where it was found."""
+        """Return the response for an error; `partition` is None if it was not found."""
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:
         if self._version < FIRST_ZSTD_VERSION:
@@ -126,7 +130,8 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            if not (may_copy or is_first):  # small records would be copied to be sent: they come with the next response
+            # Small records would have to be copied: they are sent with the next response.
+            if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []
             self._copies_left -= size
@@ -137,7 +142,7 @@ class FetchRead(ABC):
 
 
 class ConsumerRead(FetchRead):
-    """For a consumer."""
+    """One pass over the partitions of a consumer's fetch."""
 
     __slots__ = ("_by_id", "_context", "_followed", "_isolation_level", "_nearest")
 
@@ -146,7 +151,7 @@ class ConsumerRead(FetchRead):
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._context = context
         self._followed: dict[Partition, int] = {}
-        """The partitions of `partitions` that this broker follows, with the leader epoch."""
+        """The members of `partitions` that this broker follows, each with its leader epoch."""
         self._isolation_level = request.isolation_level
         self._nearest = NearestReplica.for_request(request, context) if request.rack_id else None
 
@@ -159,7 +164,9 @@ class ConsumerRead(FetchRead):
         )
 
     def _find(self, wanted: Wanted) -> Partition:
-        """The partition, led or, where consumers are sent to followers, followed here. Raises KafkaError."""
+        """Return the partition if this broker leads it or, where consumers may read from followers, follows it. Raises
+        KafkaError.
+        """
         (name, topic_id), index = wanted.topic, wanted.request.partition
         if self._context.services.authorizer is not None:
             self._check_may_read(name, topic_id)
@@ -176,7 +183,7 @@ class ConsumerRead(FetchRead):
             return partition
 
     def _check_may_read(self, name: str, topic_id: bytes) -> None:
-        """Raises KafkaError, unless the topic is unknown: then its existence must not be revealed either."""
+        """Raises KafkaError, unless the topic is unknown: the client must not learn whether the topic exists."""
         if self._by_id:
             topic = self._context.services.image.topic_by_id(topic_id)
             name = "" if topic is None else topic.name
@@ -223,14 +230,16 @@ class ConsumerRead(FetchRead):
         first_version = FIRST_FETCH_VERSIONS.get(code)
         if first_version is None or self._version < first_version:
             return None
-        own = code is ErrorCode.FENCED_LEADER_EPOCH  # we lead, in an epoch that the reader does not know
+        # This broker leads the partition in an epoch that the reader does not know.
+        own = code is ErrorCode.FENCED_LEADER_EPOCH
         self.hints = self.hints or LeaderHints(self._context)
         hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
         return None if hint is None else PartitionResponse.LeaderIdAndEpoch(**hint._asdict())
 
 
 class ReplicaRead(FetchRead):
-    """The reads of a follower's fetch. With `notes` (the first pass) the follower's position is recorded.
+    """One pass over the partitions of a follower's fetch. With `notes` (in the first pass) the follower's position is
+    recorded.
 
     A throttled partition returns no records while the replication quota is exceeded.
     """
@@ -292,7 +301,7 @@ class ReplicaRead(FetchRead):
         return divergence
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Whether this partition is sent slowly: the follower is behind in it."""
+        """Return whether this partition counts against the replication quota: the follower lags behind in it."""
         return partition.is_throttled_as_leader and self._broker_id not in partition.isr
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:
@@ -313,12 +322,13 @@ class ReplicaRead(FetchRead):
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
         answer = _failure(wanted, error)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
-            answer.log_start_offset = partition.log.log_start_offset  # where a follower that is far behind restarts
+            # A follower that is far behind restarts at this offset.
+            answer.log_start_offset = partition.log.log_start_offset
         return answer
 
 
 def _state_of(partition: Partition, asked: PartitionRequest) -> PartitionResponse:
-    """The fields of the answer that each partition gets, with or without records."""
+    """Return a response with the fields that each partition gets, with or without records."""
     return PartitionResponse(
         partition_index=asked.partition,
         error_code=0,
@@ -347,8 +357,10 @@ def _failure(wanted: Wanted, error: KafkaError) -> PartitionResponse:
 
 
 def _check_topic_is_not_zstd(partition: Partition) -> None:
-    """A client that sends a Fetch before v10 does not declare that it reads zstd (KIP-110, T19). A topic whose
-    compression.type is zstd is refused to it. Batches that a producer compressed with zstd in any other topic are sent
-    unchanged: some clients read zstd and use an old version, and one that does not fails at these batches by itself."""
+    """A client that sends a Fetch before v10 does not declare that it can read zstd (KIP-110, T19). For such a client,
+    a topic whose compression.type is zstd is refused. Batches that a producer compressed with zstd in any other topic
+    are sent unchanged: some clients can read zstd although they use an old version, and a client that cannot read zstd
+    reports an error at these batches.
+    """
     if partition.log.config.compression_type == ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -1,9 +1,9 @@
-"""ListOffsets (2), v1-11: the offset for a timestamp, or one of the special ones (T12).
+"""ListOffsets (2), v1-11: the offset for a timestamp, or for a special timestamp (T12).
 
 Special timestamps: -1 latest (the last stable offset for read_committed, S50), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; all our data is local), -5 latest tiered (v9) and -6 earliest pending
-upload (v11): tiered storage is not supported, so both find nothing. A partition that is named twice is INVALID_REQUEST,
-as in Kafka: each look-up by time reads a batch.
+upload (v11): tiered storage is not supported, so both return no offset. A partition that is named twice fails with
+INVALID_REQUEST, as in Kafka, because each look-up by time reads a batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version from which on a special timestamp may be asked for."""
+"""The first version in which each special timestamp may be requested."""
 FIRST_OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 
@@ -90,7 +90,9 @@ def _answer(request: ListOffsetsRequest, context: RecordContext) -> Steps[ListOf
 
 
 def find(partition: Partition, timestamp: int, isolation_level: int, version: int) -> Steps[FoundOffset]:
-    """Find the offset for `timestamp` in `partition`. Raises KafkaError, UNSUPPORTED_VERSION for an unknown special."""
+    """Find the offset for `timestamp` in `partition`. Raises KafkaError, with UNSUPPORTED_VERSION for an unknown
+    special timestamp.
+    """
     log = partition.log
     upper_bound = partition.upper_bound(isolation_level)
     if timestamp < 0 and version < FIRST_VERSION.get(timestamp, version + 1):
@@ -114,7 +116,7 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
 
 
 def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
-    """The high watermark is not reported while it may be below the value that the previous leader reported: readers
+    """Refuse to report the high watermark while it may be below the value that the previous leader reported: readers
     would see it go backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE for clients that do not
     know that code."""
     if not partition.high_watermark_caught_up:

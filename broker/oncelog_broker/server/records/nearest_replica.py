@@ -1,8 +1,10 @@
-"""Rack awareness of Fetch: sends a consumer to a replica in its own rack, if the leader is not there (KIP-392).
+"""Rack awareness of Fetch: directs a consumer to a replica in the consumer's rack, if the leader is in another rack
+(KIP-392).
 
-Equivalent to Kafka's RackAwareReplicaSelector. A replica is proposed only if it can serve the fetch: it is in sync, has
-the requested offset, and its broker can be reached through the consumer's listener. Of several, the one with the
-highest offset; the consumer stays there until its metadata expires, or it is refused.
+The result equals that of Kafka's RackAwareReplicaSelector. A replica is proposed only if it can serve the fetch: it is
+in sync and has the requested offset, and its broker has an address on the consumer's listener. If several replicas
+qualify, the one with the highest offset is proposed; the consumer reads from it until its metadata expires or the
+replica refuses a fetch.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from oncelog_broker.server.request.context import AnyContext
 from oncelog_protocol.messages.fetch import FetchRequest
 
 STAY: Final = -1
-"""The preferred_read_replica that means: keep reading from this broker."""
+"""Value of preferred_read_replica that means: keep reading from this broker."""
 FIRST_VERSION: Final = 11
-"""Version of Fetch from which on a consumer names its rack, and reads from the replica that the leader names."""
+"""First version of Fetch in which a consumer names its rack and reads from the replica that the leader proposes."""
 
 
 def chooses(context: AnyContext) -> bool:
@@ -27,7 +29,7 @@ def chooses(context: AnyContext) -> bool:
 
 
 class NearestReplica:
-    """For one request."""
+    """Chooses the nearest replicas for one Fetch request."""
 
     __slots__ = ("_broker_id", "_image", "_listener", "_rack")
 
@@ -39,7 +41,7 @@ class NearestReplica:
 
     @classmethod
     def for_request(cls, request: FetchRequest, context: AnyContext) -> NearestReplica | None:
-        """None if nothing can be chosen: the consumer does not name its rack, or is in the rack of this broker."""
+        """Return the chooser for a request; None if the consumer does not name its rack or is in this broker's rack."""
         services = context.services
         if not chooses(context):
             return None
@@ -49,7 +51,9 @@ class NearestReplica:
         return cls(request.rack_id, context.connection.listener, services.image, services.node_id)
 
     def of(self, partition: Partition, fetch_offset: int) -> int:
-        """The broker to read `partition` from, which this one leads; STAY if none is nearer."""
+        """Return the id of the broker from which to read `partition`, which this broker leads; STAY if no replica is
+        nearer.
+        """
         best, best_end = STAY, -1
         for broker_id in sorted(partition.isr):
             follower, broker = partition.followers.get(broker_id), self._image.brokers.get(broker_id)

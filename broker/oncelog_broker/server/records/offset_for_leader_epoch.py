@@ -1,10 +1,10 @@
-"""OffsetForLeaderEpoch (23), v2-4: where a leader epoch ends (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (23), v2-4: the end offset of a leader epoch (KIP-101, KIP-320).
 
-Consumers send it after a leader change, to find out whether records that they read were truncated.
+After a leader change, consumers send it to find out whether records that they have read were truncated.
 
-Beyond Kafka: before an election the controller uses it to ask brokers for their log ends, whoever leads
-(`asks_for_log_ends`, for brokers only). A broker that does not know the field answers as it would anybody, without
-`are_log_ends`.
+Unlike in Kafka, the controller also sends it before an election, to learn the log end offsets of brokers, whether they
+lead or not (`asks_for_log_ends`, for brokers only). A broker that does not know this field responds as to any client,
+without `are_log_ends`.
 """
 
 from __future__ import annotations

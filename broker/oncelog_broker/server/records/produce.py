@@ -1,15 +1,15 @@
 """Produce (0), v3-13: append one batch per partition.
 
-Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
-are appended before the answer. Where acks=all waits: in the partition's purgatory (`replication/purgatory.py`), until
-the replicas in sync have the records: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few
-replicas stay in sync. The next request of the connection is handled meanwhile. acks=0 has no response; an error then
-closes the connection (T17), the only signal of it for the client. Clients may not write to internal topics. Versions:
-v7 allows zstd, v8 error messages and the invalid records (KIP-467), v9 flexible, v10 the leader with
-NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names. Order (S59): topic -> CRC and size -> format ->
-duplicate, sequence, epoch -> offsets -> append -> producer state -> answer. A batch that is in the log already is
-answered with NONE and its offset, or, where that is forgotten, with DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced
-producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+Behaviour: batches are opaque bytes; they are patched and written directly from the receive buffer. All partitions of a
+request are appended before the response. With acks=all the request waits in the partition's purgatory
+(`replication/purgatory.py`) until the in-sync replicas have the records: REQUEST_TIMED_OUT after timeout_ms,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. The next request of the connection is handled
+meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client has no other way to
+notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error messages and lists invalid
+records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead
+of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer
+state -> answer. A batch that is already in the log gets NONE and its offset or, if the offset is no longer known,
+DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
-"""How many partitions of a request are looked up in one step, which takes some tens of microseconds."""
+"""Number of a request's partitions that one step looks up, which takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Errors of the log, or the coordinator, for a producer that has been replaced by another one."""
+"""Errors of the log or the coordinator for a producer that another producer has replaced."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -79,7 +79,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Why a batch is refused that its producer sends again soon: see `refused_batches`."""
+"""Errors after which the producer soon retries the batch: see `refused_batches`."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -97,7 +97,8 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
         refused = context.answered_in_slices(produce.refused())
         answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
-        # Such a client may go as soon as it has sent all: that does not take it back.
+        # A client with acks=0 may disconnect as soon as it has sent everything: the disconnect does not cancel the
+        # append.
         return detached("produce with acks=0", answer)
     return answer
 
@@ -105,7 +106,7 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
 def refused(
     request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
 ) -> ProduceResponse | None:
-    """The response to a request of one batch that `partition` has refused to append."""
+    """Return the response to a request with one batch that `partition` has refused to append."""
     produce = _Produce(request, context)
     produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
     return produce.answer()
@@ -115,13 +116,14 @@ def not_replicated(
     request: ProduceRequest, context: RecordContext, partition: Partition, appended: tuple[int, int, int],
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
-    """The answer to a request of one batch that is appended, and by `code` not replicated. `appended`: base offset, log
-    append time in ms or -1, log start offset. The records of `request` do not count."""
+    """Return the response to a request with one batch that is appended but not replicated, because of `code`.
+    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
+    """
     return _Produce(request, context).not_replicated(partition, appended, code)
 
 
 class _Produce:
-    """One request in progress: the results of its partitions are put into the response as they come."""
+    """The state of one request: the results of its partitions are added to the response as they become known."""
 
     __slots__ = (
         "_context",
@@ -142,20 +144,27 @@ class _Produce:
         self._verification: Verification | None = None
         """The verification of a transactional request with several batches; None for other requests."""
         self._failed: str | None = None
-        """The error message for one of the batches."""
+        """The error message for one of the batches; None if no batch has failed."""
         self._is_misplaced = False
-        """Another broker leads one of the partitions."""
+        """Whether another broker leads one of the partitions."""
         self._led: list[Partition | None] = []
-        """The partitions of a transactional request with several batches, in its order; None: refused."""
+        """The partitions of a transactional request with several batches, in the request's order; None for a refused
+        partition.
+        """
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
-        """The last append of each partition that waits until its records are walked, or its transaction is verified."""
+        """For each partition, its last append that waits for a walk through its records or for the verification of its
+        transaction.
+        """
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
-        """Batches that are appended and perhaps not on all in-sync replicas: the response, the position in it, and the
-        future result."""
+        """Batches that are appended but perhaps not on all in-sync replicas, each with its partition's response, its
+        partition, and the result of its replication.
+        """
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
-        """The error for a transactional request of several batches as a whole: all belong to its one producer (E28).
-        Its partitions are verified here, all at once; under transactions V2 they are added to the transaction (T7)."""
+        """Return the error that applies to an entire transactional request of several batches, or None: all batches
+        belong to one producer (E28). The partitions are verified here in one call; under transactions V2 the call adds
+        them to the transaction (T7).
+        """
         request, context = self._request, self._context
         transactional_id = request.transactional_id
         if transactional_id is None:
@@ -173,7 +182,7 @@ class _Produce:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
                     led.append(leader(topic, data.index, context))
-                except KafkaError:  # `_append` says it, too
+                except KafkaError:  # `_append` reports this error
                     led.append(None)
                 if len(led) % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -204,7 +213,7 @@ class _Produce:
     def not_replicated(
         self, partition: Partition, appended: tuple[int, int, int], code: ErrorCode
     ) -> ProduceResponse | None:
-        """See the function of this name."""
+        """See the module-level function `not_replicated`."""
         topic = self._request.topic_data[0]
         answer = _unanswered(topic.partition_data[0])
         self._answers_of(topic).append(answer)
@@ -213,11 +222,11 @@ class _Produce:
         return self._answer_replicated([code])
 
     def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
-        """Append nothing, and say why."""
+        """Append no batch, and respond with the reason."""
         return then(self.append_all(refused), self.when_replicated)
 
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
-        """Append each batch, unless the request is refused as a whole; done when no append is pending."""
+        """Append each batch, unless the entire request is refused; the result is done when no append is pending."""
         appended = self._context.in_slices(self._append_each(refused))
         return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
 
@@ -241,7 +250,7 @@ class _Produce:
                 yield None
 
     def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
-        """Append a batch after the earlier ones of the request for the same partition."""
+        """Append a batch after the request's earlier batches for the same partition."""
         where, self._late = (topic.name, topic.topic_id, data.index), self._late or {}
         late: Answer[None]
         if where in self._late:
@@ -252,7 +261,7 @@ class _Produce:
             self._late[where] = late
 
     def _answers_of(self, topic: TopicData) -> list[PartitionResponse]:
-        """Where the answers of the partitions of `topic` belong in the response."""
+        """Return the list in the response that takes the results of the partitions of `topic`."""
         answers: list[PartitionResponse] = []
         self._response.responses.append(
             TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
@@ -268,9 +277,10 @@ class _Produce:
         led: Partition | None = None,
         walked_for: LogConfig | None = None,
     ) -> Answer[None]:
-        """Append one batch, and complete its answer. `led`: its partition, as it was found before. `walked_for`: its
-        records have been walked as these settings of its log ask for; after a change of settings they are walked
-        again."""
+        """Append one batch, and complete its response. `led`: the batch's partition if it was already looked up.
+        `walked_for`: the log's settings under which the batch's records were already walked; if the settings have
+        changed since, the records are walked again.
+        """
         request, context = self._request, self._context
         partition = None
         try:
@@ -309,7 +319,7 @@ class _Produce:
         config: LogConfig,
         wrong: KafkaError | None,
     ) -> Answer[None]:
-        """The records of a batch have been walked, as `config` asks for."""
+        """Append a batch whose records have been walked under the settings `config`."""
         if wrong is None:
             return self._append(topic, data, answer, walked_for=config)
         self._fail(answer, wrong)
@@ -348,12 +358,12 @@ class _Produce:
 
     def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
         if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
-            # The producer compares this with the last acknowledged offset, to find out whether its records were deleted
-            # (S28).
+            # The producer compares this offset with its last acknowledged offset, to find out whether its records were
+            # deleted (S28).
             answer.log_start_offset = partition.log.log_start_offset
         is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
         if partition is not None and is_in_the_log and not partition.is_alone:
-            # Clients take this for a success (S12), so it must be replicated first.
+            # Clients take this error for a success (S12), so the batch must be replicated first.
             self._replicate(answer, partition, partition.log.log_end_offset)
         if partition is not None:
             partition.traffic.failed_produces += 1
@@ -361,8 +371,7 @@ class _Produce:
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
-        # The waiting starts now: if it began later, it might be completed by a record of another leader with that
-        # offset.
+        # The wait starts now: if it started later, another leader's record at that offset might complete it.
         committed = partition.committed(next_offset)
         if isinstance(committed, Future) or committed is not ErrorCode.NONE:
             self._unreplicated = self._unreplicated or []
@@ -387,13 +396,13 @@ class _Produce:
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
-        """The response, as soon as acks=all is satisfied, or cannot be satisfied in time."""
+        """Return the response as soon as acks=all is satisfied, or its timeout has passed."""
         if self._unreplicated is None:
             return self.answer()
         self._context.effects_are_done()
         deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
         codes = [no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]
-        if len(codes) == 1:  # nearly always: a turn of the loop less than with `all_of`
+        if len(codes) == 1:  # the usual case, which takes one loop iteration less than `all_of`
             return then(codes[0], lambda code: self._answer_replicated([code]))
         return then(all_of(codes), self._answer_replicated)
 
@@ -404,7 +413,7 @@ class _Produce:
         return self.answer()
 
     def answer(self) -> ProduceResponse | None:
-        """The response as it is now; None if the client wants none (acks=0)."""
+        """Return the response in its present state; None if the client expects none (acks=0)."""
         if self._request.acks != 0:
             if self._is_misplaced and self._context.version >= FIRST_PRODUCE_VERSION:
                 self._say_who_leads()
@@ -428,7 +437,7 @@ class _Produce:
 
 
 def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
-    """The result of a walk through the records that finds an error."""
+    """Run a walk through the records; returns the error that it raises, or None."""
     try:
         yield from walk
     except KafkaError as error:
@@ -437,7 +446,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
 
 
 def _nothing(_: object) -> None:
-    """The result of a walk without an error."""
+    """Convert the result of a walk without an error to None."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -445,7 +454,7 @@ def _unanswered(data: PartitionData) -> PartitionResponse:
 
 
 def _count(records: memoryview) -> int:
-    """How many offsets a batch takes."""
+    """Return how many offsets a batch takes."""
     (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
     return int(last_offset_delta) + 1
 
@@ -455,8 +464,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
-    topic, which clients may not write to, whichever broker leads it."""
+    """Return the partition that this broker leads, even while the gate is shut, because `Partition.append` checks the
+    gate. Also raises KafkaError for an internal topic, which clients may not write to, whichever broker leads it.
+    """
     replicas = context.services.replicas
     try:
         if context.version >= FIRST_TOPIC_ID_VERSION:
@@ -474,7 +484,7 @@ def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
 
 
 def _check_may_write(topic: TopicData, context: RecordContext) -> None:
-    """Raises KafkaError, unless the topic does not exist: `_leader` reports that."""
+    """Raises KafkaError, unless the topic does not exist: `leader` reports that error."""
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
@@ -492,7 +502,7 @@ def _internal(name: str) -> KafkaError:
 
 
 def _checked(records: object, request: ProduceRequest, context: RecordContext) -> memoryview:
-    """The batch, if nothing is wrong with it that can be said without looking at the log. Raises KafkaError."""
+    """Return the batch if it passes all checks that need no access to the log. Raises KafkaError."""
     if request.acks not in ACKS_ALLOWED:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
@@ -500,7 +510,8 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
     attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
-            # Write access under a transactional id is checked by the id, so it must not be missing (CVE-2018-17196).
+            # Write access under a transactional id is checked by this id, so the id must not be missing
+            # (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
             )
@@ -519,7 +530,7 @@ def _where(topic: TopicData, data: PartitionData) -> Destination:
 
 
 def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RecordContext) -> None:
-    """Raises KafkaError where the partition would take any batch of the producer, and one before this was refused."""
+    """Raises KafkaError if the partition would accept any batch of the producer, and an earlier batch was refused."""
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
         (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
@@ -530,7 +541,9 @@ def _check_comes_next(partition: Partition, where: Destination, records: memoryv
 
 
 def _in_order(where: Destination, records: object, error: KafkaError, context: RecordContext) -> KafkaError:
-    """The error of a batch that is not appended: the error of the previous batch, if only that one causes it."""
+    """Return the error of a batch that is not appended: the error of the previous batch, if only the missing previous
+    batch causes the error.
+    """
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))

@@ -1,4 +1,4 @@
-"""For handlers that read and write records, and say where they are."""
+"""Services for handlers that read and write records, and look up offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class RecordServices(CommonServices, Protocol):
-    """The parts of the broker that handlers that read and write records may use, in addition to the common ones."""
+    """The parts of the broker that handlers of records may use, in addition to the common ones."""
 
     replicas: Replicas
     logs: LogManager

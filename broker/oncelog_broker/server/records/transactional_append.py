@@ -1,10 +1,10 @@
-"""Appends the batches of a transactional Produce request, once it is verified that their transaction is open (KIP-890).
+"""Appends the batches of a transactional Produce request after a check that their transaction is open (KIP-890).
 
-The coordinator is asked once for all partitions of a request where that is possible (`Verification.ask`). Its answer is
-valid for a partition until an event there may have ended the transaction: a marker, or another leader epoch. Then, and
-for a request of one batch, the coordinator is asked again for that partition only. While an answer is pending a guard
-ensures that no marker comes between the question and the append: the record would open a transaction that no
-coordinator ends (E3).
+The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
+verdict is valid for a partition until an event may have ended the transaction there: a marker, or a new leader epoch.
+After such an event, and for a request of one batch, the coordinator is called again for this partition alone. While a
+verdict is pending, a guard ensures that no marker is written between the call and the append: otherwise the record
+would open a transaction that no coordinator ends (E3).
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import BASE_SEQUENCE, BASE_SEQUENCE_AT, PRODUCER, PRODUCER_AT
 
 FIRST_TRANSACTIONS_V2_VERSION: Final = 12
-"""A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
+"""First version of Produce with transactions V2: the producer has a new epoch for each transaction (KIP-890, T6)."""
 
 Appended = tuple[int, int]
-"""Base offset, log append time in ms or -1."""
+"""Base offset, and log append time in ms or -1."""
 
 
 class Verification:
-    """The coordinator's answer about the partitions of one request."""
+    """The coordinator's verdicts about the partitions of one request."""
 
     __slots__ = ("verdicts",)
 
     def __init__(self) -> None:
         self.verdicts: dict[Partition, tuple[int, KafkaError | None]] = {}
-        """Per partition: `VerificationGuards.ends` when the coordinator was asked, and the error it answered, or
-        None. With another number of ends the partition must be verified again."""
+        """For each partition: the value of `VerificationGuards.ends` at the time of the call, and the coordinator's
+        error or None. If `ends` has changed since, the partition must be verified again.
+        """
 
     def ask(
         self,
@@ -53,8 +54,9 @@ class Verification:
         *,
         registers: bool,
     ) -> Answer[KafkaError | None]:
-        """Ask about all `partitions` at once; with `registers` (transactions V2) they are added to the transaction, all
-        or none. The answer is why the whole request is refused, or None."""
+        """Verify all `partitions` in one call; with `registers` (transactions V2) the call also adds them to the
+        transaction, all or none. Returns the error that refuses the entire request, or None.
+        """
         closed = [
             partition for partition in partitions if not partition.log.producer_state.has_open_transaction(*producer)
         ]
@@ -100,9 +102,11 @@ def append_in_transaction(
     context: RecordContext,
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
-    """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 it is added to it
-    (T7). `verification`: of the whole request. The records are walked, if the log wants that; they are again if its
-    settings have changed when the coordinator answers. Raises KafkaError, too."""
+    """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 the partition is
+    added to the transaction (T7). `verification`: the verdicts for the entire request, or None. The records have been
+    walked, if the log requires it; they are walked again if the log's settings have changed when the coordinator
+    responds. Raises KafkaError for some errors, and returns others.
+    """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
@@ -139,7 +143,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # no marker can have come in between
+        return append(None, refused)  # no marker can have been written in between
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

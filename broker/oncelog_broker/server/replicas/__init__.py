@@ -1,7 +1,8 @@
-"""Handlers about replicas and leaders of partitions, and requests that this broker sends to others about them.
+"""Handlers for replicas and leaders of partitions, and the requests that this broker sends to other brokers about them.
 
-`alter_partition` proposes an ISR, `elect_leaders` elects, `controlled_shutdown` moves leaders away from a broker that
-stops. `alter_partition_reassignments` and `list_partition_reassignments` are about moves to other brokers,
-`describe_log_dirs` about the disks. `controller_calls` are this broker's own requests to the controller,
-`log_end_calls` its requests to other brokers as the controller. `services` declares what these handlers may use.
+`alter_partition` proposes an ISR, `elect_leaders` elects leaders, `controlled_shutdown` moves leaders away from a
+broker that stops. `alter_partition_reassignments` and `list_partition_reassignments` handle moves of partitions to
+other brokers, `describe_log_dirs` describes the data directories. `controller_calls` sends this broker's own requests
+to the controller; `log_end_calls` sends the controller's requests to other brokers. `services` declares what these
+handlers may use.
 """

@@ -1,13 +1,14 @@
-"""AlterPartition (56), v2-3: a leader asks the controller for another ISR (KIP-497). For brokers only.
+"""AlterPartition (56), v2-3: a leader proposes a new ISR to the controller (KIP-497). Only brokers may send
+AlterPartition.
 
-A replica that is not in sync asks with it for a new leader epoch. A replica whose log has a newer leader epoch than the
-partition state asks for an epoch above that of its log. `controller/alter_partition.py` says why.
+A replica outside the ISR sends it to request a new leader epoch. A replica whose log has a newer leader epoch than the
+partition state sends it to request an epoch above its log's. `controller/alter_partition.py` explains both cases.
 
-Behaviour: all proposals of a request are written together; each is granted or refused by itself. A broker that is not
-the controller answers NOT_CONTROLLER. Where the outcome of the writes is unknown, the answer is REQUEST_TIMED_OUT: the
-leader then counts the members of both the old and the proposed ISR, until its image shows a newer partition epoch.
-Versions: v3 has the broker epoch of each replica (KIP-903). v0 and v1 are not served: they identify topics by name, and
-a topic may have been re-created under that name.
+Behaviour: all proposals of a request are written together; each proposal is granted or refused independently. A broker
+that is not the controller returns NOT_CONTROLLER. If the outcome of the writes is unknown, the response is
+REQUEST_TIMED_OUT: the leader then counts the members of both the old and the proposed ISR, until its image shows a
+newer partition epoch. Versions: v3 adds the broker epoch of each replica (KIP-903). v0 and v1 are not served: they
+identify topics by name, and another topic may have been created under the same name.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def handle(request: AlterPartitionRequest, context: ReplicaContext) -> Answer[Al
 async def alter(
     request: AlterPartitionRequest, version: int, elector: Elector, slices: Slices
 ) -> AlterPartitionResponse:
-    """Ask this broker's controller, on behalf of any broker, including itself."""
+    """Call this broker's controller, on behalf of any broker, including itself."""
     pauses = slices.pauses()
     proposals = []
     for proposal in _proposals(request, version):

@@ -1,9 +1,9 @@
-"""AlterPartitionReassignments (45), v0-1: let other brokers hold partitions, or cancel that (KIP-455).
+"""AlterPartitionReassignments (45), v0-1: start or cancel moving partitions to other brokers (KIP-455).
 
-Behaviour: each partition succeeds or fails by itself; it is answered when its reassignment has begun, which lasts until
-the added replicas have caught up. A reassignment in progress is replaced. A broker that is not the controller passes
-the request on to it. If the store does not confirm the writes, the whole request is answered with REQUEST_TIMED_OUT.
-Versions: v1 `allow_replication_factor_change` (KIP-860).
+Behaviour: each partition succeeds or fails independently; the response is sent when the reassignment has begun, and the
+reassignment lasts until the added replicas have caught up. A new reassignment replaces one in progress. A broker that
+is not the controller forwards the request to the controller. If the store does not confirm the writes, the entire
+request gets REQUEST_TIMED_OUT. Versions: v1 adds `allow_replication_factor_change` (KIP-860).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def _reassign(
         partitions = []
         for partition in topic.partitions:
             await pauses.here()
-            # Used up: to free very many errors at once takes long.
+            # The errors are removed one by one, because freeing very many errors in one step takes long.
             partitions.append(_result(partition.partition_index, errors.popleft()))
         topics.append(TopicResult(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(

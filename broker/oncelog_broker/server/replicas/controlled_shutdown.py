@@ -1,11 +1,11 @@
-"""ControlledShutdown (7), v2-3: a broker that is about to stop asks for its leadership to be moved to other brokers.
-For brokers only.
+"""ControlledShutdown (7), v2-3: a broker that is about to stop requests that its leadership be moved to other brokers.
+Only brokers may send ControlledShutdown.
 
-Behaviour: from then on the broker is not elected, is in no ISR that has another member, and gets no new replica, until
-its registration ends. The response lists the partitions that the broker still leads although others have replicas: none
-of these is in sync now. A repeated request does the same again. If the store does not confirm the writes, the response
-is REQUEST_TIMED_OUT. Versions: v0 and v1 do not name the incarnation of the broker (KIP-380), so that any sender could
-stop any broker.
+Behaviour: until the broker's registration ends, it is not elected, is in no ISR that has another member, and gets no
+new replica. The response lists the partitions that the broker still leads although other brokers have replicas: none of
+those replicas is in sync now. A repeated request has the same effect again. If the store does not confirm the writes,
+the response is REQUEST_TIMED_OUT. Versions: v0 and v1 are not served, because they do not contain the broker epoch
+(KIP-380), so that any sender could stop any broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def handle(request: ControlledShutdownRequest, context: ReplicaContext) -> Answe
 
 
 async def shut_down(request: ControlledShutdownRequest, elector: Elector) -> ControlledShutdownResponse:
-    """Ask this broker's controller, on behalf of any broker, including itself."""
+    """Call this broker's controller, on behalf of any broker, including itself."""
     try:
         term = elector.term()
         with translated("the leaders of partitions"):

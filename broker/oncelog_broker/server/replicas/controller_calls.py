@@ -1,4 +1,6 @@
-"""This broker's own requests to the controller: a request if another broker is controller, a call if this one is."""
+"""This broker's own requests to the controller: sent to the broker that is the controller, or a direct call if this
+broker is the controller.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,15 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 ALTER_PARTITION_VERSION: Final = 3
-"""The version of AlterPartition that this broker uses if it is the controller itself."""
+"""Version of AlterPartition that this broker uses in direct calls, when it is the controller itself."""
 ANSWER_SECONDS: Final = 10.0
-"""How long the controller may take; then it is asked again."""
+"""Seconds that the controller has to respond before the request is repeated."""
 
 
 class ControllerCalls:
-    """Each method raises PeerUnavailable: it is unknown whether the controller received the request."""
+    """Sends requests to the controller; each method raises PeerUnavailable if it is unknown whether the controller
+    received the request.
+    """
 
     def __init__(self, node_id: int, metadata: ImageView, peers: Peers, elector: Elector, slices: Slices) -> None:
         self._node_id = node_id
@@ -37,14 +41,14 @@ class ControllerCalls:
         return controller
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Ask the controller to change the ISR of partitions."""
+        """Request that the controller changes the ISR of partitions."""
         controller = self._controller()
         if controller == self._node_id:
             return await alter(request, ALTER_PARTITION_VERSION, self._elector, self._slices)
         return await self._peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ANSWER_SECONDS)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Move the leadership of this broker's partitions to other brokers."""
+        """Request that the controller moves this broker's leadership to other brokers."""
         from oncelog_broker.server.replicas.controlled_shutdown import shut_down
 
         controller = self._controller()

@@ -1,8 +1,8 @@
-"""DescribeLogDirs (35), v1-5: the data directories of this broker, the logs in each, and the free space.
+"""DescribeLogDirs (35), v1-5: the data directories of this broker, the logs in each directory, and the free space.
 
-Each broker answers for itself, about its replicas, led or followed. An offline log is not listed, as in Kafka. There
-are not future logs: moving a partition from one directory to another is not supported (KIP-113). No directory is
-cordoned (v5): `cordoned.log.dirs` is refused.
+Each broker describes its own replicas, whether it leads or follows them. An offline log is not listed, as in Kafka. No
+log is a future log: moving a partition from one directory to another is not supported (KIP-113). No directory is
+cordoned (v5), because the setting `cordoned.log.dirs` is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""ElectLeaders (43), v0-2: elect preferred replicas as leaders, or any replica if no in-sync one is left (KIP-460).
+"""ElectLeaders (43), v0-2: elect preferred replicas as leaders, or any replica if no in-sync replica is left (KIP-460).
 
-Behaviour: each partition succeeds or fails by itself; a partition that is named twice is elected once and answered
-twice. Where all are asked for, all topics are named, without the partitions that need no election, as Kafka does.
-Answered when this broker knows the new leaders: REQUEST_TIMED_OUT if that takes longer than timeout_ms. A broker that
-is not the controller passes the request on to it. Versions: v1 unclean elections, and a top-level error; before, the
-error is in each partition.
+Behaviour: each partition succeeds or fails independently; a partition that the request names twice is elected once and
+appears twice in the response. A request for all partitions gets a response with all topics, without the partitions that
+need no election, as in Kafka. The response is sent when this broker knows the new leaders; REQUEST_TIMED_OUT if that
+takes longer than timeout_ms. A broker that is not the controller forwards the request to the controller. Versions: v1
+adds unclean elections and a top-level error; before v1 each partition carries the error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], pause: P
 
 
 def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
-    """Whether the image shows these elections or later ones, or the partition was deleted."""
+    """Return whether the image shows each of these elections or a later one, or the partition was deleted."""
     return all(
         (state := image.partition(*key)) is None or state.leader_epoch >= epoch for key, epoch in elected.items()
     )
@@ -108,8 +108,9 @@ async def _refused(error: KafkaError, asked: Asked | None, context: ReplicaConte
 async def _answered(
     keys: Iterable[PartitionKey], outcomes: Outcomes, context: ReplicaContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
-    """`names_all`: also the partitions that need no election. The outcomes are used up: to free very many errors at
-    once takes long."""
+    """`names_all`: include partitions that need no election. The outcomes are removed one by one, because freeing very
+    many errors in one step takes long.
+    """
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
     results: dict[PartitionKey, PartitionResult | None] = {}
     for key in keys:

@@ -1,7 +1,7 @@
-"""ListPartitionReassignments (46), v0: which partitions are on their way to other brokers (KIP-455).
+"""ListPartitionReassignments (46), v0: the partitions that are being reassigned (KIP-455).
 
-Behaviour: lists the named partitions, each once, or all; a partition that is not being reassigned, or does not exist,
-is omitted. The controller answers from its view; another broker forwards the request to it.
+Behaviour: lists each of the named partitions once, or all partitions; a partition that is not being reassigned or does
+not exist is omitted. The controller responds from its view; another broker forwards the request to the controller.
 """
 
 from __future__ import annotations

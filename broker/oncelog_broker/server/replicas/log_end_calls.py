@@ -1,4 +1,6 @@
-"""Asks brokers, as the controller before an election, for the ends of their logs. Its own broker is asked directly."""
+"""Requests the log end offsets of brokers, for the controller before an election. The controller's own broker is called
+directly.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,22 @@ PARTITIONS_PER_REQUEST: Final = 1000
 
 
 class LogEndCalls:
-    """The `AskedBrokers` of a controller. It sends no question before `begin`: a broker may be controller while it
-    starts."""
+    """The controller's implementation of `AskedBrokers`. No request is sent before `begin`, because a broker may be the
+    controller while it is still starting.
+    """
 
     def __init__(self, node_id: int, pause: Pause) -> None:
         self._node_id = node_id
         self._pause = pause
         self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
-        """The brokers to ask. A future, since they are made after the registration with which this broker may be
-        elected."""
+        """The connections to other brokers and this broker's replicas. A future, because both are created after the
+        registration that makes this broker electable.
+        """
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Send the questions that wait, and later ones at once: from now on this broker can ask `peers` about their
-        logs and `replicas` about its own."""
+        """Send the requests that wait, and later ones immediately: from now on this broker can query `peers` for their
+        logs and `replicas` for its own.
+        """
         self._asked.set_result((peers, replicas))
 
     async def until_ready(self) -> None:
@@ -51,7 +56,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # an older release, or no trust in this broker
+                return dict.fromkeys(keys, UNKNOWN)  # the broker runs an older release, or does not trust this broker
             ends.update(_ends(response))
         return ends
 
@@ -76,7 +81,7 @@ def _request(keys: Sequence[PartitionKey]) -> OffsetForLeaderEpochRequest:
 
 
 def _ends(response: OffsetForLeaderEpochResponse) -> dict[PartitionKey, LogEnd]:
-    """Return the log ends in a response, without partitions that the broker does not know yet."""
+    """Return the log ends in a response, without the partitions that the broker does not know yet."""
     ends: dict[PartitionKey, LogEnd] = {}
     for topic in response.topics:
         for each in topic.partitions:

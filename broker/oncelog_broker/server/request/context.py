@@ -1,4 +1,4 @@
-"""The context of a request: its sender, version and rights, and the ways in which a handler answers."""
+"""The context of a request: its sender, version and rights, and the ways in which a handler responds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class NamedTopic(Protocol):
-    """A topic of a request."""
+    """A topic that a request names."""
 
     name: str
 
@@ -39,32 +39,33 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""How many topics are authorized in one slice: some milliseconds if their verdicts are not cached yet."""
+"""Number of topics that one slice authorizes: some milliseconds if their verdicts are not cached yet."""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests that wait for actions of others, and whose own effects, if any, are done when the wait begins."""
+"""Requests that wait for actions of other clients; their own effects, if any, are done when the wait begins."""
 
 
 class CommonServices(Protocol):
-    """The parts of the broker that the context itself needs, and that any handler may use. `services` has the
-    additional parts for a subpackage of handlers."""
+    """The parts of the broker that the request context needs, and that any handler may use. The `services` module of
+    each subpackage of handlers declares additional parts.
+    """
 
     config: BrokerConfig
-    """The present configuration; a change of dynamic settings replaces it."""
+    """The current configuration; a change of dynamic settings replaces this object."""
     is_clustered: bool
-    """Whether there may be other brokers."""
+    """Whether the cluster may have other brokers."""
     clock: Clock
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """queued.max.requests: how many requests that take several steps may run at a time."""
+    """Limits the concurrent requests that take several steps (queued.max.requests)."""
     deadlines: Deadlines
     metadata: MetadataCache
     authorizer: StandardAuthorizer | None
-    """None: every client may do everything."""
+    """Decides by ACLs; None means that every client may do everything."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """The cluster metadata that this broker has now."""
 
     @property
     def node_id(self) -> int:
@@ -76,7 +77,8 @@ S = TypeVar("S", bound=CommonServices, covariant=True)
 
 class RequestContext(Generic[S]):
     """The information that a handler has in addition to its request: the sender, and the services of its subpackage.
-    Valid while the request is handled."""
+    The context is valid while the request is handled.
+    """
 
     __slots__ = (
         "_effects_are_done",
@@ -92,7 +94,7 @@ class RequestContext(Generic[S]):
     )
 
     is_passed_on = False
-    """Whether another broker passed the request on (KIP-590)."""
+    """Whether another broker forwarded the request (KIP-590)."""
 
     def __init__(
         self,
@@ -117,21 +119,24 @@ class RequestContext(Generic[S]):
 
     @property
     def client(self) -> Client:
-        """The client, in a form that may be shown to other users."""
+        """The client, in a form that other users may see."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
 
     @property
     def is_for_brokers(self) -> bool:
-        """Whether requests that only brokers may send are served here: on the inter-broker listener, if that is a
-        separate one. Without authentication, a shared listener cannot tell brokers from other clients."""
+        """Whether requests that only brokers may send are served on this connection: on the inter-broker listener, if
+        it is a separate listener. Without authentication, a shared listener cannot distinguish brokers from other
+        clients.
+        """
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
     # --- the rights of the sender, in terms of `security/authorizer/rules.py`
 
     def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
-        """Whether the sender may, by a rule of the request's API, use the resource with that name. None: any resource
-        of the rule's type, existing or not."""
+        """Return whether the sender may use the resource with this name, by a rule of the request's API. A name of None
+        means any resource of the rule's type, existing or not.
+        """
         authorizer = self.services.authorizer
         if authorizer is None:
             return True
@@ -156,7 +161,9 @@ class RequestContext(Generic[S]):
             raise KafkaError(rule.refused)
 
     def divided(self, rule: Rule, topics: Iterable[T]) -> tuple[list[T], list[T]]:
-        """Divide topics into those that the principal may use, and the rest. For few; see `divided_in_steps`."""
+        """Divide topics into those that the sender may use, and the rest. For a few topics only; see
+        `divided_in_steps`.
+        """
         return run_steps(self.divided_in_steps(rule, topics))
 
     def divided_in_steps(self, rule: Rule, topics: Iterable[T]) -> Steps[tuple[list[T], list[T]]]:
@@ -173,36 +180,40 @@ class RequestContext(Generic[S]):
         return divided
 
     def may_as_broker(self, rule: Rule) -> bool:
-        """Whether a request that only brokers may send is served, on this listener and for this sender."""
+        """Return whether a request that only brokers may send is served, on this listener and for this sender."""
         return self.is_for_brokers and self.may(rule)
 
     def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The operations that the sender may do on the resource, one bit each (KIP-430)."""
+        """Return the operations that the sender may do on the resource, as one bit each (KIP-430)."""
         authorizer = self.services.authorizer
         if authorizer is None:
             return ALL_OPERATIONS[kind]
         return authorizer.operations(self._rights(authorizer), kind, name)
 
     def mutations(self, partitions: int) -> AbstractContextManager[None]:
-        """Return a context in which this many partitions are created or deleted; they count against the client's
-        controller mutation quota. Leaving it with a KafkaError takes the count back. Entering it raises KafkaError
-        THROTTLING_QUOTA_EXCEEDED if the quota is already used up."""
+        """Return a context in which this many partitions are created or deleted; these partitions count against the
+        client's controller mutation quota. Leaving the context with a KafkaError subtracts the partitions again.
+        Entering the context raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is already used up.
+        """
         return UNCOUNTED
 
-    # --- how a handler answers: with its response, with None (acks=0), or with one of these
+    # --- how a handler responds: with its response, with None (acks=0), or with the result of one of these
 
     def in_slices(self, work: Steps[R]) -> Answer[R]:
-        """The result of `work`, computed in slices if it takes long; cancelled when the client disconnects."""
+        """Return the result of `work`, computed in slices if it takes long; a disconnect of the client cancels the
+        work.
+        """
         return self.services.slices.run(work)
 
     def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
-        """Like `in_slices`, for `work` whose result may itself come later."""
+        """Like `in_slices`, for `work` whose result may itself be a future."""
         answer: Answer[Any] = self.services.slices.run(work)
         return then(answer, lambda answer: answer)
 
     def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
-        """The result of a coroutine, run as a task. A change that has begun is finished, even if the client
-        disconnects."""
+        """Run a coroutine as a task, and return its result. A disconnect of the client does not cancel a change that
+        has begun.
+        """
         return self.services.tasks.answer(f"request {self.api_key} of {self.client_id}", self._at_work(work))
 
     async def _at_work(self, work: Coroutine[Any, Any, R]) -> R:
@@ -212,21 +223,23 @@ class RequestContext(Generic[S]):
     # --- what may run meanwhile
 
     def begins(self) -> None:
-        """The handler gets the request: from now on it may be cancelled when the client disconnects."""
+        """Note that the handler gets the request: from now on a disconnect of the client may cancel it."""
         self.is_unread = False
         if self._slot is not None:
             self.connection.begins(self._slot)
 
     def effects_are_done(self) -> None:
-        """All effects of this request are done, only its answer is pending: the next request of its connection may
-        begin."""
+        """Note that all effects of this request are done and only its response is pending: the next request of its
+        connection may begin.
+        """
         self._effects_are_done = True
         if self._slot is not None:
             self.connection.let_next_in(self._slot)
 
     def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
-        """Reserve the place for the answer to this request, which comes later. `reads_frame`: when it is decoded
-        something is still to be read from its frame, which must stay as it is."""
+        """Reserve the slot for the response to this request, which comes later. `reads_frame`: the decoded request
+        still reads from its frame, so that the frame must stay unchanged.
+        """
         done = self._effects_are_done
         self._slot = self.connection.wait_for(
             answer,
@@ -243,6 +256,8 @@ AnyContext: TypeAlias = RequestContext[CommonServices]
 
 
 def level_in_force(context: AnyContext) -> int:
-    """The level of `oncelog.version` that all brokers know; a broker without others has its own highest."""
+    """Return the finalized level of `oncelog.version`, which all brokers support; a broker without a cluster has its
+    own highest level.
+    """
     services = context.services
     return feature_levels.level_in_force(services.image) if services.is_clustered else feature_levels.HIGHEST

@@ -1,8 +1,8 @@
-"""Requests that name things: each thing is looked up, and answered, once.
+"""Removes repeated names from a request: each named thing is looked up once, and appears in the response once.
 
-To name a thing takes two bytes or three, to describe it may take a thousand times as many: groups with all their
-offsets, partitions with all their producers. If a repeated name does not change the response, only its first occurrence
-is handled. (Where it would be *done* twice the API has its own rule: CreateTopics refuses it.)
+A name takes two or three bytes, and its description may take a thousand times as many: groups with all their offsets,
+partitions with all their producers. If a repeated name does not change the response, only its first occurrence is
+handled. (If it would cause a change twice, the API has a rule of its own: CreateTopics refuses a repeated name.)
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
 NAMES_PER_STEP: Final = 2000
-"""Some are pairs, and take half a microsecond each."""
+"""Number of names in one step; some names are pairs, and take half a microsecond each."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 def once(named: Iterable[K]) -> list[K]:
-    """Each thing once, in the order of first mention."""
+    """Return each thing once, in the order of first mention."""
     return list(dict.fromkeys(named))
 
 
 def counted(named: Iterable[K]) -> Steps[Counter[K]]:
-    """How often each thing is named."""
+    """Count how often each thing is named."""
     found: Counter[K] = Counter()
     names = iter(named)
     while some := list(islice(names, NAMES_PER_STEP)):
@@ -37,7 +37,9 @@ def counted(named: Iterable[K]) -> Steps[Counter[K]]:
 
 
 def by_topic(named: Iterable[tuple[K, Iterable[int]]]) -> Steps[dict[K, Collection[int]]]:
-    """Each partition once under its topic, however often the request mentions either, in the order of first mention."""
+    """Return each partition once under its topic, in the order of first mention, however often the request names the
+    topic or the partition.
+    """
     found: dict[K, dict[int, None]] = {}
     for number, (topic, partitions) in enumerate(named, 1):
         found.setdefault(topic, {}).update(dict.fromkeys(partitions))

@@ -1,11 +1,11 @@
-"""Forwards requests that only the controller can serve to the controller, for clients of another broker (KIP-590).
+"""Forwards requests that only the controller can serve, for clients that sent them to another broker (KIP-590).
 
-- The broker that the client asked authorizes the client, counts its quotas and writes the audit log. The controller
-  trusts the broker that passes a request on, so Envelopes are served on the listener of brokers alone.
-- A request from an Envelope is never forwarded again. Two brokers that take each other for the controller answer
-  NOT_CONTROLLER, and the client asks again.
-- A request is sent at most once. If the request may have been sent and no response came, the outcome is unknown, and
-  the client gets REQUEST_TIMED_OUT. If it surely was not sent, the client gets NOT_CONTROLLER.
+- The broker that received the request authorizes the client, counts its quotas and writes the audit log. The controller
+  trusts the forwarding broker, so Envelopes are served only on the inter-broker listener.
+- A request from an Envelope is never forwarded again. If two brokers take each other for the controller, both return
+  NOT_CONTROLLER, and the client retries.
+- A request is forwarded at most once. If the request may have been sent and no response arrived, the outcome is
+  unknown, and the client gets REQUEST_TIMED_OUT. If the request was certainly not sent, the client gets NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ FORWARDED: Final = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""The APIs that only the controller serves. Any broker changes configurations, quotas, users and ACLs."""
+"""The APIs that only the controller serves. Any broker may change configurations, quotas, users and ACLs."""
 GRACE_SECONDS: Final = 5.0
-"""Added to the client's timeout: the controller gives up by then, and its answer says more than none."""
+"""Seconds added to the client's timeout: the controller times out earlier, and its response says more than none."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""Upper limit of the wait, however long the client's timeout is."""
+"""Upper limit of the wait in seconds, however long the client's timeout is."""
 ENVELOPE_BYTES: Final = 64 * 1024
-"""The most that an Envelope adds to a request, its principal and host included."""
+"""The most bytes that an Envelope adds to a request, including its principal and host."""
 
 
 class ForwardingServices(CommonServices, Protocol):
     """The parts of the broker that a handler needs to forward a request to the controller (KIP-590)."""
 
     elector: Elector
-    """Whether this broker is the controller, and its term."""
+    """Knows whether this broker is the controller, and its controller epoch."""
     peers: Peers
 
 
@@ -62,8 +62,8 @@ ForwardingContext: TypeAlias = RequestContext[ForwardingServices]
 def controller_elsewhere(context: ForwardingContext) -> int | None:
     """Return the broker to which the request must be forwarded; None if this broker is the controller.
 
-    Raises KafkaError NOT_CONTROLLER if no other broker is known to be the controller, and for a request that was
-    forwarded already.
+    Raises KafkaError NOT_CONTROLLER if no other broker is known to be the controller, or if the request was already
+    forwarded.
     """
     services = context.services
     try:
@@ -86,11 +86,11 @@ def controller_elsewhere(context: ForwardingContext) -> int | None:
 
 
 async def pass_on(request: Request[R], controller: int, context: ForwardingContext, timeout_ms: float) -> R:
-    """Forward `request` in the client's version and return the controller's answer.
+    """Forward `request` in the client's version and return the controller's response.
 
-    Raises KafkaError: NOT_CONTROLLER if it was not sent, REQUEST_TIMED_OUT if the outcome is unknown.
+    Raises KafkaError: NOT_CONTROLLER if the request was not sent, REQUEST_TIMED_OUT if its outcome is unknown.
     """
-    from oncelog.errors import UnsupportedVersion  # a broker alone passes nothing on
+    from oncelog.errors import UnsupportedVersion  # a broker without a cluster forwards nothing
     from oncelog_protocol.messages.envelope import EnvelopeRequest
 
     services, connection = context.services, context.connection

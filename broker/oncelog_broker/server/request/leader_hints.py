@@ -1,8 +1,8 @@
-"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client goes to the leader at once, without a
-Metadata request and the pause before it.
+"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client turns to the leader immediately,
+without a Metadata request and its back-off.
 
-A broker gives up leadership when its image shows the new leader, so it knows whom to name. It does not name itself
-while it may not, or cannot yet, lead: the client would retry at once.
+A broker resigns as leader when its image shows the new leader, so it can name this leader. A broker does not name
+itself while it may not lead or cannot lead yet: the client would retry immediately.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from oncelog_protocol.errors import ErrorCode
 
 FIRST_PRODUCE_VERSION: Final = 10
 FIRST_FETCH_VERSIONS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: 12, ErrorCode.FENCED_LEADER_EPOCH: 16}
-"""Kafka sends it from v16 on, which adds the endpoints; the field exists since v12, and a client that knows the
-endpoints from the metadata, as nearly every client does, needs only the id: so does our consumer, whose highest version
-is 12."""
+"""First version of Fetch with a hint, by error code. For FENCED_LEADER_EPOCH it is v16, as in Kafka, which adds the
+endpoints. For NOT_LEADER_OR_FOLLOWER Kafka sends hints from v16 on, but the field exists since v12, and a client that
+knows the endpoints from its metadata needs only the id; so does oncelog's consumer, whose highest version is 12.
+"""
 MAX_HINTS: Final = 1000
-"""The most hints in one response, so that building it is quick: for more partitions, a client asks for the metadata."""
+"""Limit on the hints in one response, so that building them is quick; for more partitions, the client requests the
+metadata.
+"""
 
 
 class LeaderHint(NamedTuple):
@@ -36,7 +39,7 @@ class Endpoint(NamedTuple):
 
 
 class LeaderHints:
-    """The hints of one response."""
+    """The leader hints of one response."""
 
     __slots__ = ("_context", "_count", "_leaders")
 
@@ -46,7 +49,7 @@ class LeaderHints:
         self._count = 0
 
     def of(self, name: str, topic_id: bytes, index: int, *, by_id: bool, or_own: bool = False) -> LeaderHint | None:
-        """The leader of the partition; None if it is not known. `or_own`: it may be this broker."""
+        """Return the leader of the partition; None if it is unknown. `or_own`: this broker may be named, too."""
         services = self._context.services
         topic: Topic | None = services.image.topic_by_id(topic_id) if by_id else services.image.topic(name)
         state = None if topic is None else topic.partitions.get(index)
@@ -59,7 +62,7 @@ class LeaderHints:
         return LeaderHint(state.leader, state.leader_epoch)
 
     def endpoints(self) -> Iterator[Endpoint]:
-        """The addresses of the named brokers on the listener of this request."""
+        """Yield the addresses of the named brokers on the listener of this request."""
         brokers, listener = self._context.services.image.brokers, self._context.connection.listener
         for broker_id in sorted(self._leaders):
             broker = brokers.get(broker_id)

@@ -1,7 +1,8 @@
-"""Requests about very many partitions: parts of some hundred, each a short step, answered as if they were one.
+"""Divides a request about very many partitions into parts of some hundred partitions; each part is one short step, and
+the response looks as if there were no parts.
 
 Other requests may run between two parts, so a condition of the first part may not hold for the last: each part is
-checked by itself, like one of several requests.
+checked independently, like one of several requests.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, Final, Protocol, TypeVar
 from oncelog_broker.runtime.steps import Steps
 
 PARTITIONS_PER_PART: Final = 500
-"""Some 4 ms if each makes a record."""
+"""Partitions in one part, which takes some 4 ms if each partition writes a record."""
 
 T = TypeVar("T")
 
 
 class AnsweredTopic(Protocol):
-    """A topic of an answer."""
+    """A topic of a response."""
 
     name: str
     partitions: list[Any]
@@ -30,7 +31,7 @@ A = TypeVar("A", bound=AnsweredTopic)
 
 
 def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
-    """Whether the request is about more than one part. `of` names the field in which a topic has its partitions."""
+    """Return whether the request has more than one part. `of` names the field of a topic that lists its partitions."""
     left = PARTITIONS_PER_PART
     for topic in topics:
         left -= len(getattr(topic, of)) or 1
@@ -40,7 +41,9 @@ def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
 
 
 def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
-    """The topics in order, with at most PARTITIONS_PER_PART partitions at a time; a topic without any counts as one."""
+    """Yield the topics in order, at most PARTITIONS_PER_PART partitions at a time; a topic without partitions counts as
+    one.
+    """
     part: list[T] = []
     room = PARTITIONS_PER_PART
     for topic in topics:
@@ -61,7 +64,7 @@ def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
 
 
 def joined(answers: Iterable[Iterable[A]]) -> Steps[list[A]]:
-    """The topics of the parts' answers, in order; a topic that was divided between parts is joined again."""
+    """Return the topics of the parts' responses in order; a topic that was divided between parts is joined again."""
     topics: list[A] = []
     for number, topic in enumerate(chain.from_iterable(answers), 1):
         if topics and _is_same(topics[-1], topic):

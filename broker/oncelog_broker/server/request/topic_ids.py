@@ -1,4 +1,4 @@
-"""Requests that name topics by id alone (T9): the names that go with them."""
+"""Resolves topic ids to names, for requests that name topics by id alone (T9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_broker.metadata.model.image import ClusterImage
 
 
 class NamedTopic(Protocol):
-    """A topic in a request: the version says which of the two the client filled in."""
+    """A topic in a request with a name and an id; the request version decides which of the two the client has set."""
 
     name: str
     topic_id: bytes
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 
 def resolve_names(topics: Iterable[T], image: ClusterImage) -> tuple[list[T], list[T]]:
-    """(topics with known ids, now with their names; topics with unknown ids)."""
+    """Return (topics with known ids, now with their names; topics with unknown ids)."""
     known, unknown = [], []
     for topic in topics:
         found = image.topic_by_id(topic.topic_id)

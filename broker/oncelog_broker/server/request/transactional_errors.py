@@ -1,5 +1,6 @@
-"""The code of a transactional error in the versions of an API (T8): codes that older clients do not know are replaced,
-so that these clients react correctly."""
+"""Translates transactional error codes for older versions of an API (T8): codes that older clients do not know are
+replaced, so that these clients react correctly.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ FIRST_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""From this version on clients know PRODUCER_FENCED (KIP-588); below, and in all other APIs, INVALID_PRODUCER_EPOCH is
-sent."""
+"""First version of each API whose clients know PRODUCER_FENCED (KIP-588); in lower versions, and in all other APIs,
+INVALID_PRODUCER_EPOCH is sent.
+"""
 FIRST_TRANSACTION_ABORTABLE: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 11,
     ApiKey.INIT_PRODUCER_ID: 5,
@@ -25,11 +27,13 @@ FIRST_TRANSACTION_ABORTABLE: Final[Mapping[ApiKey, int]] = {
     ApiKey.END_TXN: 4,
     ApiKey.TXN_OFFSET_COMMIT: 4,
 }
-"""From this version on clients know TRANSACTION_ABORTABLE (KIP-890); below, INVALID_TXN_STATE is sent."""
+"""First version of each API whose clients know TRANSACTION_ABORTABLE (KIP-890); in lower versions INVALID_TXN_STATE is
+sent.
+"""
 
 
 def code_for(key: int, version: int, code: ErrorCode) -> ErrorCode:
-    """The replacement of `code` in this version of this API."""
+    """Return the code that this version of this API sends for `code`."""
     if code is ErrorCode.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED.get(ApiKey(key), version + 1):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_TRANSACTION_ABORTABLE.get(ApiKey(key), 0):

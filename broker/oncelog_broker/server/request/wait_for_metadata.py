@@ -1,4 +1,4 @@
-"""Waits until the cluster image shows a change, before an admin request is answered."""
+"""Waits until the cluster image shows a change, before the response to an admin request is sent."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""However long a request says that it would wait."""
+"""Upper limit of the wait in seconds, whatever timeout a request has."""
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Return when the image shows the change. Raises KafkaError REQUEST_TIMED_OUT: done, but not seen by all yet."""
+    """Return when the image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the image does not show the change
+    in time, although the change was made.
+    """
     await _within(timeout_ms, cache.wait_for(shows))
 
 
 async def wait_until_usable(
     cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
 ) -> None:
-    """Return when the image shows the topic with that many partitions, and the ones that this broker leads are open.
+    """Return when the image shows the topic with `partitions` partitions, and this broker has opened the ones that it
+    leads.
 
-    Raises KafkaError REQUEST_TIMED_OUT: it was created, but cannot be used yet.
+    Raises KafkaError REQUEST_TIMED_OUT if the topic was created but cannot be used in time.
     """
 
     async def usable() -> None:
@@ -45,7 +48,7 @@ async def _within(timeout_ms: int, change: Awaitable[object]) -> None:
 
 
 def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
-    """Whether the image has the topic with that many partitions, each with a leader."""
+    """Return a predicate: whether the image has the topic with `partitions` partitions, each with a leader."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)
@@ -59,7 +62,7 @@ def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
 
 
 def lacks_topic(name: str, topic_id: bytes | None) -> Callable[[ClusterImage], bool]:
-    """Whether the topic is deleted; another topic with the same name does not matter."""
+    """Return a predicate: whether the topic is deleted; another topic with the same name does not matter."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)

@@ -1,7 +1,8 @@
-"""Share partitions: their records at the leader of a partition, their state at share coordinators (KIP-932).
+"""Handlers of share partitions: the records are at the leader of a partition, the state is at share coordinators
+(KIP-932).
 
-`share_fetch` and `share_acknowledge` are for members of share groups: `acknowledgements` is what both do,
-`share_reads` how logs are read and records acquired. The other handlers are for brokers alone:
-`initialize_share_group_state`, `read_share_group_state`, `write_share_group_state`, `delete_share_group_state` and
-`read_share_group_state_summary`, with what they have in common in `state_requests`. `services` is what all may reach.
+`share_fetch` and `share_acknowledge` serve members of share groups: `acknowledgements` has the code that both share,
+`share_reads` reads logs and acquires records. The other handlers serve brokers alone: `initialize_share_group_state`,
+`read_share_group_state`, `write_share_group_state`, `delete_share_group_state` and `read_share_group_state_summary`;
+`state_requests` has the code that they share. `services` declares what these handlers may use.
 """

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who asks, the session, and acknowledgements by partition."""
+"""Code that ShareFetch and ShareAcknowledge share: the sender, the share session, and acknowledgements by partition."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class AskedPartition(Protocol):
-    """A partition of either request."""
+    """A partition of a ShareFetch or ShareAcknowledge request."""
 
     partition_index: int
     acknowledgement_batches: Sequence[Any]
 
 
 class ShareRules(NamedTuple):
-    """The rules of either API."""
+    """The authorization rules of ShareFetch or ShareAcknowledge."""
 
     group: Rule
     topic: Rule
 
 
 class Asker(NamedTuple):
-    """The member that asks, and the group."""
+    """The group and the member that sends the request."""
 
     group_id: str
     member_id: str
 
 
 def check_asker(group_id: str | None, member_id: str | None, rules: ShareRules, context: ShareContext) -> Asker:
-    """Raises KafkaError UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    """Return the sender; raises KafkaError UNSUPPORTED_VERSION, INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED."""
     if level_in_force(context) < feature_levels.SHARE_GROUPS:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "some broker does not know share groups yet")
     if not group_id:
@@ -51,21 +51,22 @@ def check_asker(group_id: str | None, member_id: str | None, rules: ShareRules, 
 
 
 def end_with_connection(context: ShareContext) -> None:
-    """Have the sessions of this connection closed when it is over."""
+    """Close the share sessions of this connection when it ends."""
     connection, share_partitions = context.connection, context.services.share_partitions
     connection.at_end["share sessions"] = lambda: share_partitions.lose_connection(connection)
 
 
 def find_session(asker: Asker, epoch: int, context: ShareContext) -> ShareSession:
-    """The session of a request that does not open it. Raises KafkaError SHARE_SESSION_NOT_FOUND,
-    INVALID_SHARE_SESSION_EPOCH."""
+    """Return the share session of a request that does not open one. Raises KafkaError SHARE_SESSION_NOT_FOUND or
+    INVALID_SHARE_SESSION_EPOCH.
+    """
     session = context.services.share_partitions.sessions.next(*asker, epoch, context.connection)
     end_with_connection(context)
     return session
 
 
 def close_session(session: ShareSession, context: ShareContext) -> None:
-    """Close the session and release the member's records."""
+    """Close the share session and release the member's acquired records."""
     context.services.share_partitions.sessions.close(session)
     context.services.share_partitions.release(session)
 
@@ -76,8 +77,9 @@ Outcomes = Mapping[SharedTopicPartition, KafkaError | None]
 def acknowledge(
     topics: Iterable[Any], asker: Asker, rules: ShareRules, context: ShareContext, *, renews: bool
 ) -> Answer[Outcomes]:
-    """Acknowledge what the topics of a request say. The outcomes come when all of it is kept, and are those of
-    partitions with acknowledgements."""
+    """Apply the acknowledgements in the topics of a request. Returns the outcomes of the partitions with
+    acknowledgements, when all changes are stored.
+    """
     begun: Answer[dict[SharedTopicPartition, Answer[KafkaError | None]]] = context.services.slices.run(
         _acknowledge_each(topics, asker, rules, context, renews=renews), must_finish=True
     )
@@ -127,7 +129,9 @@ def _acknowledge(
 
 
 def check_may_read(topic_id: bytes, rules: ShareRules, context: ShareContext) -> None:
-    """Raises KafkaError TOPIC_AUTHORIZATION_FAILED, unless nobody knows what topic that is."""
+    """Raises KafkaError TOPIC_AUTHORIZATION_FAILED if the sender may not read the topic, unless the topic id is
+    unknown.
+    """
     topic = context.services.image.topic_by_id(topic_id)
     if topic is not None:
         context.require(rules.topic, topic.name)

@@ -1,7 +1,8 @@
-"""ReadShareGroupStateSummary (87), v0-1: how far share partitions are, for descriptions of groups (KIP-932).
+"""ReadShareGroupStateSummary (87), v0-1: the start offsets of share partitions, for descriptions of groups (KIP-932).
 
-Behaviour: a share partition without state has a start offset of -1. Versions: v1 how many records are done
-(KIP-1226)."""
+Behaviour: a share partition without state has a start offset of -1. Versions: v1 adds the number of records that are
+acknowledged or archived (KIP-1226).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For handlers of share partitions."""
+"""Services for handlers of share partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 class ShareServices(CommonServices, Protocol):
-    """What handlers of share partitions may reach, beside what all may."""
+    """The parts of the broker that handlers of share partitions may use, in addition to the common ones."""
 
     replicas: Replicas
     shares: ShareCoordinator

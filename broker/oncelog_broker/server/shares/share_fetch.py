@@ -1,10 +1,12 @@
-"""ShareFetch (78), v1-2: acquire records of share partitions, and acknowledge those acquired before (KIP-932).
+"""ShareFetch (78), v1-2: acquire records of share partitions, and acknowledge records that were acquired before
+(KIP-932).
 
-Behaviour: acknowledgements are done first. Whole batches are sent, of which only the acquired offsets are the member's;
-they are slices of mapped files, as in a Fetch. Waits up to max_wait_ms for min_bytes; woken by new records, and by
-records that another member has given back. Errors of a partition answer at once. The partitions of the session take
-turns at being the first.
-Versions: v2 exact record limits (KIP-1206), renewed acquisition locks (KIP-1222)."""
+Behaviour: acknowledgements are applied first. Complete batches are sent, but the member has acquired only the listed
+offsets of them; the batches are slices of mapped files, as in a Fetch. The request waits up to max_wait_ms for
+min_bytes; new records end the wait, and so do records that another member has released. An error of a partition ends
+the wait immediately. The partitions of the session take turns at the first position. Versions: v2 adds exact record
+limits (KIP-1206) and renewed acquisition locks (KIP-1222).
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,10 @@ Partition = Topic.PartitionData
 
 RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
-"""The longest wait, whatever max_wait_ms a client sends."""
+"""The longest wait in seconds, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
-"""Partitions of a response that are made before other work gets its turn."""
+"""Number of partitions in a response that are built before other work runs."""
 
 
 def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFetchResponse]:
@@ -67,7 +69,7 @@ def handle(request: ShareFetchRequest, context: ShareContext) -> Answer[ShareFet
 
 
 def _check(request: ShareFetchRequest) -> None:
-    """Raises KafkaError INVALID_REQUEST."""
+    """Raises KafkaError INVALID_REQUEST for fields with invalid values."""
     if _is_too_long(request.topics) or _is_too_long(request.forgotten_topics_data):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
     has_acks = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
@@ -79,12 +81,14 @@ def _check(request: ShareFetchRequest) -> None:
 
 
 def _is_too_long(topics: Sequence[Any]) -> bool:
-    """Whether more partitions are named than a session may have; a topic counts as one at least."""
+    """Return whether the request names more partitions than a session may have; a topic counts as one partition at
+    least.
+    """
     return len(topics) > MAX_PARTITIONS or sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS
 
 
 def _session(request: ShareFetchRequest, asker: Asker, context: ShareContext) -> ShareSession:
-    """The session, with what the request adds and removes. Raises KafkaError."""
+    """Return the share session after the request's additions and removals. Raises KafkaError."""
     sessions = context.services.share_partitions.sessions
     if request.share_session_epoch == OPEN_SESSION:
         session = sessions.open(*asker, context.connection)
@@ -111,7 +115,7 @@ def _session(request: ShareFetchRequest, asker: Asker, context: ShareContext) ->
 
 
 def _later(response: ShareFetchResponse, seconds: float, context: ShareContext) -> Answer[ShareFetchResponse]:
-    """The response, delayed by `seconds`, so that its client does not retry at once."""
+    """Return the response after `seconds`, so that its client does not retry immediately."""
     answer: asyncio.Future[ShareFetchResponse] = asyncio.get_running_loop().create_future()
 
     def give() -> None:
@@ -123,7 +127,9 @@ def _later(response: ShareFetchResponse, seconds: float, context: ShareContext) 
 
 
 class _ShareFetch:
-    """One request, which reads its partitions, perhaps waits for records, and then reads them again."""
+    """The state of one request, which reads its partitions, perhaps waits for records, and then reads its partitions
+    again.
+    """
 
     __slots__ = ("_asker", "_context", "_deadline", "_request", "_session")
 
@@ -182,7 +188,7 @@ class _ShareFetch:
         hints = LeaderHints(self._context)
         wanted = dict.fromkeys((*got, *outcomes))
         if self._request.share_session_epoch == OPEN_SESSION:
-            wanted |= self._session.partitions  # the first answer of a session names all of them
+            wanted |= self._session.partitions  # the first response of a session names all partitions
         partitions = []
         for number, where in enumerate(wanted, 1):
             partitions.append((where, _partition(where, got.get(where), outcomes.get(where), hints)))

@@ -1,7 +1,8 @@
-"""One pass of a ShareFetch over the partitions of its session: what is read from their logs, and acquired.
+"""One pass of a ShareFetch over the partitions of its session: reads their logs, and acquires records.
 
-First the logs are read from where records can be handed out. Only where that is enough are records acquired: what is
-acquired must be sent. Another member may have been given some of them in between; those are passed over.
+First the pass reads the logs from the first available record on. It acquires records only if the read bytes suffice,
+because acquired records must be sent. Another member may have acquired some of these records in between; they are
+skipped.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 
 MAX_BATCHES: Final = 1_000
-"""Batches of one partition whose headers are looked at in one pass: a millisecond or two."""
+"""Limit on the batches of one partition whose headers one pass reads: a millisecond or two."""
 MAX_EMPTY_READS: Final = 4
-"""Reads of one partition in a pass that bring no records for anybody: markers, and records of aborted transactions."""
+"""Limit on a pass's reads of one partition that yield no deliverable records: only markers, and records of aborted
+transactions.
+"""
 NO_RECORDS: Final = memoryview(b"")
 
 
 class Got(NamedTuple):
-    """What a pass has for one partition: `records` are whole batches with all that is `acquired`, or an error."""
+    """The result of a pass for one partition: `records` are complete batches that contain all `acquired` records; or an
+    error.
+    """
 
     records: memoryview = NO_RECORDS
     acquired: Sequence[Acquired] = ()
@@ -41,8 +46,9 @@ class Got(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What was read from one log, from the offset `position` on; `aborted` are the transactions among it that were
-    aborted, as producer id and first offset."""
+    """The records read from one log, from the offset `position` on; `aborted` are the aborted transactions among them,
+    as producer id and first offset.
+    """
 
     where: SharedTopicPartition
     hosted: HostedSharePartition
@@ -52,8 +58,9 @@ class _Read(NamedTuple):
 
 
 class ShareRead:
-    """`got` is the result: empty where nothing is to be answered yet. `waits_for` are the share partitions without an
-    error, `missing_bytes` is how much more the fetch wants to wait for, at least 1."""
+    """`got` is the result; it is empty while the request must wait. `waits_for` are the share partitions without an
+    error, and `missing_bytes` is how many more bytes the fetch waits for, at least 1.
+    """
 
     __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "_session",
                  "got", "missing_bytes", "waits_for")  # fmt: skip
@@ -79,7 +86,7 @@ class ShareRead:
         self.missing_bytes = 1
 
     def find_all(self) -> Steps[list[Answer[HostedSharePartition | KafkaError]]]:
-        """The share partitions of the session, which may have to be loaded first."""
+        """Return the share partitions of the session, which may have to be loaded first."""
         found: list[Answer[HostedSharePartition | KafkaError]] = []
         for where in self._partitions:
             found.append(self._find(where))
@@ -96,7 +103,7 @@ class ShareRead:
         return services.share_partitions.find(ShareKey(self._asker.group_id, *where), partition)
 
     def read_all(self, found: Sequence[HostedSharePartition | KafkaError], *, is_last: bool) -> Steps[None]:
-        """Read the logs and acquire records, if those are enough or the fetch must not wait longer (`is_last`)."""
+        """Read the logs, and acquire the records if they suffice or if the fetch must not wait longer (`is_last`)."""
         reads: list[_Read] = []
         size = 0
         for number, (where, hosted) in enumerate(zip(self._partitions, found, strict=True)):
@@ -126,7 +133,7 @@ class ShareRead:
             yield None
 
     def has_news(self) -> bool:
-        """Whether records can be handed out by now: only where others came in between."""
+        """Return whether records are available by now; possible only if other requests ran in between."""
         for hosted in self.waits_for:
             offset = hosted.next_offset()
             if not hosted.is_current or (offset is not None and offset < hosted.readable_end()):
@@ -136,7 +143,7 @@ class ShareRead:
     def _read(
         self, where: SharedTopicPartition, hosted: HostedSharePartition, partitions_left: int, *, is_first: bool
     ) -> _Read | None:
-        """Read a log from where records can be handed out; None while there are none. Raises KafkaError."""
+        """Read a log from the first available record on; None if no record is available. Raises KafkaError."""
         if not hosted.is_current:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         position = hosted.next_offset()
@@ -160,18 +167,20 @@ class ShareRead:
         if not size:
             return None
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            if not (may_copy or is_first):  # what is small would be copied to be sent: it comes with the next answer
+            # Small records would have to be copied: they are sent with the next response.
+            if not (may_copy or is_first):
                 return None
             self._copies_left -= size
         self._remaining = max(0, self._remaining - size)
         return _Read(where, hosted, position, records, aborted)
 
     def _acquire(self, read: _Read, max_records: int) -> Steps[int]:
-        """Acquire what was read. Returns how many records that are. Where it is only markers, and records of aborted
-        transactions, those are done, and the log is read on."""
+        """Acquire the records that were read. Returns the number of acquired records. If only markers and records of
+        aborted transactions were read, they are marked as done, and the log is read further.
+        """
         sessions = self._context.services.share_partitions.sessions
         for _ in range(MAX_EMPTY_READS):
-            if not sessions.is_open(self._session):  # its member will not get the answer
+            if not sessions.is_open(self._session):  # the session's member will not get the response
                 return 0
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))
@@ -211,8 +220,8 @@ class ShareRead:
 
 
 def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
-    """The batches with whether their records are delivered. A producer's records are aborted from the first offset of
-    an aborted transaction to its marker."""
+    """Yield the batches, each with whether its records are delivered. A producer's records are aborted from the first
+    offset of an aborted transaction to its marker."""
     starts = sorted(aborted, key=lambda transaction: transaction[1])
     open_producers: set[int] = set()
     index = 0
@@ -230,7 +239,7 @@ def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]
 
 
 def _slice(records: memoryview, found: Sequence[RecordBatch], acquired: Sequence[Acquired]) -> memoryview:
-    """The batches from the first acquired record to the last one."""
+    """Return the batches from the first acquired record to the last one."""
     first, last = acquired[0].first, acquired[-1].last
     wanted = [batch for batch in found if batch.next_offset > first and batch.base_offset <= last]
     return records[wanted[0].start : wanted[-1].start + wanted[-1].size]

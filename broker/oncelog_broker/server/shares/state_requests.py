@@ -1,4 +1,4 @@
-"""What the requests of brokers to share coordinators have in common: one result for each share partition."""
+"""Code that the brokers' requests to share coordinators share: one result for each share partition."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ class StateRequest(Protocol):
 
     @property
     def topics(self) -> Sequence[Any]:
-        """Each with `topic_id` and `partitions`, of which each has its number in `partition`."""
+        """The topics, each with a `topic_id` and `partitions`; each partition has its index in `partition`."""
 
 
 Ask = Callable[[ShareKey, Any], Answer[R | KafkaError]]
-"""Asks the coordinator about a share partition, with what the request says of it."""
+"""Calls the coordinator for a share partition, with the request's data for it."""
 Made = Callable[[int, R | KafkaError], Any]
-"""Makes the result of a partition, by its number, for the response."""
+"""Builds the result of a partition for the response, from the partition's index and outcome."""
 
 
 def answered(request: StateRequest, rule: Rule, context: ShareContext, ask: Ask[R], made: Made[R]) -> Answer[list[Any]]:
-    """The results of all share partitions: for each topic its id and the results of its partitions. Where the rule does
-    not allow the request, each has its error."""
+    """Return the results of all share partitions: for each topic its id and the results of its partitions. If the
+    authorization rule refuses the request, each share partition gets the error.
+    """
     may = context.may_as_broker(rule)
     asked: Answer[list[Answer[R | KafkaError]]] = context.services.slices.run(
         _ask_each(request, ask, may=may), must_finish=True
@@ -62,7 +63,7 @@ def _by_topic(request: StateRequest, results: Sequence[R | KafkaError], made: Ma
 
 
 def error_fields(result: object) -> dict[str, Any]:
-    """The fields `error_code` and `error_message` of a result; none for one without an error."""
+    """Return the fields `error_code` and `error_message` of a result; no fields for a result without an error."""
     if isinstance(result, KafkaError):
         return {"error_code": result.code, "error_message": result.message}
     return {}

@@ -1,5 +1,6 @@
-"""WriteShareGroupState (85), v0-1: the leader of a partition has changes of the state of a share partition kept
-(KIP-932). Versions: v1 how many records are done (KIP-1226)."""
+"""WriteShareGroupState (85), v0-1: the leader of a partition stores changes of a share partition's state (KIP-932).
+Versions: v1 adds the number of records that are acknowledged or archived (KIP-1226).
+"""
 
 from __future__ import annotations
 

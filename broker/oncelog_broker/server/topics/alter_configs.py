@@ -1,7 +1,7 @@
-"""AlterConfigs (33), v0-2: replace all settings of a topic or broker by the given ones (older than key 44, and open to
-races; kept for old clients).
+"""AlterConfigs (33), v0-2: replace all settings of a topic or broker (older than API key 44, and open to races; kept
+for old clients).
 
-A resource that is named twice stays as it is (INVALID_REQUEST for each mention).
+A resource that a request names twice stays unchanged; each mention fails with INVALID_REQUEST.
 """
 
 from __future__ import annotations

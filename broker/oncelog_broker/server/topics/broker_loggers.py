@@ -1,6 +1,6 @@
 """The loggers of a broker as a configuration resource: DescribeConfigs and IncrementalAlterConfigs (KIP-412).
 
-A key is the name of a logger, its value one of Kafka's levels. Each broker is asked for its own loggers.
+A key is the name of a logger, and its value is one of Kafka's log levels. Each broker serves only its own loggers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DOC: Final = "The level of this logger until the broker ends."
 
 
 def check_own(name: str, context: TopicContext) -> None:
-    """`name`: the id of a broker. Raises KafkaError INVALID_REQUEST unless it is this broker's."""
+    """`name`: the id of a broker. Raises KafkaError INVALID_REQUEST unless it is this broker's id."""
     if name != str(context.services.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -27,15 +27,15 @@ def check_own(name: str, context: TopicContext) -> None:
 
 
 def describe_loggers() -> list[DescribedConfig]:
-    """Every logger with its effective level."""
+    """Return every logger with its effective level."""
     return [_described(name, level_of(name)) for name in logger_names()]
 
 
 def checked_levels(changes: Changes) -> dict[str, str | None]:
-    """The new level of each logger; None: it inherits its level.
+    """Return the new level of each logger; None means that the logger inherits its level.
 
     Raises KafkaError: INVALID_CONFIG for an unknown logger or level; INVALID_REQUEST for a list operation, and for
-    taking the level from the root logger.
+    removing the level of the root logger.
     """
     known, levels = set(logger_names()), dict[str, str | None]()
     for name, change in changes.items():

@@ -1,5 +1,4 @@
-"""Code that DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: naming a resource, changing its
-settings."""
+"""Code that DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: find a resource, change its settings."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import ResourceType
 
 TIMEOUT_MS = 30_000
-"""These requests contain no timeout."""
+"""The timeout of a change in ms; these requests have no timeout field."""
 
 
 class Rules(NamedTuple):
-    """The authorization rules of one API for changing the settings of each type of resource."""
+    """The authorization rules of one API for changing settings, one for each type of resource."""
 
     topic: Rule
     group: Rule
@@ -33,13 +32,13 @@ class Rules(NamedTuple):
 
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
-"""Computes new overrides from old ones; raises KafkaError to refuse."""
+"""Computes new overrides from the old ones; raises KafkaError to refuse the change."""
 
 
 class ChangesOf(NamedTuple):
-    """The same change for each type of resource.
+    """The same change, as one function for each type of resource.
 
-    `levels`: the new levels of a broker's loggers; raises KafkaError to refuse.
+    `levels` returns the new levels of a broker's loggers; raises KafkaError to refuse the change.
     """
 
     topic: Change
@@ -49,14 +48,15 @@ class ChangesOf(NamedTuple):
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
-    """`mentions`: how often a request names each resource, by type and name. A resource that is named several
-    times is refused each time. Raises KafkaError INVALID_REQUEST."""
+    """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
+    times is refused each time. Raises KafkaError INVALID_REQUEST for such a resource.
+    """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
 
 
 def existing_topic(name: str, context: TopicContext) -> str:
-    """`name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return `name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION."""
     check_topic_name(name)
     if context.services.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
@@ -64,14 +64,18 @@ def existing_topic(name: str, context: TopicContext) -> str:
 
 
 def named_group(name: str) -> str:
-    """A group need not exist to have settings. Raises KafkaError INVALID_REQUEST."""
+    """Return the name of a group, which may have settings without existing. Raises KafkaError INVALID_REQUEST for an
+    empty name.
+    """
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
     return name
 
 
 def broker_of(name: str, context: TopicContext) -> int | None:
-    """The id of this broker, or None for "": the settings of all brokers. Raises KafkaError INVALID_REQUEST."""
+    """Return the id of this broker, or None for "", which means the settings of all brokers. Raises KafkaError
+    INVALID_REQUEST for any other name.
+    """
     if name == "":
         return None
     if name != str(context.services.node_id):
@@ -92,7 +96,7 @@ def check_may_change(rules: Rules, resource_type: int, name: str, context: Topic
 
 
 class AlteredResource(Protocol):
-    """A topic, group or broker, as both requests name it."""
+    """A topic, group or broker that an AlterConfigs or IncrementalAlterConfigs request names."""
 
     @property
     def resource_type(self) -> int: ...
@@ -112,10 +116,11 @@ async def alter_each(
     validate_only: bool,
     context: TopicContext,
 ) -> list[tuple[R, KafkaError | None]]:
-    """Alter the settings of each resource, and return the error of each, or None.
+    """Alter the settings of each resource, and return each resource with its error or None.
 
-    `rules`: the rights that a client needs for each type. `changes_of`: the changes that a resource of the request asks
-    for. `to_overrides`: functions that make them to the overrides of each type.
+    `rules`: the rights that a client needs for each type of resource. `changes_of`: returns the changes that the
+    request has for a resource. `to_overrides`: returns the functions that turn these changes into new overrides, one
+    for each type of resource.
     """
     outcomes: list[tuple[R, KafkaError | None]] = []
     pauses = context.services.slices.pauses()
@@ -146,7 +151,7 @@ async def change_configs(
     validate_only: bool,
     context: TopicContext,
 ) -> None:
-    """Change the settings of a topic, broker or group, and return when they hold here. Raises KafkaError."""
+    """Change the settings of a topic, broker or group, and return when this broker applies them. Raises KafkaError."""
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:

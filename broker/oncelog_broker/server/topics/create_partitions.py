@@ -1,8 +1,8 @@
-"""CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase.
+"""CreatePartitions (37), v0-3: add partitions to topics. `count` is the new total, not the increase.
 
-Behaviour: each topic succeeds or fails by itself; a topic that is named twice fails with INVALID_REQUEST; if all
-together ask for too many new partitions, each fails with POLICY_VIOLATION. A broker that is not the controller passes
-each topic on to it.
+Behaviour: each topic succeeds or fails independently; a topic that the request names twice fails with INVALID_REQUEST;
+if all topics together need too many new partitions, each fails with POLICY_VIOLATION. A broker that is not the
+controller forwards each topic to the controller.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def _pass_on(
 
 
 def _increase(topic: TopicRequest, image: ClusterImage) -> int:
-    """How many partitions it asks for, as far as this broker knows."""
+    """Return how many new partitions the topic needs, as far as this broker knows."""
     known = image.topic(topic.name)
     return 0 if known is None else max(0, topic.count - len(known.partitions))
 

@@ -1,9 +1,10 @@
-"""CreateTopics (19), v2-7: create topics, and answer when their partitions can be used.
+"""CreateTopics (19), v2-7: create topics; the response is sent when their partitions can be used.
 
-Behaviour: each topic succeeds or fails by itself; a topic that is named twice fails with INVALID_REQUEST; if all
-together ask for too many partitions, each fails with POLICY_VIOLATION. -1 means the broker's default number of
-partitions or replicas (KIP-464). With validate_only no topic is created. A broker that is not the controller passes
-each topic on to it. Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
+Behaviour: each topic succeeds or fails independently; a topic that the request names twice fails with INVALID_REQUEST;
+if all topics together need too many partitions, each fails with POLICY_VIOLATION. -1 means the broker's default number
+of partitions or replicas (KIP-464). With validate_only no topic is created. A broker that is not the controller
+forwards each topic to the controller. Versions: v5 adds the configuration and the numbers of partitions and replicas to
+the response (KIP-525), v7 adds the topic id.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ async def _create_all(request: CreateTopicsRequest, context: TopicContext) -> Cr
 
 
 async def _refused(request: CreateTopicsRequest, named: Counter[str], context: TopicContext) -> KafkaError | None:
-    """The reason why the whole request is refused."""
+    """Return the error that refuses the entire request, or None."""
     pauses, default, partitions = context.services.slices.pauses(), context.services.config[NUM_PARTITIONS], 0
     for topic in request.topics:
         await pauses.here()
@@ -74,7 +75,7 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: T
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: TopicContext) -> TopicResult:
     services = context.services
-    # This check is the first, as in Kafka: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS,
+    # This check comes first, as in Kafka: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS,
     # whatever settings it sends.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
@@ -147,15 +148,16 @@ async def _pass_on(
 
 
 def _partitions(topic: TopicRequest, default: int) -> int:
-    """How many it asks for."""
+    """Return the number of partitions that the topic needs."""
     if topic.assignments:
         return len(topic.assignments)
     return default if topic.num_partitions == -1 else max(0, topic.num_partitions)
 
 
 def _assignment(topic: TopicRequest) -> dict[int, list[int]] | None:
-    """The manual assignment, if the request has one. Raises KafkaError INVALID_REQUEST for an assignment together with
-    numbers."""
+    """Return the manual assignment, if the request has one. Raises KafkaError INVALID_REQUEST for an assignment
+    combined with a number of partitions or replicas.
+    """
     if not topic.assignments:
         return None
     if topic.num_partitions != -1 or topic.replication_factor != -1:

@@ -1,8 +1,8 @@
 """DeleteTopics (20), v1-6: delete topics by name, or by id (v6).
 
-Behaviour: each topic succeeds or fails by itself; answered when this broker no longer serves the topic. A broker that
-is not the controller passes each topic on to it. `delete.topic.enable=false` refuses all of them (INVALID_REQUEST
-before v3, as older clients know no other code).
+Behaviour: each topic succeeds or fails independently; the response is sent when this broker no longer serves the topic.
+A broker that is not the controller forwards each topic to the controller. `delete.topic.enable=false` refuses all
+deletions (with INVALID_REQUEST before v3, because older clients know no other code).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def _delete_all(request: DeleteTopicsRequest, context: TopicContext) -> De
 
 
 def _named(wanted: TopicState, context: TopicContext) -> TopicState:
-    """The topic with its name. Raises KafkaError."""
+    """Return the topic with its name filled in. Raises KafkaError."""
     if not context.services.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
@@ -66,7 +66,7 @@ def _named(wanted: TopicState, context: TopicContext) -> TopicState:
 
 
 def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
-    """With its id, if the topic exists: only clients that may delete it learn the id."""
+    """Return the topic with its id filled in, if it exists: only clients that may delete the topic learn its id."""
     found = image.topic(topic.name or "")
     return topic if found is None else TopicState(name=found.name, topic_id=found.topic_id)
 
@@ -74,8 +74,9 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 async def _delete(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: TopicContext
 ) -> None:
-    """`is_by_id`: another topic that has got the name meanwhile must not be deleted. `controller`: the broker to which
-    it is forwarded."""
+    """`is_by_id`: do not delete another topic that was created under the same name meanwhile. `controller`: the broker
+    to which the request is forwarded; None if this broker is the controller.
+    """
     assert topic.name is not None
     started = context.services.clock.monotonic()
     known = context.services.image.topic(topic.name)
@@ -96,7 +97,7 @@ async def _delete(
 async def _pass_on(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int, context: TopicContext
 ) -> bytes | None:
-    """The id that the topic had, if known. Raises KafkaError."""
+    """Return the id that the topic had, if known. Raises KafkaError."""
     alone = TopicState(name=None if is_by_id else topic.name, topic_id=topic.topic_id if is_by_id else ZERO_UUID)
     request = DeleteTopicsRequest(topics=[alone], topic_names=[topic.name or ""], timeout_ms=timeout_ms)
     answer = await pass_on(request, controller, context, timeout_ms)

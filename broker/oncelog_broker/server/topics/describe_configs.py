@@ -1,9 +1,11 @@
-"""DescribeConfigs (32), v1-4: every key of a topic or broker, with its value and source (T23).
+"""DescribeConfigs (32), v1-4: the settings of a topic or broker, each with its value and source (T23).
 
-Resources: topics; groups; brokers, by id or "" for what holds for all of them; the loggers of this broker. All keys are
-described where none is named. A secret has no value here. Keys of Kafka's that change nothing here are described where
-they are set. A resource that is named several times is answered once: the answer is a thousand times as large as the
-question. Versions: v1 sources and synonyms, v3 types and documentation."""
+Resources: topics; groups; brokers, by id, or by "" for the settings of all brokers; the loggers of this broker. A
+request that names no keys gets all of them. The value of a secret is never returned. A Kafka setting that has no effect
+in oncelog is returned only if it is set. A resource that a request names several times appears once in the response,
+because its description is a thousand times as large as its name. Versions: v1 adds sources and synonyms, v3 types and
+documentation.
+"""
 
 from __future__ import annotations
 

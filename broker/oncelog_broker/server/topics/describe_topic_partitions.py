@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75), v0: topics sorted by name, a page at a time (KIP-966).
+"""DescribeTopicPartitions (75), v0: the partitions of topics in pages, sorted by topic name (KIP-966).
 
-A page ends after `response_partition_limit` partitions, at most PARTITIONS_PER_PAGE; `next_cursor` says where the next
-one begins.
+A page ends after `response_partition_limit` partitions, at most PARTITIONS_PER_PAGE; `next_cursor` is the start of the
+next page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PartitionResponse = TopicResponse.DescribeTopicPartitionsResponsePartition
 NextCursor = DescribeTopicPartitionsResponse.Cursor
 
 PARTITIONS_PER_PAGE: Final = 2000
-"""Kafka's default of max.request.partition.size.limit."""
+"""The default of Kafka's setting max.request.partition.size.limit."""
 
 
 def handle(request: DescribeTopicPartitionsRequest, context: TopicContext) -> Answer[DescribeTopicPartitionsResponse]:
@@ -39,7 +39,7 @@ def _page(request: DescribeTopicPartitionsRequest, context: TopicContext) -> Ste
     image = context.services.image
     named = {topic.name for topic in request.topics}
     names = list(named or image.topics)
-    heapify(names)  # to sort very many takes long
+    heapify(names)  # a heap, because sorting very many names in one step takes long
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index
@@ -89,7 +89,7 @@ def _describe(topic: Topic, indexes: list[int], image: ClusterImage, operations:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                # Nullable in the protocol, but Java's admin client takes them for lists.
+                # The protocol allows null, but Java's admin client expects lists.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],

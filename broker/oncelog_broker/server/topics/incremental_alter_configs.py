@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (44), v0-1: set, delete, append to or subtract from single settings (KIP-339, T23).
 
-A resource that is named twice stays as it is (INVALID_REQUEST for each mention).
+A resource that a request names twice stays unchanged; each mention fails with INVALID_REQUEST.
 """
 
 from __future__ import annotations

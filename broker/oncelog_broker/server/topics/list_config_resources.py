@@ -1,7 +1,7 @@
-"""ListConfigResources (74), v0-1: the resources that DescribeConfigs can be asked about (KIP-1142).
+"""ListConfigResources (74), v0-1: the resources that DescribeConfigs can describe (KIP-1142).
 
-Topics, brokers, their loggers, and the groups that have settings of their own. Client metrics have no configuration
-here, so none is listed. v0 lists client metrics alone.
+These are topics, brokers, brokers' loggers, and groups that have their own settings. oncelog has no configuration for
+client metrics, so none is listed; v0 lists only client metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_protocol.messages.list_config_resources import (
 Resource = ListConfigResourcesResponse.ConfigResource
 TYPES: Final = frozenset[int](ResourceType) - {ResourceType.UNKNOWN}
 RESOURCES_OF_A_STEP: Final = 500
-"""After so many resources other work may run."""
+"""Number of resources after which other work may run."""
 
 
 def handle(request: ListConfigResourcesRequest, context: TopicContext) -> Answer[ListConfigResourcesResponse]:

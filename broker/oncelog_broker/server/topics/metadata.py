@@ -1,10 +1,11 @@
-"""Metadata (3), v0-13: brokers, topics, leaders; creates topics that are asked for where that is allowed.
+"""Metadata (3), v0-13: brokers, topics, leaders; creates requested topics if that is allowed.
 
-Behaviour: addresses are those of the request's listener (T24). A missing topic is created when
-`auto.create.topics.enable` and the request (v4+) both allow it, and is then answered whole, leaders and all. A topic
-that is named several times is answered once, or a small request could ask for more than the broker's memory. Versions:
-v0 empty list = all topics, v1+ null = all and empty = none (T10); v4 allow_auto_topic_creation; v10 topic ids in the
-answer; v12 topics asked for by id, null names only here (T9).
+Behaviour: brokers' addresses are those of the request's listener (T24). A missing topic is created if
+`auto.create.topics.enable` and the request (v4+) both allow it; the response then describes the topic with its leaders.
+A topic that a request names several times appears once in the response, because otherwise a small request could cause a
+response larger than the broker's memory. Versions: in v0 an empty list means all topics, from v1 on null means all and
+empty none (T10); v4 adds allow_auto_topic_creation; v10 adds topic ids to the response; v12 allows requests by topic
+id, with null names (T9).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 NAMES_AT_ONCE: Final = 500
-"""A request with more names of missing topics is continued in a task."""
+"""Number of missing topics above which a request is continued in a task."""
 
 
 def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:
@@ -48,7 +49,7 @@ def _answer_named(
     request.topics = topics
     if _may_create(request, context):
         missing = _missing(request.topics, context.services.image)
-        # If the client may not describe any of the topics, the response takes as long as if all existed.
+        # If the client may not describe any of these topics, the response takes as long as if all of them existed.
         if len(missing) > NAMES_AT_ONCE or any(context.may(rules.METADATA, name) for name in missing):
             return context.in_a_task(_create_then_answer(request, context, missing))
     return _answer(request, context, _described(request, context, {}))
@@ -155,7 +156,7 @@ def _shown(topic: Topic, image: ClusterImage, request: MetadataRequest, context:
 
 
 def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
-    """A topic with its partitions as the image has them."""
+    """Return the description of a topic and its partitions, as the image has them."""
     partitions = []
     for index, partition in topic.partitions.items():
         leads = image.is_led(partition)

@@ -1,4 +1,4 @@
-"""For handlers of topics, and of the settings of topics and brokers."""
+"""Services for handlers of topics, and of the settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopicServices(ForwardingServices, Protocol):
     configs: ConfigController
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create an internal topic that no client has created explicitly; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic automatically; see `topic_creation.TopicCreation.create`."""
 
 
 TopicContext: TypeAlias = RequestContext[TopicServices]

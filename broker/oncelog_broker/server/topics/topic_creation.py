@@ -1,7 +1,7 @@
-"""Creates topics that no CreateTopics asked for: auto-creation, and the topics that coordinators keep state in.
+"""Creates topics without a client's CreateTopics request: auto-created topics, and the internal topics of coordinators.
 
-Only the controller creates topics. A broker that is not asks it with CreateTopics, as a client would; then it waits
-until its own image shows the topic.
+Only the controller creates topics. Another broker sends CreateTopics to the controller, as a client would, and then
+waits until its own image shows the topic.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
-"""Timeout for the creation of a topic, and again for the wait until it is usable on this broker."""
+"""Timeout in ms for the creation of a topic, and again for the wait until this broker can use the topic."""
 
 
 class TopicCreation:
-    """See the module's docstring. `may_degrade`: whether internal topics may have fewer replicas than configured."""
+    """Creates auto-created and internal topics; see the module's docstring. `may_degrade`: whether internal topics may
+    have fewer replicas than configured.
+    """
 
     def __init__(
         self,
@@ -46,21 +48,23 @@ class TopicCreation:
         self._peers = peers
         self._may_degrade = may_degrade
         self._too_few: dict[str, int] = {}
-        """Internal topics that were wanted -> how many brokers lived, fewer than they are to have replicas."""
+        """Internal topics that could not be created, each with the number of live brokers, which was below its
+        replication factor.
+        """
 
     async def create(self, name: str) -> None:
-        """Create a topic with the broker's defaults, an internal one with its own; wait until it can be used. An
-        existing topic is no error.
+        """Create a topic with the broker's defaults, or an internal topic with its own settings, and wait until the
+        topic can be used. An existing topic is not an error.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, COORDINATOR_NOT_AVAILABLE (too few
-        brokers for an internal topic), LEADER_NOT_AVAILABLE (no controller to be reached), REQUEST_TIMED_OUT.
+        brokers for an internal topic), LEADER_NOT_AVAILABLE (the controller cannot be reached), REQUEST_TIMED_OUT.
         """
         config = self._config()
         live = len(self._metadata.image.brokers)
         try:
             internal = internal_topic(name, config, live, may_degrade=self._may_degrade)
         except KafkaError as error:
-            if self._too_few.get(name) != live:  # clients ask again and again
+            if self._too_few.get(name) != live:  # log once, because clients retry often
                 self._too_few[name] = live
                 logger.warning("clients wait for a coordinator", extra={"reason": error.message})
             raise
@@ -71,7 +75,8 @@ class TopicCreation:
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved") from error
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection or broker was quicker
+            # Another connection or broker has created the topic first.
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)
 
@@ -80,7 +85,7 @@ class TopicCreation:
         if controller == self._config().node_id:
             await self._topics.create_topic(name, partitions, replicas, overrides)
             return
-        # Imported here, not above: compiling a message takes milliseconds at start-up, and most brokers never send this
+        # Imported here, because compiling a message takes milliseconds at start-up, and most brokers never send this
         # one.
         from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 

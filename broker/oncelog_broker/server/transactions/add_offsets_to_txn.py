@@ -1,5 +1,6 @@
-"""AddOffsetsToTxn (25), v0-4: adds the partition of `__consumer_offsets` that stores a group to a transaction (S37).
-The offsets themselves go to the group coordinator, with TxnOffsetCommit."""
+"""AddOffsetsToTxn (25), v0-4: adds the partition of `__consumer_offsets` that stores a group's offsets to a transaction
+(S37). The offsets themselves go to the group coordinator, in TxnOffsetCommit.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def handle(request: AddOffsetsToTxnRequest, context: TransactionContext) -> Answ
 
 
 async def _create_then_add(request: AddOffsetsToTxnRequest, context: TransactionContext) -> AddOffsetsToTxnResponse:
-    """A consumer that assigns partitions by itself may not have looked up its group's coordinator yet."""
+    """A consumer with manually assigned partitions may not have looked up its group's coordinator yet, so the topic may
+    not exist.
+    """
     try:
         await context.services.create_topic(CONSUMER_OFFSETS)
     except KafkaError:

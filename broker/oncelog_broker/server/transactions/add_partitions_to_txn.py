@@ -1,12 +1,13 @@
 """AddPartitionsToTxn (24), v0-5: adds partitions to a transaction, or verifies that they are in it (S36).
 
-Behaviour: all partitions of a transaction are added or none; if one does not exist, or is internal, the others get
-OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition. Versions: v0-3 one transaction, from a
-producer; v4-5 many, from a broker for its producers (KIP-890), or from a client for its own.
+Behaviour: all partitions of a transaction are added, or none; if one does not exist or is internal, the others get
+OPERATION_NOT_ATTEMPTED. verify_only adds nothing and returns a result for each partition. Versions: v0-3 have one
+transaction, from a producer; v4-5 have many, from a broker for its producers (KIP-890), or from a client for its own
+transactions.
 
-Allowed senders (S97): a broker, which has CLUSTER_ACTION and uses the listener of brokers, for every producer. Anybody
-else adds to a transaction by the rights on the transactional id and the topics, in every version: some clients take the
-highest version that a broker has. To verify is for brokers alone.
+Allowed senders (S97): a broker with CLUSTER_ACTION on the inter-broker listener, for every producer. Any other sender
+needs rights on the transactional id and the topics, in every version, because some clients use the highest version that
+a broker serves. Only brokers may send verify_only.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 FIRST_BATCHED_VERSION = 4
 CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
-"""Markers would be written to these topics in the end. Offsets are added to a transaction by AddOffsetsToTxn and
-TxnOffsetCommit."""
+"""The topics that clients may not add: markers would finally be written to these topics. Offsets are added to a
+transaction by AddOffsetsToTxn and TxnOffsetCommit instead.
+"""
 CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
-"""A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
+"""The topics that brokers may not add; a broker may add the partition of `__consumer_offsets` to which a
+TxnOffsetCommit writes.
+"""
 
 PARTITIONS_PER_STEP: Final = 100
 CodeOf = Callable[[TopicPartition], ErrorCode]
-"""The answer about each partition, where they differ."""
+"""Returns the error code of each partition, if the codes differ."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
@@ -64,7 +68,7 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
     )
     served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
     return then(
-        then(served, lambda answer: answer),  # the result, which may also come later
+        then(served, lambda answer: answer),  # the result may be a future
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
@@ -82,14 +86,16 @@ def _serve_each(
 def _when_committed(
     is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
 ) -> Answer[list[Result]]:
-    """A broker asks for many producers over one connection: a wait for replicas must not delay the later requests."""
+    """A broker sends requests for many producers over one connection: a wait for replicas must not delay the later
+    requests.
+    """
     if is_broker:
         context.effects_are_done()
     return all_of(answers)
 
 
 def _serve(transaction: Transaction, is_broker: bool, context: TransactionContext) -> Steps[Answer[Result]]:
-    """Handle one transaction; its record may wait for replicas."""
+    """Handle one transaction; the record of the change may wait for replicas."""
     closed = CLOSED_TO_BROKERS if is_broker else CLOSED_TO_CLIENTS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
@@ -113,7 +119,8 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
             if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or index not in known.partitions:
-                # Not if it has no leader now: clients treat that error as the end of the transaction.
+                # A partition without a leader is not refused, because clients treat this error as the end of the
+                # transaction.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None
@@ -129,7 +136,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
 
 
 def _result(transaction: Transaction, answer: ErrorCode | CodeOf, context: TransactionContext) -> Steps[Result]:
-    """`answer`: about each partition, or about all of them."""
+    """`answer`: one code for all partitions, or a function of the partition."""
     topics = []
     code = code_for(context.api_key, context.version, answer) if isinstance(answer, ErrorCode) else ErrorCode.NONE
     for topic in transaction.topics:

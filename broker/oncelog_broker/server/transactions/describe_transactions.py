@@ -1,6 +1,7 @@
-"""DescribeTransactions (65), v0: the state of transactional ids, asked of their coordinator (KIP-664).
+"""DescribeTransactions (65), v0: the state of transactional ids, from their coordinator (KIP-664).
 
-Beyond Kafka, in tagged fields: the client that uses the transactional id, if this broker has seen it.
+Unlike Kafka's, the response names in tagged fields the client that uses the transactional id, if this broker has seen
+it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""InitProducerId (22), v0-6: a producer id for an idempotent producer (S5), or to take over a transactional id (S34).
+"""InitProducerId (22), v0-6: a producer id for an idempotent producer (S5), or for the next owner of a transactional id
+(S34).
 
-Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. With one, its
-coordinator fences the previous producer, and aborts its open transaction: CONCURRENT_TRANSACTIONS until that is done.
-Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21); v4 PRODUCER_FENCED; v6 transactions
-without a timeout, and an open transaction that is not aborted (KIP-939, S120). v6 is advertised only if
-`transaction.two.phase.commit.enable` is true.
+Without a transactional id any broker responds with an id from its block and epoch 0, and keeps no state. With a
+transactional id, its coordinator fences the previous producer and aborts that producer's open transaction; the response
+is CONCURRENT_TRANSACTIONS until the abort is done. Versions: v3+ may contain the current id and epoch, both or neither
+(KIP-360, T21); v4 adds PRODUCER_FENCED; v6 allows transactions without a timeout, and can keep an open transaction
+(KIP-939, S120). v6 is advertised only if `transaction.two.phase.commit.enable` is true.
 """
 
 from __future__ import annotations

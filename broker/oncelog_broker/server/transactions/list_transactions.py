@@ -1,7 +1,7 @@
 """ListTransactions (66), v0-2: the transactional ids that this broker coordinates (KIP-664).
 
-Versions: v1 a filter by how long the transaction is open (KIP-994), v2 a pattern in RE2's syntax that the whole id must
-match (KIP-1152).
+Versions: v1 adds a filter by the age of the transaction (KIP-994), v2 a pattern in RE2's syntax that must match the
+entire id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def handle(request: ListTransactionsRequest, context: TransactionContext) -> Ans
 
 
 def _list(request: ListTransactionsRequest, context: TransactionContext) -> Steps[ListTransactionsResponse]:
-    """All but the pattern."""
+    """Apply all filters except the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
     unknown = [name for name in once(request.state_filters) if name not in NAMES]
     producer_ids = frozenset(request.producer_id_filters)
@@ -62,7 +62,7 @@ def _list(request: ListTransactionsRequest, context: TransactionContext) -> Step
 async def _matching(
     text: str, request: ListTransactionsRequest, context: TransactionContext
 ) -> ListTransactionsResponse:
-    """The transactions of `_list` whose ids match."""
+    """Return the transactions of `_list` whose ids match the pattern."""
     try:
         pattern = await IdPattern.read(text)
     except InvalidPattern:

@@ -1,4 +1,4 @@
-"""For handlers of producer ids and transactions."""
+"""Services for handlers of producer ids and transactions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit (28), v0-5: offsets of a group that count only if the transaction commits (S37).
+"""TxnOffsetCommit (28), v0-5: write offsets of a group that become valid only if the transaction commits (S37).
 
-Behaviour: refused unless the partition of `__consumer_offsets` is in the open transaction (E5): by AddOffsetsToTxn, or
-from v5 on by this very request. The consumer's generation and member fence zombies (KIP-447, S46).
-Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
+Behaviour: the request is refused unless the group's partition of `__consumer_offsets` is in the open transaction (E5):
+AddOffsetsToTxn adds the partition, and from v5 on this request does. The consumer's generation and member id fence
+zombies (KIP-447, S46). Versions: v3 adds generation and member id, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""Error of the log -> the error of this API."""
+"""Maps an error of the log to the error of this API."""
 
 
 def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
@@ -49,7 +49,7 @@ def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answ
 
 
 def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None:
-    """Raises KafkaError for a request that is refused as a whole."""
+    """Raises KafkaError for a request that is refused entirely."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
@@ -76,7 +76,7 @@ def _commit_some(
 
 
 def _commit(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
+    """Write the offsets, if the group's partition is in the open transaction. Raises KafkaError."""
     services = context.services
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     transactional_id = request.transactional_id
@@ -98,7 +98,8 @@ def _commit(request: TxnOffsetCommitRequest, context: TransactionContext) -> Ans
             return _refuse(request, context, refused)
 
         def write_part(part: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
-            # A marker between the verification and the write ends the transaction that was found open (E3).
+            # A marker between the verification and the write would have ended the transaction that the verification
+            # found open (E3).
             try:
                 partition.guards.check(guard)
                 return _write(part, context)
@@ -115,9 +116,9 @@ def _in_parts(
     context: TransactionContext,
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
-    """The result of `answer` for the request or, if that is long, for its parts, in slices. When the client disconnects
-    the remaining parts are skipped: offsets count only if the transaction commits, and a client without a response does
-    not commit."""
+    """Return the result of `answer` for the request or, if the request is long, for its parts, in slices. When the
+    client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a client
+    without a response does not commit."""
     if not is_long(request.topics):
         return answer(request)
 

@@ -1,9 +1,10 @@
-"""WriteTxnMarkers (27), v1-2: a coordinator has the end of transactions written into the logs that this broker leads
-(S39, S40). A tool that ends a hanging transaction sends it, too (KIP-664).
+"""WriteTxnMarkers (27), v1-2: a coordinator writes the end of transactions into the logs that this broker leads (S39,
+S40). A tool that ends a hanging transaction sends this request, too (KIP-664).
 
-Behaviour: each marker is answered when it is on all in-sync replicas, or soon with REQUEST_TIMED_OUT: a partition whose
-replicas are slow must not delay the transactions of all others for long. The coordinator sends it again. Versions: v2
-the transaction version, by which the epoch is checked (KIP-1228).
+Behaviour: a marker's result is sent when all in-sync replicas have the marker, or soon with REQUEST_TIMED_OUT: a
+partition whose replicas are slow must not delay the transactions of all others for long. After REQUEST_TIMED_OUT the
+coordinator retries the marker. Versions: v2 adds the transaction version, which decides how the epoch is checked
+(KIP-1228).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 COMMIT_SECONDS: Final = 5.0
-"""How long markers are waited for that are written and not on all replicas in sync."""
+"""Seconds to wait until the in-sync replicas have the written markers."""
 
 
 def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answer[WriteTxnMarkersResponse]:
@@ -41,7 +42,9 @@ def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answ
 
 
 def _may(context: TransactionContext) -> bool:
-    """An authenticated administrator may, on any listener; otherwise only brokers may."""
+    """Return whether the sender may write markers: an authenticated administrator on any listener, otherwise only a
+    broker.
+    """
     by_acls = context.services.authorizer is not None and context.may(rules.WRITE_MARKERS_AS_ADMIN)
     return by_acls or context.may_as_broker(rules.WRITE_MARKERS)
 
@@ -53,7 +56,7 @@ def _when_committed(context: TransactionContext, answers: list[Answer[ErrorCode]
 
 
 def _write_each(request: WriteTxnMarkersRequest, context: TransactionContext) -> Steps[list[Answer[ErrorCode]]]:
-    """The result of each marker, in the order of the request."""
+    """Return the result of each marker, in the order of the request."""
     answers = list[Answer[ErrorCode]]()
     for asked in request.markers:
         yield None
