@@ -1,4 +1,4 @@
-"""The assignor of share groups gives each member partitions and each partition a member, and moves none without need."""
+"""The assignor of share groups gives each member partitions and each partition a member, moving none without need."""
 
 from __future__ import annotations
 
